@@ -1,4 +1,4 @@
-"""Mistakes between a network and a program that the user can mend."""
+"""Errors between a network and its program that the user can correct."""
 
 import traceback
 from pathlib import Path
@@ -7,13 +7,13 @@ _ROOT = Path(__file__).parent.parent
 
 
 class ScheduleError(ValueError):
-    """A network that cannot be scheduled on the machine as it is; the message says what to change."""
+    """Raised when a network cannot be scheduled on the machine as it is; the message says what to change."""
 
 
 def where_raised(error: BaseException, file: str = "") -> str:
-    """Return the file, line and function that raised ``error``, ours without the folder that they are in.
+    """Return the file, line and function that raised ``error``, with this package's files relative to its root.
 
-    With ``file`` it is the innermost line of that file, if one takes part. Empty for an error without a place.
+    With ``file``, the innermost frame of that file is taken if there is one. Empty for an error without traceback.
     """
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f"{error.filename}, line {error.lineno}"

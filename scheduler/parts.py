@@ -1,4 +1,4 @@
-"""Parts: into how many an extent or some cores can be cut, equal ones or nearly so."""
+"""Division of an extent, or of a number of cores, into equal or nearly equal parts."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -13,9 +13,9 @@ def divisors(number: int) -> tuple[int, ...]:
 
 
 def cuts_well(extent: int, parts: int, most_padding: float) -> bool:
-    """Return whether ``parts`` of equal size, the last one cut short, cover ``extent`` with none empty.
+    """Return whether ``parts`` parts of equal size, the last one cut short, cover ``extent`` with none empty.
 
-    Together they may exceed it by ``most_padding`` of it.
+    Their padded sizes may add up to at most ``1 + most_padding`` times ``extent``.
     """
     size = -(-extent // parts)
     if extent % parts == 0:
@@ -24,7 +24,10 @@ def cuts_well(extent: int, parts: int, most_padding: float) -> bool:
 
 
 def filled(whole: Iterable[int], part: Iterable[int]) -> float:
-    """Return the share of equal parts of ``part`` elements per dimension that there is of ``whole``."""
+    """Return the fraction of the padded parts that holds data, when ``whole`` is cut into parts of ``part`` elements.
+
+    Both are elements per dimension; the result is the product over dimensions of size / padded size.
+    """
     share = 1.0
     for extent, size in zip(whole, part, strict=True):
         if size:

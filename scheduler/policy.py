@@ -1,4 +1,4 @@
-"""Policies: what one is, and the table of those that come along."""
+"""Policies: the protocols that a policy implements, and the registry of built-in, installed and file policies."""
 
 import dataclasses
 import difflib
@@ -25,37 +25,37 @@ ENTRY_POINTS = "dsascape.policies"
 
 @runtime_checkable
 class Policy(Protocol):
-    """Frozen dataclass whose fields are its options; ``name`` is what YAML and the command line call it."""
+    """Fusion policy: a frozen dataclass whose fields are its options; ``name`` identifies it in YAML and on the CLI."""
 
     name: ClassVar[str]
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
-        """Return which operators share a kernel, for one cluster's share of the batch.
+        """Return the fusion plan: which operators share a kernel, for one cluster's share of the batch.
 
-        ``costs`` is all that may be asked of the machine. Raises ``ScheduleError`` if there is no plan.
+        ``costs`` is the policy's only view of the machine. Raises ``ScheduleError`` if there is no plan.
         """
 
 
 @runtime_checkable
 class RewritingPolicy(Policy, Protocol):
-    """A policy that makes another network of the given one, equal in its results, before it plans."""
+    """A policy that first rewrites the network into another one with the same results, then plans that."""
 
     def rewritten(self, analysis: Analysis) -> Analysis:
-        """Return the network that is planned; the same object each time, so that what is derived from it is kept.
+        """Return the network to plan; the same object each time, so that cached derived data is reused.
 
-        A policy that decides only while it plans has an option ``rewriting``; under ``rewriting: true`` this returns
-        the network of those of its plans that are ``rewritten``.
+        A policy that decides on rewriting only while it plans has an option ``rewriting``; with ``rewriting: true``
+        this returns the rewritten network, which is that of its plans with ``rewritten`` set.
         """
 
 
 @runtime_checkable
 class SchedulingPolicy(Policy, Protocol):
-    """A policy that decides more than the plan, on the kinds of machine that it is made for."""
+    """A policy that also schedules its plans, on the machine kinds named in ``kinds``."""
 
     kinds: ClassVar[tuple[str, ...]]
 
     def schedule(self, plan: FusionPlan, costs: Any) -> Any:
-        """Return the schedule of its own plan; ``costs`` are those of one of its kinds of machine."""
+        """Return the schedule of one of its own plans; ``costs`` is the cost model of a machine in ``kinds``."""
 
 
 BUILT_IN: Mapping[str, str] = {
@@ -70,39 +70,40 @@ BUILT_IN: Mapping[str, str] = {
 
 
 def policy_types() -> dict[str, type[Any]]:
-    """Return the built-in policies and those that installed packages offer (entry points ``dsascape.policies``).
+    """Return the policy classes by name: built-in ones and those of installed packages.
 
-    Those that cannot be used are left out; `broken_policies` says why.
+    Packages register policies by entry points in the group ``dsascape.policies``. Policies that cannot be loaded are
+    left out; `broken_policies` says why.
     """
     return _usable()[0]
 
 
 def broken_policies() -> tuple[str, ...]:
-    """Return a message for each policy that an installed package offers and that cannot be used, naming both."""
+    """Return one error message per unusable policy of an installed package, naming the policy and the package."""
     return (*_usable()[1], *_entries()[1])
 
 
 def _usable() -> tuple[dict[str, type[Any]], tuple[str, ...]]:
-    """Return the policies that can be loaded, and a message for each of the others."""
-    found: dict[str, type[Any]] = {}
+    """Return the policies that can be loaded by name, and an error message for each of the others."""
+    policies: dict[str, type[Any]] = {}
     broken = []
     for name, entry in _entries()[0].items():
         try:
-            found[name] = _loaded(entry)
+            policies[name] = _loaded(entry)
         except ScheduleError as error:
             broken.append(str(error))
-    return found, tuple(broken)
+    return policies, tuple(broken)
 
 
 def _entries() -> tuple[dict[str, EntryPoint], tuple[str, ...]]:
-    """Return where each policy is, to be imported when it is asked for; and a message for each name taken twice."""
-    found = {name: EntryPoint(name, place, ENTRY_POINTS) for name, place in BUILT_IN.items()}
+    """Return the entry point of each policy by name (imported on demand), and a message for each duplicate name."""
+    entries = {name: EntryPoint(name, place, ENTRY_POINTS) for name, place in BUILT_IN.items()}
     taken = []
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        first = found.setdefault(entry.name, entry)
+        first = entries.setdefault(entry.name, entry)
         if first.value != entry.value:
             taken.append(f"{_offered(entry)} has the name of {first.value}, which is used; rename it")
-    return found, tuple(taken)
+    return entries, tuple(taken)
 
 
 def _offered(entry: EntryPoint) -> str:
@@ -111,9 +112,9 @@ def _offered(entry: EntryPoint) -> str:
 
 
 def _loaded(entry: EntryPoint) -> type[Any]:
-    """Return the class that an entry point names; raise ``ScheduleError`` if that is no policy, or its import fails."""
+    """Return the policy class of an entry point; raise ``ScheduleError`` if its import fails or it is no policy."""
     try:
-        found = entry.load()
+        policy = entry.load()
     except MemoryError:
         raise
     except (Exception, SystemExit) as error:
@@ -122,26 +123,26 @@ def _loaded(entry: EntryPoint) -> type[Any]:
         raise ScheduleError(
             f"{_offered(entry)} cannot be imported: {type(error).__name__}: {error}{where}; mend or remove the package"
         ) from error
-    if not _is_policy(found) or not dataclasses.is_dataclass(found):
+    if not _is_policy(policy) or not dataclasses.is_dataclass(policy):
         raise ScheduleError(f"{_offered(entry)} is no policy; needs a frozen dataclass with name and plan")
-    return found
+    return policy
 
 
 def make_policy(name: str, options: Mapping[str, object] | None = None) -> Policy:
-    """Return the policy ``name`` with ``options``; a name that ends in ``.py`` is a file that defines one.
+    """Return the policy ``name`` with ``options``; a name that ends in ``.py`` is a file that defines a policy.
 
     Raises ``ScheduleError`` for an unknown policy or option.
     """
     chosen = _from_file(Path(name)) if name.endswith(".py") else _from_table(name)
     fields = [field.name for field in dataclasses.fields(chosen)]
-    known = ", ".join(fields) or "none"
+    takes = ", ".join(fields) or "none"
     for option in options or {}:
         if option not in fields:
-            raise ScheduleError(f"policy {name}: option {option}: is unknown; it has the options: {known}")
+            raise ScheduleError(f"policy {name}: option {option}: is unknown; it has the options: {takes}")
     try:
         return pydantic.TypeAdapter(chosen).validate_python(dict(options or {}))  # type: ignore[no-any-return]
     except pydantic.ValidationError as error:
-        raise ScheduleError(f"policy {name}: option {option_mistake(error)}; it has the options: {known}") from error
+        raise ScheduleError(f"policy {name}: option {option_mistake(error)}; it has the options: {takes}") from error
     except MemoryError:
         raise
     except Exception as error:
@@ -150,13 +151,13 @@ def make_policy(name: str, options: Mapping[str, object] | None = None) -> Polic
 
 
 def policy_label(policy: Policy) -> str:
-    """Return the policy's name, with the options that differ from their defaults: ``graphturbo(order=bfs)``."""
+    """Return the policy's name with the options that differ from their defaults, as in ``graphturbo(order=bfs)``."""
     changed = [f"{name}={value}" for name, value in changed_options(policy).items()]
     return f"{policy.name}({','.join(changed)})" if changed else policy.name
 
 
 def labelled_policy(label: str) -> Policy | None:
-    """Return the policy that `policy_label` calls so; None if there is none. No label is a file to run."""
+    """Return the policy that has this `policy_label`; None if there is none. Labels never name policy files."""
     name, _, options = label.removesuffix(")").partition("(")
     if name not in _entries()[0]:
         return None
@@ -190,12 +191,12 @@ def _shown(value: object) -> str:
 
 
 def _from_table(name: str) -> type[Any]:
-    known = _entries()[0]
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+    entries = _entries()[0]
+    if name not in entries:
+        near = difflib.get_close_matches(name, entries, n=1)
         hint = f"; nearest: {near[0]}" if near else ""
-        raise ScheduleError(f"unknown policy {name!r}{hint}; known: {', '.join(sorted(known))}")
-    return _loaded(known[name])
+        raise ScheduleError(f"unknown policy {name!r}{hint}; known: {', '.join(sorted(entries))}")
+    return _loaded(entries[name])
 
 
 def _from_file(path: Path) -> type[Any]:
@@ -212,17 +213,17 @@ def _from_file(path: Path) -> type[Any]:
     except Exception as error:
         place = where_raised(error, str(path))
         raise ScheduleError(f"policy file {str(path)!r} fails: {type(error).__name__}: {error} ({place})") from error
-    found = list(_policies_in(module))
-    if len(found) != 1:
+    policies = list(_policies_in(module))
+    if len(policies) != 1:
         raise ScheduleError(
-            f"policy file {str(path)!r} defines {len(found)} policies; needs one class with name and plan"
+            f"policy file {str(path)!r} defines {len(policies)} policies; needs one class with name and plan"
         )
-    if not dataclasses.is_dataclass(found[0]):
+    if not dataclasses.is_dataclass(policies[0]):
         raise ScheduleError(
-            f"policy file {str(path)!r}: class {found[0].__name__} is no dataclass; needs @dataclass(frozen=True),"
+            f"policy file {str(path)!r}: class {policies[0].__name__} is no dataclass; needs @dataclass(frozen=True),"
             " with its options as fields"
         )
-    return found[0]
+    return policies[0]
 
 
 def _policies_in(module: ModuleType) -> Iterator[type[Any]]:

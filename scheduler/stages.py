@@ -1,4 +1,4 @@
-"""The stages that a policy decides: rewrite the network, where it does, then plan, then schedule."""
+"""The stages that a policy decides: rewriting of the network (optional), fusion plan, schedule."""
 
 import dataclasses
 import sys
@@ -18,24 +18,27 @@ _T = TypeVar("_T")
 
 
 def make_network(policy: Policy, analysis: Analysis) -> Analysis:
-    """Return the network that the policy plans: that of ``analysis``, or what it makes of it first."""
+    """Return the network that the policy plans: ``analysis`` itself, or the policy's rewritten version of it.
+
+    Raises ``ScheduleError`` if the policy fails or returns something else.
+    """
     if not isinstance(policy, RewritingPolicy):
         return analysis
-    found = _guarded(policy, lambda: policy.rewritten(analysis))
-    if not isinstance(found, Analysis):
-        raise ScheduleError(f"policy {policy.name}: rewritten returns {_shown(found)}; needs an Analysis")
-    return found
+    network = _guarded(policy, lambda: policy.rewritten(analysis))
+    if not isinstance(network, Analysis):
+        raise ScheduleError(f"policy {policy.name}: rewritten returns {_shown(network)}; needs an Analysis")
+    return network
 
 
 def network_of(plan: FusionPlan, analysis: Analysis) -> Analysis:
-    """Return the network that ``plan`` is of: that of ``analysis``, or one that a policy made of it."""
+    """Return the network of ``plan``: ``analysis`` itself, or that of the rewritten graph."""
     return analysis if plan.graph is analysis.graph else Analysis(plan.graph)
 
 
 def make_plan(policy: Policy, placing: Placing, costs: KernelCosts) -> FusionPlan:
-    """Return the policy's plan for the network of ``costs``, which is the one that `make_network` returns.
+    """Return the policy's fusion plan for the network of ``costs``, which is the one that `make_network` returns.
 
-    Raises ``ScheduleError`` if the policy schedules other kinds of machine only, or if its plan is broken.
+    Raises ``ScheduleError`` if the policy does not schedule this kind of machine, or if its plan is invalid.
     """
     if isinstance(policy, SchedulingPolicy) and placing.hardware.kind not in policy.kinds:
         raise ScheduleError(
@@ -57,7 +60,10 @@ def make_plan(policy: Policy, placing: Placing, costs: KernelCosts) -> FusionPla
 
 
 def make_schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: KernelCosts) -> Any:
-    """Return the policy's own schedule of its plan, or that of the machine's kind where it only plans."""
+    """Return the policy's own schedule of its plan, or the machine kind's kernel-by-kernel one if it only plans.
+
+    Raises ``ScheduleError`` if the policy fails or returns something that is not a schedule of this machine kind.
+    """
     if isinstance(policy, SchedulingPolicy):
         schedule = _guarded(policy, lambda: policy.schedule(plan, costs))
         if not isinstance(schedule, placing.kind.schedule_type):
@@ -71,10 +77,10 @@ def make_schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: Ker
 
 
 def _settled(policy: Any, plan: FusionPlan) -> Policy:
-    """Return the policy that rewrites the network before it plans, where the plan is of a rewritten one."""
+    """Return the policy with ``rewriting=True`` where it decided to rewrite while planning, else unchanged."""
     decides = plan.rewritten and hasattr(policy, "rewriting")
-    found: Policy = dataclasses.replace(policy, rewriting=True) if decides else policy
-    return found
+    settled: Policy = dataclasses.replace(policy, rewriting=True) if decides else policy
+    return settled
 
 
 def _shown(value: object) -> str:
@@ -86,7 +92,7 @@ def _is_foreign(policy: Policy) -> bool:
 
 
 def _guarded(policy: Policy, stage: Callable[[], _T]) -> _T:
-    """Return what a stage makes; whatever goes wrong in somebody else's policy is a ``ScheduleError``."""
+    """Return the result of a stage; turn any exception in a foreign policy into a ``ScheduleError``."""
     try:
         return stage()
     except (WorkloadError, HardwareError, ScheduleError, FusionError, MemoryError):

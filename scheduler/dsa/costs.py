@@ -1,4 +1,4 @@
-"""Costs of one network's kernels on a clustered DSA (`fusion.costs.KernelCosts`), and what its scheduler needs."""
+"""Cost model of one network's kernels on a clustered DSA: `fusion.costs.KernelCosts`, and data for its scheduler."""
 
 import math
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ _MOST_JUDGED = 4
 
 
 class DsaCosts:
-    """One network's kernels on one cluster of a machine; all clusters in use do the same.
+    """Cost model of one network's kernels on one cluster of a machine; all clusters in use run the same program.
 
-    ``known`` keeps tilings for other networks and policies on the same machine.
+    ``known`` is the cache of tilings, shared with other networks and policies on the same machine.
     """
 
     def __init__(self, view: DsaView, analysis: Analysis, dtype: str, known: KnownTilings | None = None) -> None:
@@ -34,27 +34,27 @@ class DsaCosts:
         self.dtype = dtype
         self.known = KnownTilings() if known is None else known
         self.judged: Table[Any] = Table(_MOST_JUDGED)
-        """By policy: the schedule that it found fastest and its program, so that they are made once."""
+        """Cache, by policy, of its fastest schedule with the program and simulation result."""
 
     def with_local_buffer(self, capacity_bytes: int) -> "DsaCosts":
-        """Return the costs on the same machine with local buffers of ``capacity_bytes``."""
+        """Return the cost model of the same machine with local buffers of ``capacity_bytes``."""
         view = self.view
         buffer = view.spec.local_buffer.model_copy(update={"capacity_bytes": capacity_bytes})
         spec = view.spec.model_copy(update={"local_buffer": buffer})
         return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.known)
 
     def with_cores(self, number: int) -> "DsaCosts":
-        """Return the costs on the same machine with so many cores in a cluster."""
+        """Return the cost model of the same machine with ``number`` cores per cluster."""
         spec = self.view.spec.model_copy(update={"cores_per_cluster": number})
         return DsaCosts(replace(self.view, spec=spec), self.analysis, self.dtype, self.known)
 
     def with_network(self, analysis: Analysis) -> "DsaCosts":
-        """Return the costs of another network on the same machine."""
+        """Return the cost model of another network on the same machine."""
         return DsaCosts(self.view, analysis, self.dtype, self.known)
 
     @cached_property
     def most_off_chip_bytes_per_s(self) -> float:
-        """Of one cluster, loading and storing at the same time."""
+        """Upper bound on one cluster's off-chip bandwidth in bytes/s, loading and storing at the same time."""
         spec = self.view.spec
         load, store = spec.dma.load, spec.dma.store
         channels = load.bandwidth_bytes_per_s * spec.dma.load_channels
@@ -63,7 +63,7 @@ class DsaCosts:
 
     @cached_property
     def arithmetic_s(self) -> float:
-        """Seconds that the network's multiply-accumulates take one cluster at its peak; none for an unknown dtype."""
+        """Seconds of the network's multiply-accumulates at one cluster's peak rate; 0 for an unsupported dtype."""
         peak = self.view.spec.peak_macs_per_s(self.dtype) / self.view.spec.clusters
         return self.analysis.graph.operations.macs / peak if peak else 0.0
 
@@ -73,7 +73,7 @@ class DsaCosts:
 
     @cached_property
     def on_chip(self) -> tuple[OnChipMemory, ...]:
-        """The local buffers without their weight window; the part of the global buffer that outputs may take."""
+        """On-chip memories for tensors: local buffers less their weight window, the global buffer's output share."""
         view, spec = self.view, self.view.spec
         compute_bytes_per_s = spec.local_buffer.bandwidth_bytes_per_s * self.cores
         local_bytes = view.local_buffer_bytes - view.weight_window_bytes
@@ -95,16 +95,19 @@ class DsaCosts:
         return self.view.spec.launch_ps / PS_PER_S
 
     def units_of(self, layer: Layer, part: Extents) -> Units:
-        """Return which unit does each nest of ``layer`` for a core's ``part`` of it; equal layers get the same."""
+        """Return the unit of each nest of ``layer`` for a core's ``part`` of it; equal layers get equal units."""
         return units_of(layer, part, self.view, self.dtype)
 
     def computing_ps(self, layer: Layer, part: Extents) -> int:
-        """Return how long the busiest unit of a core takes for ``part`` of ``layer`` as one tile."""
+        """Return the time in ps of the busiest unit of a core for ``part`` of ``layer`` as one tile."""
         key = layer.signature, part, self.dtype, self.view.on_chip_rates
         return self.analysis.table(_computing_ps).get(key, partial(_computing_ps, self, layer, part))
 
     def kernel_s(self, ops: Sequence[int]) -> float:
-        """Return the estimate of the tiles that the operators would get as one layer, with all buffers to itself."""
+        """Return the estimated seconds of the operators as one layer with all buffers to itself, launch included.
+
+        Infinite if not even the smallest tile fits.
+        """
         layer = layer_of(self.analysis, ops)
         if layer is None:
             return 0.0
@@ -126,12 +129,12 @@ class DsaCosts:
         return self.kernel_s(ops) < math.inf
 
     def least_s(self, ops: Sequence[int]) -> float:
-        """Return no bound: `kernel_s` is quick to tell."""
+        """Return the trivial lower bound 0: `kernel_s` is fast to evaluate here."""
         del ops
         return 0.0
 
     def most_s(self, ops: Sequence[int]) -> float:
-        """Return no bound, either."""
+        """Return the trivial upper bound infinity: `kernel_s` is fast to evaluate here."""
         del ops
         return math.inf
 
@@ -157,7 +160,7 @@ def _computing_ps(costs: DsaCosts, layer: Layer, part: Extents) -> int:
 
 
 def dsa_costs(costs: KernelCosts, policy: str) -> DsaCosts:
-    """Return ``costs`` if they are those of a clustered DSA; raise ``ScheduleError`` for those of another machine."""
+    """Return ``costs`` if they are of a clustered DSA; raise ``ScheduleError`` for another kind of machine."""
     if not isinstance(costs, DsaCosts):
         raise ScheduleError(f"policy {policy} schedules clustered DSAs only; choose another policy or machine")
     return costs

@@ -1,4 +1,4 @@
-"""The kind of machine that a clustered DSA is: all that it offers, in one record."""
+"""Machine kind of a clustered DSA: its cost model, scheduler and lowering, in one record."""
 
 from typing import Any, cast
 
@@ -21,15 +21,15 @@ def _clusters(spec: ClusteredDsa) -> int:
 
 
 def _fewer_clusters(spec: ClusteredDsa) -> tuple[int, ...]:
-    """Return halves of the clusters, rounded down, and powers of two; none if each has a part of DDR to itself.
+    """Return repeated halves of the cluster count, rounded down, and powers of two; none if DDR is private.
 
-    A machine with twice as many clusters tries all that this one does.
+    So a machine with twice as many clusters tries all cluster counts that this one does.
     """
     if spec.ddr.sharing == "private":
         return ()
     bits = spec.clusters.bit_length()
-    found = {spec.clusters >> half for half in range(1, bits)} | {1 << bit for bit in range(bits)}
-    return tuple(sorted(found - {spec.clusters}, reverse=True))
+    counts = {spec.clusters >> half for half in range(1, bits)} | {1 << bit for bit in range(bits)}
+    return tuple(sorted(counts - {spec.clusters}, reverse=True))
 
 
 def _costs(
@@ -40,10 +40,10 @@ def _costs(
 
 
 def _judged(schedule: Schedule, costs: DsaCosts) -> Judged:
-    """Return a schedule with its program and its run: those by which it was judged, if it was."""
-    for found in costs.judged.values():
-        if found.schedule is schedule:
-            return cast(Judged, found)
+    """Return a schedule with its program and simulation result, from the cache if it was evaluated before."""
+    for cached in costs.judged.values():
+        if cached.schedule is schedule:
+            return cast(Judged, cached)
     return judged(schedule, costs)
 
 

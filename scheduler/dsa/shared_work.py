@@ -1,8 +1,8 @@
-"""Work of one loop nest shared among units of a core that can do it at the same time.
+"""Division of one loop nest's work among units of a core that compute at the same time.
 
-The schedule names one unit for a nest; which others join it follows from the machine: all matrix units do products of
-their dtypes, vector units that are alike do element operations, and where no matrix unit computes the dtype all vector
-units do products. That is what `ClusteredDsa.peak_macs_per_s` counts.
+The schedule names one unit for a nest; the others follow from the machine: all matrix units share products of their
+dtypes, identical vector units share element operations, and where no matrix unit supports the dtype all vector units
+share products. `ClusteredDsa.peak_macs_per_s` counts the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ from dsascape.scheduler.dsa.view import DsaView
 
 
 def rate_of(unit: ComputeUnit, dtype: str) -> int:
-    """Return what a unit computes in a cycle: multiply-accumulates or lanes; 0 for a dtype that it lacks."""
+    """Return a unit's rate per cycle: multiply-accumulates (matrix unit) or lanes; 0 for an unsupported dtype."""
     rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
     return {str(known): rate for known, rate in rates.items()}.get(dtype, 0)
 
 
 def units_together(name: str, view: DsaView, dtype: str, *, is_product: bool) -> tuple[str, ...]:
-    """Return the units of a core that share what unit ``name`` is given, itself first."""
+    """Return the units of a core that share work assigned to unit ``name``, itself first."""
     units = view.spec.units
     own = units[name]
     able = {other: unit for other, unit in units.items() if other != name and rate_of(unit, dtype)}
@@ -35,9 +35,9 @@ def units_together(name: str, view: DsaView, dtype: str, *, is_product: bool) ->
 
 
 def ways_to_share(payload: Compute, units: Sequence[ComputeUnit]) -> Iterator[list[Compute | None]]:
-    """Yield ways to divide ``payload`` among ``units``, in proportion to what they compute; None for no part.
+    """Yield divisions of ``payload`` among ``units`` in proportion to their rates; None for a unit without work.
 
-    Products are divided by rows, by columns or by number, the first two in blocks that fill the arrays.
+    Products are divided by rows, by columns or by count, the first two in blocks that fill the arrays.
     """
     rates = [rate_of(unit, payload.dtype) * unit.efficiency for unit in units]
     shape = payload.shape
@@ -65,7 +65,7 @@ def _lanes_shared(payload: Compute, rates: Sequence[float]) -> list[Compute | No
 
 
 def _divided(whole: int, rates: Sequence[float], block: int) -> list[int]:
-    """Return ``whole`` in parts about as large as ``rates``, all but the last one in whole blocks."""
+    """Return ``whole`` in parts roughly proportional to ``rates``, all but the last one in whole blocks."""
     upto = [sum(rates[:number]) / sum(rates) for number in range(len(rates))]
     ends = [min(round(whole * share / block) * block, whole) for share in upto]
     return [end - begin for begin, end in pairwise([*ends, whole])]

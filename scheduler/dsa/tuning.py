@@ -1,7 +1,8 @@
-"""The tuned numbers of the DSA's scheduler, all in one place.
+"""Tuning parameters of the DSA's scheduler, all in one place.
 
-None of them describes a machine, and none comes from a paper: they are where the scheduler stops searching, rounds, or
-sets room aside. ``--set tuning.NAME=VALUE`` changes one, and an experiment sweeps it like a value of the machine.
+None of them describes a machine, and none comes from a paper: they say where the scheduler stops searching, how it
+rounds, and how much space it reserves. ``--set tuning.NAME=VALUE`` changes one, and an experiment sweeps it like a
+parameter of the machine.
 """
 
 from typing import Annotated
@@ -15,7 +16,7 @@ Few = Annotated[int, Field(ge=1, le=1024)]
 
 
 def _listed(value: object) -> object:
-    """Take a list apart that the command line has as one word."""
+    """Split a comma-separated list, as given on the command line; return other values unchanged."""
     return tuple(value.split(",")) if isinstance(value, str) else value
 
 
@@ -26,106 +27,118 @@ Headrooms = Annotated[
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 class DsaTuning:
-    """Numbers that planning, tiling and placement on a clustered DSA use. Shares are fractions of one."""
+    """Tuning parameters of planning, tiling and placement on a clustered DSA. Shares are fractions of one."""
 
-    # Which plan of GraphTurbo's is taken
+    # Choice among GraphTurbo's plans
     grouping_headrooms: Headrooms = (0.0, 0.15, 0.3, 0.4, -0.25)
     """Shares of the local buffers that grouping leaves free, tried in turn, each with instances and without. Algorithm
-    1's footprint is that of one instance: it lacks the outputs of others that wait beside it, halos, and parts that do
-    not divide evenly; it has in full what may be spilled; and it does not know what a launch costs."""
+    1's footprint covers one instance: it omits waiting outputs of other instances, halos and uneven parts, counts in
+    full what may be spilled, and ignores launch costs."""
     contenders: Few = 2
-    """Plans whose schedules are simulated, those first whose traffic and launches take least time."""
+    """Number of plans whose schedules are simulated, in order of the time of their traffic and launches."""
     smaller_buffers: Annotated[int, Field(ge=0, le=64)] = 8
-    """Smaller local buffers for which layouts are made too, each the fourth root of two smaller than the one before."""
+    """Number of smaller local buffer sizes for which layouts are made too, each the fourth root of two smaller than the
+    one before."""
     sizes_without_chance: Few = 2
-    """Sizes in a row at which no layout has a chance before smaller ones are given up. With 1, TinyBERT at 1 MiB and 60
-    GB/s takes 1.8 times as long as at 768 KiB; over the 570 points of 19 networks with which it was chosen, trying all
-    sizes gives the same as 2."""
+    """Number of consecutive buffer sizes at which all layouts are pruned before smaller sizes are given up. With 1,
+    TinyBERT at 1 MiB and 60 GB/s takes 1.8 times as long as at 768 KiB; over the 570 points of 19 networks with which
+    it was chosen, trying all sizes gives the same as 2."""
     shrunk: Share = 0.8
-    """A plan's layout for smaller local buffers is taken to cost at least this share of its layout for larger ones, in
-    traffic and launches. With 1, ViT-B/16 at 4 images and 768 KiB takes 11 % longer; over 570 points of 19 networks,
-    with which it was chosen, no makespan is another one than if all plans with a chance are laid out."""
+    """Lower bound on the cost (traffic and launches) of a plan's layout for smaller local buffers, as a share of the
+    cost of its layout for larger ones. With 1, ViT-B/16 at 4 images and 768 KiB takes 11 % longer; over 570 points of
+    19 networks, with which it was chosen, all makespans equal those without this pruning."""
     hopeless: Factor = 0.98
-    """A layout is not scheduled where this share of what its traffic and launches take, as if nothing overlapped, is
+    """Pruning: a layout is not scheduled where this share of the time of its traffic and launches, without overlap, is
     no less than the best schedule's time."""
     unlikely: Factor = 0.93
-    """Nor where this share of its traffic and launches, and of what other schedules took beyond theirs at least, is no
-    less. Over the 570 points of 19 networks with which it was chosen, no schedule is another one than with 0.9."""
+    """Pruning: a layout is not scheduled where this share of its expected time is no less than the best schedule's
+    time. Expected: the time of its traffic and launches, plus the least that other schedules took beyond theirs. Over
+    the 570 points of 19 networks with which it was chosen, all schedules are the same as with 0.9."""
     alike: Annotated[float, Field(ge=0, le=100)] = 0.1
-    """Nor where it is for smaller local buffers and its traffic and launches take up to this share longer than those of
-    one for larger ones, at no fewer launches. With these two, over the 19 networks, 5 sizes of the local
-    buffers and 3 bandwidths with which both were chosen, 0.3 times as many instructions are simulated, for schedules
-    that take 0.06 % longer on average, 1.6 % at most."""
+    """Pruning: a layout for smaller local buffers is not scheduled where its traffic and launches take up to this share
+    longer than those of a simulated one for larger buffers, at no fewer launches. With ``unlikely`` and this, over the
+    19 networks, 5 sizes of the local buffers and 3 bandwidths with which both were chosen, 0.3 times as many
+    instructions are simulated, for schedules that take 0.06 % longer on average, 1.6 % at most."""
     nearly_equal: Annotated[float, Field(ge=0, le=100)] = 0.01
-    """Nor where they take up to this share longer than those of one for the same buffers, at no fewer launches. Over
-    the 495 points of 19 networks with which it was chosen, an eighth fewer instructions are simulated, for schedules
-    that take 0.001 % longer on average, 2.8 % at most."""
+    """Pruning: a layout is not scheduled where its traffic and launches take up to this share longer than those of a
+    simulated one for the same buffers, at no fewer launches. Over the 495 points of 19 networks with which it was
+    chosen, an eighth fewer instructions are simulated, for schedules that take 0.001 % longer on average, 2.8 % at
+    most."""
     promising: Annotated[float, Field(ge=1, le=100)] = 1.25
-    """A schedule that takes more than this times its traffic and launches, or the network's arithmetic, is also tried
-    without overlap of its layers."""
+    """Threshold for also trying a schedule without overlapping layers: its time exceeds this times the larger of its
+    traffic and launches, and the network's arithmetic."""
     apart: Annotated[float, Field(ge=0, le=100)] = 1.1
-    """Without overlap, layers take at least about this times the sum of what each takes of its traffic off the chip or
-    its arithmetic, start-ups included; that is not tried where it is no less than the best schedule's time. Over the
-    570 points of 19 networks with which it was chosen, a quarter of the tries remain, among them all that won."""
+    """Lower bound (approximate) on the time without overlapping layers, as a multiple of the sum over layers of the
+    longer of off-chip traffic and arithmetic, start-ups included; that variant is pruned where the bound is no less
+    than the best schedule's time. Over the 570 points of 19 networks with which it was chosen, a quarter of the
+    variants remain, among them all that won."""
     judged_instructions: Annotated[int, Field(ge=0, le=10**9)] = 200_000
-    """When the programs simulated to choose among schedules have had so many instructions, what promises as
-    much as another no longer has a chance. ``graphturbo`` goes on, up to ten times as many, with what may be faster by
-    its traffic and launches alone; layers one after the other through DDR are simulated all the same."""
+    """Budget of instructions simulated to choose among schedules; once it is used up, further candidates are pruned.
+    ``graphturbo`` goes on, up to ten times as many, with candidates that may be faster by their traffic and launches
+    alone; layers one after the other through DDR are always simulated."""
     near_least: Annotated[float, Field(ge=1, le=100)] = 1.02
-    """A schedule that takes at most this times what the network's arithmetic and least traffic do is not improved
-    upon."""
+    """Stopping criterion: the search ends at a schedule that takes at most this times the lower bound from the
+    network's arithmetic and least traffic."""
 
-    # How layers are cut among cores
+    # Division of layers among cores
     most_padding: Share = 0.125
-    """Cores get uneven parts of a dimension where equal ones as large as the largest would exceed it by this share of
-    it at most; else the dimension is cut into as many parts as divide it."""
+    """Maximum padding, as a share of a dimension, with which it is divided unevenly among cores; beyond it, the
+    dimension is cut into a number of parts that divides it."""
 
-    # Where tensors live
+    # Placement of tensors
     outputs_share_of_global_buffer: Share = 0.6
-    """Part of the global buffer that outputs may take; the rest is for tiles and weights on their way through it."""
+    """Share of the global buffer that outputs may occupy; the rest is for tiles and weights passing through it."""
     most_exchanged: Share = 0.5
-    """Part of what a core needs of a tensor that may come from other cores' local buffers; with more, the tensor goes
-    to the global buffer."""
+    """Maximum share of a core's part of a tensor that may come from other cores' local buffers; beyond it, the tensor
+    is placed in the global buffer."""
     prefetch_share_of_weight_window: Share = 0.6
-    """Part of the local buffer's weight window that is prefetch buffer; tiles take the rest."""
+    """Share of the local buffer's weight window that is prefetch buffer; the rest is for tiles."""
     prefetch_share_of_global_buffer: Share = 0.25
-    """Part of the global buffer that is prefetch buffer."""
+    """Share of the global buffer that is prefetch buffer."""
     most_layers_at_work: Few = 3
-    """Layers of a kernel that may be at work while the next one begins."""
+    """Maximum number of layers of a kernel still executing when the next one begins."""
 
-    # Free space that tiles are chosen for
+    # Free space for tiles
     gap_steps: Few = 64
-    """Free gaps of the local buffer are rounded down to this fraction of it, so that like layers find like tiles."""
+    """Granularity of free gaps: rounded down to multiples of the local buffer divided by this, so that similar layers
+    share tilings."""
     most_gaps: Few = 3
-    """Gaps between tensors that tiles use; more of them fit little more, and make alike layers differ."""
+    """Number of gaps between tensors that tiles may use; more of them fit little more, and make similar layers
+    differ."""
 
-    # The search for tiles
+    # Tile search
     most_tiles: Few = 8
-    """Per core and layer, unless the local buffer forces more: beyond it overlap gains nothing and simulation costs."""
+    """Maximum number of tiles per core and layer, unless the local buffer forces more: beyond it, overlap gains nothing
+    and simulation costs."""
     most_passes: Few = 16
-    """The same, steps along the depth of a tile included: they cost no more loads."""
+    """Maximum number of tiles times steps along their depth, per core and layer, unless the local buffer forces more:
+    steps along the depth cost no extra loads."""
     most_climbs: Few = 12
-    """Steps of the search once a tile fits."""
+    """Maximum number of local-search steps once a tile fits."""
     plateau_steps: Annotated[int, Field(ge=0, le=64)] = 2
-    """Of these, how many in a row may bring nothing before the search ends: some pay only together."""
+    """Number of consecutive local-search steps without improvement before the search ends: some pay only together."""
     worthwhile: Factor = 0.99
-    """A step has to bring the estimated time down to this share."""
+    """Improvement threshold: a local-search step has to reduce the estimated time to this share."""
     around_prefetch: Factor = 0.8
-    """Weights go around the prefetch buffers only if that brings a layer's estimated time down to this share: the
-    estimate does not see the other layers."""
+    """Improvement threshold for bypassing the prefetch buffers with weights: a layer's estimated time has to fall to
+    this share, as the estimate ignores the other layers."""
     depth_halvings: Few = 3
-    """How often the depth is halved to begin with, where the search from the whole part ends with many tiles."""
+    """Number of times the depth is halved at the start of a second search, done where the one from the whole part ends
+    with many tiles."""
     overlapped: Factor = 0.8
-    """Share of its time that a layer counts for whose tiles follow each other as its output does in memory: other
-    layers compute meanwhile, which the estimate does not see."""
+    """Share of the estimated time that counts for tilings whose tiles follow the memory order of the output: other
+    layers overlap with these, which the estimate ignores."""
     hidden_cost: Share = 0.1
-    """Share of the faster stages' time that counts all the same: overlap is never perfect."""
+    """Share of the faster pipeline stages' time that is added to the slowest one's: overlap is never perfect."""
 
     most_instructions: Annotated[int, Field(ge=1, le=10**9)] = 1_000_000
-    """A schedule that takes more is refused before it is lowered: a million take about two gigabytes."""
+    """Maximum number of instructions of a program; larger schedules are refused before lowering: a million take about
+    two gigabytes."""
 
-    # Bursts of the DMA
+    # DMA bursts
     burst_startups: Few = 8
-    """DMA bursts last this many start-ups, divided by the transfers in flight: these hide each other's start-ups."""
+    """Duration of a DMA burst in start-up times, divided by the transfers in flight: these hide each other's
+    start-ups."""
     store_bursts: Few = 8
-    """Bursts of output tiles that the free part of the global buffer holds at least: they shrink where it is small."""
+    """Minimum number of bursts of output tiles that the free part of the global buffer holds: bursts shrink where it is
+    small."""

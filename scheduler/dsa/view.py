@@ -1,4 +1,4 @@
-"""A clustered DSA as its scheduler sees it: sizes, rates of one cluster when all run, start-up times."""
+"""Machine view of a clustered DSA for its scheduler: sizes, rates of one cluster when all run, start-up times."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -14,16 +14,16 @@ _CAPACITY = {"capacity_bytes": True}
 
 
 class DmaTiming(NamedTuple):
-    """A cluster's DMA: how fast, in which bursts, after which start-up, how many transfers at once."""
+    """DMA timing of one cluster: bandwidth, burst size, start-up time, concurrent transfers."""
 
     bytes_per_ps: float
     burst_bytes: int
     startup_ps: int
     at_once: int
-    """Two at most: that is what two buffers allow, if the engine has as many in flight."""
+    """Concurrent transfers: at most two, as buffers are doubled, and no more than the engine has in flight."""
 
     def moving_ps(self, size_bytes: float, transfers: float) -> float:
-        """Return the time of so many transfers, ``size_bytes`` together."""
+        """Return the time in ps of ``transfers`` transfers of ``size_bytes`` in total."""
         bytes_per_ps, _, startup_ps, at_once = self
         alone_ps = size_bytes / bytes_per_ps
         shared_ps = (alone_ps + transfers * startup_ps) / at_once
@@ -32,7 +32,7 @@ class DmaTiming(NamedTuple):
 
 @dataclass(frozen=True)
 class DsaView:
-    """A machine of which ``clusters`` are in use, and the numbers that its scheduler is tuned with."""
+    """Machine view: a clustered DSA with ``clusters`` in use, and the tuning parameters of its scheduler."""
 
     spec: ClusteredDsa
     clusters: int
@@ -40,23 +40,23 @@ class DsaView:
 
     @cached_property
     def timing(self) -> Hashable:
-        """All of it that a run's time depends on: machines with equal ones take equally long for everything."""
+        """Cache key of everything a run's time depends on: machines with equal keys have equal timing."""
         return self.spec.model_dump_json(exclude={"name", "energy", "area"}), self.clusters, self.tuning
 
     @cached_property
     def arithmetic(self) -> Hashable:
-        """All of it that the time of a computation depends on: machines may differ in memories and have equal ones."""
+        """Cache key of everything the time of a computation depends on; memories are not part of it."""
         return self.spec.model_dump_json(include={"clock_hz", "units"})
 
     @cached_property
     def apart_from_ddr(self) -> Hashable:
-        """All that schedules are made for, but how fast and how large DDR is, and what moves data to it and from it."""
+        """Cache key of everything schedules depend on except DDR and DMA."""
         apart = self.spec.model_dump_json(exclude={"name", "energy", "area", "ddr", "dma"})
         return apart, self.clusters, self.tuning
 
     @cached_property
     def on_chip_rates(self) -> Hashable:
-        """All of it that the time of what happens on the chip depends on, but for how much the buffers hold."""
+        """Cache key of everything on-chip times depend on, without buffer capacities."""
         return self.spec.model_dump_json(
             exclude={
                 "name": True, "energy": True, "area": True, "ddr": True, "dma": True, "local_buffer": _CAPACITY,
@@ -70,12 +70,12 @@ class DsaView:
 
     @property
     def local_buffer_bytes(self) -> int:
-        """Of one core."""
+        """Capacity of one core's local buffer, in bytes."""
         return self.spec.local_buffer.capacity_bytes
 
     @cached_property
     def global_buffer_bytes(self) -> int:
-        """Of one cluster; zero where there is none."""
+        """Capacity of one cluster's global buffer, in bytes; zero if there is none."""
         return 0 if self.spec.global_buffer is None else self.spec.global_buffer.capacity_bytes
 
     @property
@@ -84,24 +84,24 @@ class DsaView:
 
     @property
     def weight_window_bytes(self) -> int:
-        """Local buffer set aside for weights and tiles passing through."""
+        """Bytes of a local buffer reserved for weights and tiles passing through."""
         return int(self.spec.local_buffer.capacity_bytes * self.spec.local_buffer.weight_window)
 
     @property
     def path_startup_bytes(self) -> int:
-        """What a core's on-chip path would move while it starts up: smaller transfers mostly start up."""
+        """Bytes that a core's on-chip path could move during its start-up: start-up dominates smaller transfers."""
         path = self.spec.on_chip_path
         return int(path.startup_ps * path.bandwidth_bytes_per_s // PS_PER_S)
 
     @cached_property
     def ddr_bytes_per_ps(self) -> float:
-        """A cluster's share of DDR, or of its DMA if that is less."""
+        """Off-chip load bandwidth of one cluster, in bytes per ps: its share of DDR, or its DMA's if that is less."""
         share = self.spec.ddr.sustained_bytes_per_s / self.spec.ddr_parts(self.clusters)
         return min(share, self.spec.dma.load.bandwidth_bytes_per_s * self.spec.dma.load_channels) / PS_PER_S
 
     @cached_property
     def path_bytes_per_ps(self) -> float:
-        """Between the global buffer and all local buffers of the cluster."""
+        """Bandwidth between the global buffer and all local buffers of a cluster, in bytes per ps."""
         paths = self.spec.on_chip_path.bandwidth_bytes_per_s * self.spec.cores_per_cluster
         if self.spec.global_buffer is not None:
             paths = min(paths, self.spec.global_buffer.bandwidth_bytes_per_s)
@@ -114,34 +114,34 @@ class DsaView:
 
     @cached_property
     def broadcast_bytes_per_ps(self) -> float:
-        """Of one broadcast."""
+        """Bandwidth of one broadcast, in bytes per ps."""
         return min(self.spec.on_chip_path.bandwidth_bytes_per_s / PS_PER_S, self.path_bytes_per_ps)
 
     @property
     def dma_startup_ps(self) -> int:
-        """Of one transfer."""
+        """Start-up time of one DMA load, in ps."""
         return self.spec.dma.load.startup_ps
 
     @property
     def path_startup_ps(self) -> int:
-        """Of one transfer."""
+        """Start-up time of one transfer on the on-chip path, in ps."""
         return self.spec.on_chip_path.startup_ps
 
     @cached_property
     def burst_bytes(self) -> int:
-        """Size of a DMA burst that makes its start-up small."""
+        """Size in bytes of a DMA burst long enough to make its start-up negligible."""
         exposed_ps = self.dma_startup_ps / self.spec.dma.load.in_flight
         return max(int(self.tuning.burst_startups * exposed_ps * self.ddr_bytes_per_ps), 1)
 
     @cached_property
     def dma_timing(self) -> DmaTiming:
-        """What a cluster's transfers to and from DDR take time for."""
+        """DMA timing of a cluster's transfers to and from DDR."""
         at_once = min(self.spec.dma.load.in_flight, 2)
         return DmaTiming(self.ddr_bytes_per_ps, self.burst_bytes, self.dma_startup_ps, at_once)
 
     @cached_property
     def _channels(self) -> Mapping[str, tuple[int, int, float]]:
-        """Per unit that moves data: start-up, transfers in flight, bytes per picosecond when all clusters load."""
+        """Start-up in ps, transfers in flight, and bytes per ps when all clusters load, per unit that moves data."""
         dma, path = self.spec.dma, self.spec.on_chip_path
         on_chip = path.startup_ps, path.in_flight, path.bandwidth_bytes_per_s / PS_PER_S
         return {
@@ -151,7 +151,7 @@ class DsaView:
         }  # fmt: skip
 
     def transfer_ps(self, unit: str, size_bytes: int) -> tuple[int, int]:
-        """Return for one transfer how long it keeps ``unit``, and how long from its issue to its end, all alone."""
+        """Return (time it occupies ``unit``, latency from issue to end) in ps of one uncontended transfer."""
         startup_ps, in_flight, bytes_per_ps = self._channels[unit]
         moving_ps = int(size_bytes / bytes_per_ps)
         whole_ps = startup_ps + moving_ps

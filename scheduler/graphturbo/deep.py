@@ -1,15 +1,15 @@
-"""Recursion as deep as a network is long: Python's own ends after a thousand calls."""
+"""Recursion as deep as a network is long, by generators: Python's own call stack ends after a thousand calls."""
 
 from collections.abc import Generator
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 Deep = Generator[Any, Any, _T]
-"""A function that yields the calls, of its kind, whose results it needs, and is sent each result."""
+"""Generator that yields further such calls, is sent the result of each, and returns its own."""
 
 
 def settle(call: Deep[_T]) -> _T:
-    """Return the result of ``call`` and of all that it leads to."""
+    """Return the result of ``call``, running all nested calls that it yields."""
     waiting: list[Deep[Any]] = [call]
     result: Any = None
     while waiting:
@@ -19,5 +19,5 @@ def settle(call: Deep[_T]) -> _T:
         except StopIteration as ended:
             waiting.pop()
             result = ended.value
-    found: _T = result
-    return found
+    settled: _T = result
+    return settled

@@ -1,8 +1,8 @@
-"""The order of sub-graph instances that keeps the fewest bytes alive, by constraint programming.
+"""Order of sub-graph instances with the fewest live bytes, by constraint programming.
 
 The paper orders instances breadth-first or depth-first and leaves integer programming to future work (section 3.3).
-OR-Tools' CP-SAT solver is given the whole problem: each instance has a place of its own, after its producers; its
-output is alive from there to the place of its last reader; the most that is alive at any place is minimised.
+OR-Tools' CP-SAT solver is given the whole problem: each instance has a distinct place, after its producers; its output
+is live from there to the place of its last reader; the peak of live bytes over all places is minimised.
 """
 
 import math
@@ -15,7 +15,7 @@ from dsascape.scheduler.graphturbo.ordering import peak_live_bytes
 
 @dataclass(frozen=True, slots=True)
 class ExactOrder:
-    """An order, its peak of live bytes, and ``least_bytes``: no order needs less. Both are equal if it was proved."""
+    """Order with its peak of live bytes, and the lower bound ``least_bytes`` on any order's peak; equal if proved."""
 
     order: tuple[int, ...]
     peak_bytes: int
@@ -29,10 +29,10 @@ class ExactOrder:
 def exact_order(
     known: Sequence[int], producers: Mapping[int, frozenset[int]], output_bytes: Mapping[int, int], effort_s: float
 ) -> ExactOrder:
-    """Return the order of least ``peak_live_bytes`` found within ``effort_s``, at worst ``known``.
+    """Return the order with the least ``peak_live_bytes`` found within ``effort_s``, at worst the order ``known``.
 
     ``effort_s`` counts CP-SAT's deterministic seconds, about those of one core: the same input gives the same order on
-    every machine. Raises ScheduleError where OR-Tools is not installed.
+    every machine. Raises ``ScheduleError`` if OR-Tools is not installed.
     """
     try:
         from ortools.sat.python import cp_model  # noqa: PLC0415  # optional package, a second to import

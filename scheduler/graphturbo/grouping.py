@@ -1,7 +1,7 @@
 """Algorithm 2: growing sub-graphs along straight, diamond and branch patterns, as far as the local buffers allow.
 
 The paper starts from single operators; here it starts from layers (an operator with its fused followers), because
-loops are fused within layers in any case (section 4.1), and tensors inside a fused loop nest take no room. A diamond's
+loops are fused within layers in any case (section 4.1), and tensors inside a fused loop nest take no space. A diamond's
 paths may have several sub-graphs each, where the figure draws one; rule (ii) then looks at all of them. A merge that
 would load more bytes of weights again, once per instance, than it keeps on chip between layers is refused: the paper
 assumes that the weights are small, which holds for its convolutions and not for its matrix products. A producer whose
@@ -23,23 +23,24 @@ from dsascape.scheduler.kernels.cut import layers_by_pattern
 from dsascape.workloads.analysis import Analysis, Table
 
 _MOST_WALKED = 2048
-"""Operators of a sub-graph that outputs of one operator join: growing it walks over all of them each time."""
+"""Maximum number of operators of a sub-graph joined through several outputs of one operator: each step of its growth
+walks over all of them."""
 _MOST_GROUPINGS = 512
-"""Kept of one network: each may have hundreds of sub-graphs."""
+"""Size of the cache of groupings per network; each may have hundreds of sub-graphs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A sub-graph as it left Algorithm 2: its best split (None: it does not fit however it is cut), why it ended."""
+    """Sub-graph made by Algorithm 2, with its best split (None: no split fits) and the reason why growth ended."""
 
     sub: Splittable
     split: SplitChoice | None
     reason: str
 
     def group(self, *, cut: bool) -> Group:
-        """Return what a plan records of it, with its split if it is to be ``cut`` into instances.
+        """Return the plan's group of this sub-graph, with its split if it is to be ``cut`` into instances.
 
-        A single layer is one instance: its tiles are what its instances would be.
+        A single layer is one instance: its tiles serve the same purpose as instances.
         """
         several = len(layers_by_pattern(self.sub.analysis, self.sub.ops)) > 1
         uses_split = cut and several and self.split is not None and self.split.factor > 1
@@ -52,12 +53,12 @@ class Grouping:
 
     subgraphs: tuple[Grouped, ...]
     fitted_bytes: int
-    """The most bytes that were asked for and fit. No other grouping of the network has the same."""
+    """Largest footprint tried that fits, in bytes; distinct for each grouping of the network."""
     refused_bytes: int | None
-    """The least bytes that were asked for and do not fit; None where everything fits."""
+    """Smallest footprint tried that does not fit, in bytes; None if all fit."""
 
     def is_for(self, local_bytes: int) -> bool:
-        """Return whether these are the sub-graphs for ``local_bytes`` of local buffers."""
+        """Return whether the grouping is valid for ``local_bytes`` of local buffers."""
         return self.fitted_bytes <= local_bytes and (self.refused_bytes is None or local_bytes < self.refused_bytes)
 
 
@@ -69,7 +70,7 @@ class _Node:
 
 
 class Grouper:
-    """Merges sub-graphs until no pattern merges any more. Deterministic: patterns are tried in topological order."""
+    """Merges sub-graphs until no pattern applies. Deterministic: patterns are tried in topological order."""
 
     def __init__(
         self, analysis: Analysis, local_bytes: int, most_recompute: float, *, counts_inputs: bool = True
@@ -80,7 +81,7 @@ class Grouper:
         self._most_recompute = most_recompute
         self._counts_inputs = counts_inputs
         self._refused: set[int] = set()
-        """Layers, as sets of bits, that are not to become one sub-graph."""
+        """Unions of layers, as bit sets, that were refused as sub-graphs."""
         self._nodes: dict[int, _Node] = {}
         self._next: dict[int, dict[int, None]] = {}
         self._previous: dict[int, dict[int, None]] = {}
@@ -107,7 +108,7 @@ class Grouper:
         return best_split(fitting_splits(piece, self._room), allowed)
 
     def run(self) -> Grouping:
-        """Merge what merges; return what has come of it."""
+        """Merge sub-graphs until no pattern applies; return the grouping."""
         while True:  # l. 5-15
             before = len(self._nodes)
             self._straight()
@@ -116,14 +117,14 @@ class Grouper:
             if len(self._nodes) == before:
                 break
         nodes = sorted(self._nodes.values(), key=lambda node: node.piece.last)
-        found = [
+        grouped = [
             Grouped(
                 self._analysis.of(_splittable, operators(node.piece), self._fused, self._counts_inputs),
                 node.split, node.reason,
             )
             for node in nodes
         ]
-        return Grouping(tuple(found), self._room.fitted_bytes, self._room.refused_bytes)
+        return Grouping(tuple(grouped), self._room.fitted_bytes, self._room.refused_bytes)
 
     def _straight(self) -> None:
         """Fig. 4a: a unique producer and its unique consumer."""
@@ -160,7 +161,7 @@ class Grouper:
                     self._merge_diamond([node for path in paths for node in path], exit_)
 
     def _path(self, first: int) -> tuple[list[int], int]:
-        """Return the sub-graphs from ``first`` on that each have one producer and one consumer, and who follows."""
+        """Return the chain of sub-graphs from ``first`` with one producer and one consumer each, and its successor."""
         path: list[int] = []
         while len(self._previous[first]) == 1 and len(self._next[first]) == 1 and self._is_inner(first):
             path.append(first)
@@ -168,7 +169,7 @@ class Grouper:
         return path, first
 
     def _is_inner(self, node: int) -> bool:
-        """Whether only outputs of the node's last operator leave it, and none of them is a result of the network."""
+        """Return whether only outputs of the node's last operator leave it, none of them a result of the network."""
         piece = self._nodes[node].piece
         return piece.only_last_leads_out and self._graph.results.isdisjoint(self._graph.ops[piece.last].outputs)
 
@@ -226,7 +227,7 @@ class Grouper:
         return True
 
     def _union(self, sources: tuple[Piece, ...], target: Piece, layers: int) -> Piece | None:
-        """Return what pieces make together; None where that would have to be walked over and is too large."""
+        """Return the union of pieces; None if it would need a walk over more than ``_MOST_WALKED`` operators."""
         if all(source.has_single_output for source in sources):
             return self._analysis.of(merged, sources, target)
         ops = sorted(op for piece in (*sources, target) for op in operators(piece))
@@ -236,7 +237,7 @@ class Grouper:
 
 
 def tensors_inside(layers: FusionPlan) -> frozenset[str]:
-    """Return the stored tensors that are made and used up within one layer."""
+    """Return the stored tensors whose producer and consumers are all in one layer."""
     return frozenset(name for subgraph in layers.subgraphs for name in subgraph.inner)
 
 
@@ -245,7 +246,7 @@ def _tensors_inside_layers(analysis: Analysis) -> frozenset[str]:
 
 
 def _pays(piece: Piece, split: SplitChoice) -> bool:
-    """Whether the instances save more traffic between layers than they cost in loading weights again."""
+    """Return whether the instances save more traffic between layers than reloading weights costs."""
     is_layer = not piece.layers & piece.layers - 1
     if split.factor == 1 or is_layer:
         return True
@@ -253,12 +254,12 @@ def _pays(piece: Piece, split: SplitChoice) -> bool:
 
 
 def layer_piece(analysis: Analysis, number: int, counts_inputs: bool = True) -> WalkedPiece:
-    """Return layer ``number`` of the network as a piece that others can merge with."""
+    """Return layer ``number`` of the network as a piece."""
     return walked(analysis, analysis.of(fixed_pattern_of).groups[number].ops, 1 << number, counts_inputs)
 
 
 def walked(analysis: Analysis, ops: tuple[int, ...], layers: int, counts_inputs: bool = True) -> WalkedPiece:
-    """Return the piece of ``ops``, which are ``layers``, that answers from a walk over all of them."""
+    """Return the piece of ``ops``, which make up the bit set ``layers``, evaluated by walks over its operators."""
     return WalkedPiece(layers, analysis.of(_splittable, ops, analysis.of(_tensors_inside_layers), counts_inputs))
 
 
@@ -273,18 +274,18 @@ def group_subgraphs(
 ) -> Grouping:
     """Return GraphTurbo's sub-graphs of a network for ``local_bytes`` of local buffers in a cluster.
 
-    ``counts_inputs``: whether what an instance reads from other sub-graphs has to fit beside what it makes. Local
-    buffers that hold the same of what was asked for are grouped for once.
+    ``counts_inputs``: whether inputs from other sub-graphs count in an instance's footprint. A cached result is reused
+    for every buffer size between the largest footprint that fitted and the smallest that did not.
     """
-    known = analysis.of(_known_groupings, most_recompute, counts_inputs)
-    found = next((each for each in known.values() if each.is_for(local_bytes)), None)
-    if found is None:
-        found = Grouper(analysis, local_bytes, most_recompute, counts_inputs=counts_inputs).run()
-        known.get(found.fitted_bytes, lambda: found)
-    return found
+    cache = analysis.of(_known_groupings, most_recompute, counts_inputs)
+    grouping = next((each for each in cache.values() if each.is_for(local_bytes)), None)
+    if grouping is None:
+        grouping = Grouper(analysis, local_bytes, most_recompute, counts_inputs=counts_inputs).run()
+        cache.get(grouping.fitted_bytes, lambda: grouping)
+    return grouping
 
 
 def _known_groupings(analysis: Analysis, most_recompute: float, counts_inputs: bool) -> Table[Grouping]:
-    """Return a table of the groupings of a network, by the bytes that have to fit."""
+    """Return the cache of a network's groupings, keyed by the largest footprint that fitted."""
     del analysis, most_recompute, counts_inputs  # whose table it is
     return Table(_MOST_GROUPINGS)

@@ -1,4 +1,4 @@
-"""Instances of sub-graphs (section 3.3): coarse dependencies become fine ones, redundant ones disappear."""
+"""Instances of sub-graphs (section 3.3): coarse dependencies become fine-grained, redundant ones are removed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from dsascape.workloads.regions import placed_regions
 from dsascape.workloads.subgraph import Subgraph
 
 _MOST_KEPT = 32
-"""Plans of one network whose instances are kept."""
+"""Size of the cache of instances per network, in plans."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One layer of an instance: the box of its output, and of every activation that it reads."""
+    """One layer of an instance, with the boxes of its output and of every activation that it reads."""
 
     layer: Layer
     box: Box
@@ -27,39 +27,39 @@ class Part:
 
 @dataclass(frozen=True)
 class SubGraphInstance:
-    """One instance of a sub-graph: what it computes of each tensor, layer by layer."""
+    """One instance of a sub-graph: the boxes that it computes, layer by layer."""
 
     group: int
     index: int
     parts: tuple[Part, ...]
     writes: Mapping[str, Box]
-    """Box of each stored tensor that its layers write."""
+    """Box written of each stored tensor."""
 
     @cached_property
     def reads(self) -> dict[str, list[Box]]:
-        """Boxes of the tensors that come from other instances."""
-        found: dict[str, list[Box]] = {}
+        """Boxes read of each tensor from other instances."""
+        boxes: dict[str, list[Box]] = {}
         for part in self.parts:
             for name, box in part.needs.items():
                 if name not in self.writes:
-                    found.setdefault(name, []).append(box)
-        return found
+                    boxes.setdefault(name, []).append(box)
+        return boxes
 
 
 @dataclass(frozen=True)
 class InstanceGraph:
-    """All instances, and for each the instances whose output it uses."""
+    """Dependency graph of all instances; ``producers``: for each, the instances whose output it reads."""
 
     instances: tuple[SubGraphInstance, ...]
     producers: Mapping[int, frozenset[int]]
     output_bytes: Mapping[int, int]
-    """Of each instance: what others read of it."""
+    """Bytes of each instance's outputs that other instances read."""
 
 
 def split_into_instances(analysis: Analysis, plan: FusionPlan) -> InstanceGraph:
     """Return the instances of all groups, group by group, and their fine-grained dependencies (Fig. 6).
 
-    An edge between two instances stays only if the one's output meets what the other reads.
+    An edge between two instances stays only if the output of one intersects what the other reads.
     """
     return analysis.table(_instance_graph, _MOST_KEPT).get(plan.groups, partial(_instance_graph, analysis, plan))
 
@@ -77,13 +77,13 @@ def _instance_graph(analysis: Analysis, plan: FusionPlan) -> InstanceGraph:
     producers: dict[int, frozenset[int]] = {}
     used: dict[int, set[str]] = {number: set() for number in range(len(instances))}
     for number, instance in enumerate(instances):
-        found = set()
+        sources = set()
         for name, boxes in instance.reads.items():
             for writer in writers.get(name, ()):
                 if any(intersect(instances[writer].writes[name], box) is not None for box in boxes):
-                    found.add(writer)
+                    sources.add(writer)
                     used[writer].add(name)
-        producers[number] = frozenset(found)
+        producers[number] = frozenset(sources)
     output_bytes = {
         number: sum(
             box_volume(instances[number].writes[name]) * graph.tensors[name].element_bytes for name in sorted(names)
@@ -94,7 +94,7 @@ def _instance_graph(analysis: Analysis, plan: FusionPlan) -> InstanceGraph:
 
 
 def operations_of(instances: Sequence[SubGraphInstance]) -> Operations:
-    """Return what the layers of all instances compute together: what overlapping instances repeat counts again."""
+    """Return the total operations of all instances; operations repeated by overlapping instances count repeatedly."""
     total = Operations()
     for part in (part for instance in instances for part in instance.parts):
         work = part.layer.tile_work(tuple(hi - lo for lo, hi in part.box))
@@ -110,28 +110,28 @@ def _instance(
     regions = placed_regions(analysis, ops, wanted)
     parts, writes = [], {}
     for layer in layers:
-        made = _last_outputs(layer, regions)
-        if not made:
+        computed = _last_outputs(layer, regions)
+        if not computed:
             continue
-        box = made[layer.sink.name]
-        near = layer_needs(layer, box) if len(made) == 1 else placed_regions(analysis, layer.ops, made)
-        needs = {n: near[n] for n in layer.inputs if n in near and graph.tensors[n].role == "activation"}
+        box = computed[layer.sink.name]
+        required = layer_needs(layer, box) if len(computed) == 1 else placed_regions(analysis, layer.ops, computed)
+        needs = {n: required[n] for n in layer.inputs if n in required and graph.tensors[n].role == "activation"}
         parts.append(Part(layer, box, needs))
         for name in layer.outputs:
             if name in regions:
-                writes[name] = made.get(name, regions[name])
+                writes[name] = computed.get(name, regions[name])
     return SubGraphInstance(group, index, tuple(parts), writes)
 
 
 def needs_of_first(analysis: Analysis, plan: FusionPlan, group: int) -> Mapping[str, Box]:
-    """Return the boxes of all tensors, weights among them, that the first instance of a group needs or makes."""
+    """Return the boxes of all tensors, weights included, that the first instance of a group reads or computes."""
     return placed_regions(analysis, plan.groups[group].ops, _wanted(plan.subgraphs[group], plan.groups[group].split, 0))
 
 
 def _last_outputs(layer: Layer, regions: Mapping[str, Box]) -> dict[str, Box]:
-    """Return what an instance makes of the outputs of a layer's last operator: the same part of all of them.
+    """Return the boxes that an instance computes of the outputs of a layer's last operator: the same part of each.
 
-    Along dimensions in which they differ from the sink, each is whole. Empty: the instance needs none.
+    Along dimensions in which an output's size differs from the sink's, it is whole. Empty: the instance needs none.
     """
     tensors, own = layer.graph.tensors, layer.sink.shape
     box: Box | None = None
@@ -146,7 +146,7 @@ def _last_outputs(layer: Layer, regions: Mapping[str, Box]) -> dict[str, Box]:
 
 
 def _along(box: Box, shape: Extents, other: Extents) -> Box:
-    """Return the part of a tensor of shape ``other`` that goes with a box of one of ``shape``."""
+    """Return the box in a tensor of shape ``other`` that corresponds to ``box`` in one of ``shape``."""
     if len(shape) != len(other):
         return full_box(other)
     return tuple(
@@ -155,7 +155,7 @@ def _along(box: Box, shape: Extents, other: Extents) -> Box:
 
 
 def _wanted(subgraph: Subgraph, split: Split | None, index: int) -> dict[str, Box]:
-    """Return the boxes of the sub-graph's outputs that instance ``index`` is there for."""
+    """Return the boxes of the sub-graph's outputs assigned to instance ``index``."""
     wanted: dict[str, Box] = {}
     for name in subgraph.escaping:
         shape = subgraph.graph.tensors[name].shape

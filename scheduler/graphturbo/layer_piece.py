@@ -1,7 +1,7 @@
-"""Pieces that answer from a walk over their operators: layers, and what several outputs of one operator join.
+"""Pieces evaluated by walks over their operators: layers, and pieces joined by several outputs of one operator.
 
-A layer has few operators. Where an operator has several outputs, such as Split, what follows needs all of them, while
-pieces are merged by a single tensor: there the whole is walked over.
+A layer has few operators. Merged pieces need a single connecting tensor, so where an operator has several outputs, such
+as Split, the whole union is walked over instead.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class WalkedPiece(Piece):
-    """A layer or several, which ``layers`` has as a set of bits."""
+    """Piece of one or several layers, given as the bit set ``layers``."""
 
     def __init__(self, layers: int, sub: Splittable) -> None:
         super().__init__()
@@ -97,11 +97,11 @@ def _is_weight(graph: Graph, name: str) -> bool:
 
 
 def _map(items: Iterable[tuple[int, _T]]) -> Numbered[_T]:
-    """Return the map of ``items``, whose numbers are all different."""
-    found: Numbered[_T] = None
+    """Return the map of ``items``, whose numbers are distinct."""
+    numbers: Numbered[_T] = None
     for number, value in items:
-        found = numbered.joined(found, numbered.Entry(number, value), lambda one, _: one)
-    return found
+        numbers = numbered.joined(numbers, numbered.Entry(number, value), lambda one, _: one)
+    return numbers
 
 
 def _counted(tensors: Tensors, names: Sequence[str], shared: Sequence[str]) -> Counted:

@@ -1,7 +1,7 @@
-"""Bytes alive at each operator of a sub-graph, so kept that merging two and adding to a range take few steps.
+"""Live bytes at each operator of a sub-graph, as a persistent tree with fast merging and range addition.
 
-The tree is one over aligned ranges of operators' positions, as in `scheduler.graphturbo.numbered`; what is added to all
-of a range is written down once, where the range begins to differ from others. It never changes.
+The tree is over aligned ranges of operator positions, as in `scheduler.graphturbo.numbered`; an addition to a whole
+range is stored once, at the root of its subtree. It is immutable.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dsascape.scheduler.graphturbo.numbered import range_around
 
 @dataclass(slots=True)
 class AtOperator:
-    """The bytes alive at the operator at position ``begin``, and ``after`` it."""
+    """Live bytes at the operator at position ``begin`` (``most``), and ``after`` it."""
 
     begin: int
     most: int
@@ -21,16 +21,16 @@ class AtOperator:
 
 @dataclass(slots=True)
 class AtOperators:
-    """The bytes alive at operators among the ``span`` positions from ``begin`` on."""
+    """Live bytes at the operators among the ``span`` positions from ``begin`` on."""
 
     begin: int
     span: int
     most: int
-    """At any of them."""
+    """Maximum live bytes at any of them."""
     after: int
-    """Behind the last of them."""
+    """Live bytes after the last of them."""
     rise: int
-    """What all have beyond what the halves say."""
+    """Bytes to add to the values of both halves."""
     low: "LiveBytes"
     high: "LiveBytes"
 
@@ -52,9 +52,9 @@ def _risen(live: LiveBytes, by: int) -> LiveBytes:
 
 
 def joined(one: LiveBytes, one_before: int, other: LiveBytes, other_before: int) -> LiveBytes:
-    """Return what is alive at the operators of both, which are different ones, when what either has alive adds up.
+    """Return the sum of the live bytes of two sets of operators, which must be disjoint.
 
-    ``one_before`` and ``other_before``: what each has alive before its first operator.
+    ``one_before`` and ``other_before``: live bytes of each before its first operator.
     """
     if one.span < other.span:
         one, one_before, other, other_before = other, other_before, one, one_before
@@ -78,7 +78,7 @@ def joined(one: LiveBytes, one_before: int, other: LiveBytes, other_before: int)
 
 
 def raised(live: LiveBytes, first: int, last: int, by: int) -> LiveBytes:
-    """Return ``live`` with ``by`` more bytes from the operator at position ``first`` to the one at ``last``."""
+    """Return ``live`` with ``by`` bytes added from the operator at position ``first`` to the one at ``last``."""
     end = live.begin + live.span - 1
     if last < live.begin or first > end or not by:
         return live

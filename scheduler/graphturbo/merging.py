@@ -1,11 +1,11 @@
-"""Merging pieces: what Algorithm 1 asks of a sub-graph, from what its parts have answered.
+"""Merged pieces: the properties of a sub-graph that Algorithm 1 needs, derived from those of its parts.
 
-The parts are pieces with one output each, the sources, and the target that they lead to. A cut goes from the target's
-sink to what the target reads, and on from there into the sources that make it; tensors that several parts read are cut
-along a dimension only if all agree.
+The parts are sources, pieces with one output each, and the target that consumes these. A cut propagates from the
+target's sink to the target's inputs, and from there into the sources that produce them; tensors that several parts read
+are cut along a dimension only if all agree.
 
-What is alive at an operator of one part adds up with what the others have alive then, inputs that still wait included.
-Tensors that several parts touch are taken out of every part first, and put back for the whole of their new life.
+Live bytes at an operator are the sum over all parts, waiting inputs included. Tensors shared by several parts are first
+subtracted from every part, then added for their new live range.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from dsascape.workloads.loopnest import widest
 
 
 class MergedPiece(Piece):
-    """``sources``, each with one output that is read only by other parts, and the ``target`` that they lead to."""
+    """Piece merged from ``sources``, each with one output read only by other parts, and their consumer ``target``."""
 
     def __init__(self, sources: Sequence[Piece], target: Piece) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class MergedPiece(Piece):
         self._meet_spans()
 
     def _meet_spans(self) -> None:
-        """Find the tensors that several parts touch, and how long they live now."""
+        """Compute the live ranges of tensors that several parts share."""
         spans: Numbered[Span] = None
         touched: dict[int, None] = {}
         for part in self.parts:
@@ -59,14 +59,14 @@ class MergedPiece(Piece):
             for number, span in in_part
             if self._is_made(number, span)
         }
-        """By tensor: the part that makes it, if one does."""
+        """Index of the part that produces each shared tensor, if one does."""
         for number, span in self._met:
             if self._is_made(number, span) and number != self.stored_sink:
                 spans = numbered.without(spans, number)
         self.spans = spans
 
     def _is_made(self, number: int, span: Span) -> bool:
-        """Whether a tensor is computed where it has this span: a weight is alive only while there are views of it."""
+        """Return whether a tensor with this span is computed inside; weights with views do not count."""
         return span.begin >= 0 and number not in self.tensors.viewed_weights
 
     def _find_cut(self, dim: int | None) -> Deep[Cut]:
@@ -109,17 +109,17 @@ class MergedPiece(Piece):
         return Alive(at, outside_bytes)
 
     def _counted(self, spans: Sequence[tuple[int, Span]]) -> Sequence[tuple[int, Span]]:
-        """Return those of ``spans`` that count among what is alive."""
+        """Return those of ``spans`` that count as live bytes."""
         return spans if self.counts_inputs else [entry for entry in spans if entry[1].begin >= 0]
 
     def _is_cut(self, number: int, span: Span, part_cut: Cut | None) -> bool:
-        """Whether a cut of a part reaches a tensor that others touch: what it makes of these is its sink."""
+        """Return whether a part's cut reaches a shared tensor; of shared tensors a part produces only its sink."""
         if part_cut is None:
             return False
         return part_cut.reaches_sink if self._is_made(number, span) else _demands(part_cut.demands, number)
 
     def _reaches(self, cut: Cut, number: int) -> bool:
-        """Whether a cut of this piece reaches a tensor that several parts touch."""
+        """Return whether a cut of this piece reaches a shared tensor."""
         maker = self._maker.get(number)
         if maker is None:
             return _demands(cut.demands, number)
@@ -151,19 +151,19 @@ class MergedPiece(Piece):
 
 
 def merged(analysis: Analysis, sources: tuple[Piece, ...], target: Piece) -> MergedPiece:
-    """Return the piece that ``sources`` and ``target`` make."""
-    del analysis  # it remembers the piece
+    """Return the piece merged from ``sources`` and ``target``."""
+    del analysis  # it caches the piece
     return MergedPiece(sources, target)
 
 
 def _demands(demands: Numbered[Match], number: int) -> bool:
-    """Whether a tensor from outside is cut."""
+    """Return whether a tensor from outside is cut."""
     match = numbered.value_of(demands, number)
     return match is not None and match[0] is not None
 
 
 def _both_spans(one: Span, other: Span) -> Span:
-    """Return how long a tensor lives that two parts touch: it comes from outside only if neither makes it."""
+    """Return the live range of a tensor shared by two parts; it comes from outside only if neither produces it."""
     begins = [span.begin for span in (one, other) if span.begin >= 0]
     return Span(min(begins, default=-1), max(one.end, other.end))
 

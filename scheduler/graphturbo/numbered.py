@@ -1,7 +1,7 @@
-"""Maps from numbers that share what they have in common: joining two costs what they have in common, not their sizes.
+"""Persistent integer maps with structural sharing: the cost of a join grows with the overlap, not with the sizes.
 
-A map is a tree over aligned ranges of numbers (Okasaki and Gill, "Fast mergeable integer maps", 1998). It never
-changes, so that a sub-graph and all those that it has grown from keep theirs. None is the empty map.
+A map is a tree over aligned ranges of numbers (Okasaki and Gill, "Fast mergeable integer maps", 1998). It is immutable,
+so that a sub-graph and those that it has grown from keep their own. None is the empty map.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class Entry(Generic[_T]):
-    """The map of a single number, ``begin``."""
+    """Map of a single number, ``begin``."""
 
     begin: int
     value: _T
@@ -22,7 +22,7 @@ class Entry(Generic[_T]):
 
 @dataclass(slots=True)
 class Fork(Generic[_T]):
-    """The map of numbers from ``begin`` on, ``span`` of them: those of the lower half and those of the upper."""
+    """Map of numbers in the ``span`` numbers from ``begin`` on, as a lower and an upper half."""
 
     begin: int
     span: int
@@ -35,20 +35,20 @@ _Tree = Entry[_T] | Fork[_T]
 
 
 def range_around(one: int, other: int) -> tuple[int, int]:
-    """Return begin and length of the smallest aligned range that holds two numbers that differ."""
+    """Return (begin, length) of the smallest aligned range that holds two different numbers."""
     span = 1 << (one ^ other).bit_length()
     return one & -span, span
 
 
 def value_of(numbered: Numbered[_T], number: int) -> _T | None:
-    """Return what stands at ``number``, None if nothing does."""
+    """Return the value at ``number``; None if there is none."""
     while isinstance(numbered, Fork):
         numbered = numbered.low if number < numbered.begin + numbered.span // 2 else numbered.high
     return numbered.value if numbered is not None and numbered.begin == number else None
 
 
 def joined(one: Numbered[_T], other: Numbered[_T], both: Callable[[_T, _T], _T]) -> Numbered[_T]:
-    """Return what stands in either map; ``both`` makes one value of two, in either order."""
+    """Return the union of two maps; ``both`` combines two values at one number and must be commutative."""
     if one is None or other is None:
         return other if one is None else one
     return _joined(one, other, both)
@@ -85,7 +85,7 @@ def without(numbered: Numbered[_T], number: int) -> Numbered[_T]:
 
 
 def in_both(one: Numbered[_T], other: Numbered[_T]) -> Iterator[tuple[int, _T]]:
-    """Yield the numbers, ascending, that stand in both maps, with what stands in the first."""
+    """Yield the numbers in both maps, ascending, with the first map's values."""
     waiting: list[tuple[Numbered[_T], Numbered[_T]]] = [(one, other)]
     while waiting:
         left, right = waiting.pop()
@@ -102,5 +102,5 @@ def in_both(one: Numbered[_T], other: Numbered[_T]) -> Iterator[tuple[int, _T]]:
 
 
 def entries(numbered: Numbered[_T]) -> Iterator[tuple[int, _T]]:
-    """Yield the numbers, ascending, with what stands there."""
+    """Yield the numbers of a map, ascending, with their values."""
     return in_both(numbered, numbered)

@@ -1,4 +1,4 @@
-"""Algorithm 3: sub-graph instances breadth-first or depth-first; beside it, heaviest first."""
+"""Order of sub-graph instances: breadth-first or depth-first (Algorithm 3), or heaviest first."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,22 +21,22 @@ def breadth_first(visit: Sequence[int], producers: Mapping[int, frozenset[int]])
 
 
 class _Waiting:
-    """How many producers each instance waits for, and who waits for it."""
+    """Open producer counts, and consumers, of each instance."""
 
     def __init__(self, visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -> None:
         self.count = {instance: len(producers[instance]) for instance in visit}
         self.consumers: dict[int, list[int]] = {instance: [] for instance in visit}
-        """Of each instance, in the order of the visit."""
+        """Consumers of each instance, in visit order."""
         for instance in visit:
             for producer in producers[instance]:
                 self.consumers[producer].append(instance)
 
     def for_nothing(self) -> list[int]:
-        """Return the instances without producers, in the order of the visit."""
+        """Return the instances without producers, in visit order."""
         return [instance for instance, count in self.count.items() if not count]
 
     def freed_by(self, done: int) -> list[int]:
-        """Return the instances that wait for nothing any more as soon as ``done`` has run."""
+        """Return the instances that become ready when ``done`` has run."""
         freed = []
         for consumer in self.consumers[done]:
             self.count[consumer] -= 1
@@ -53,12 +53,12 @@ def _refuse(visit: Iterable[int], order: Iterable[int]) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Algorithm 3's lists between two of its steps; they go on changing with the next one."""
+    """Lists of Algorithm 3 between two of its steps; mutated by the next step."""
 
     visit: dict[int, None]
-    """Instances that wait, in the order of the visit."""
+    """Instances not pushed yet, in visit order."""
     ready: dict[int, None]
-    """Instances in the order in which they have been pushed; the last one that waits for nothing is next."""
+    """Pushed instances in push order; the last one without open producers is next."""
     order: list[int]
 
 
@@ -76,7 +76,7 @@ def depth_first_steps(visit: Sequence[int], producers: Mapping[int, frozenset[in
     lists = Lists(dict.fromkeys(visit), {}, [])  # l. 1
     pushed: dict[int, int] = {}
     free: list[tuple[int, int]] = []
-    """Those of ``ready`` that wait for nothing, the last one pushed on top."""
+    """Heap of the instances in ``ready`` without open producers, the last one pushed on top."""
 
     def push(instance: int) -> None:
         del lists.visit[instance]
@@ -105,10 +105,10 @@ def depth_first_steps(visit: Sequence[int], producers: Mapping[int, frozenset[in
 def heaviest_first(
     visit: Sequence[int], producers: Mapping[int, frozenset[int]], output_bytes: Mapping[int, int]
 ) -> list[int]:
-    """Return the instances so that of those that are ready the one with the heaviest footprint is next.
+    """Return the order in which, among ready instances, the one with the largest footprint is always next.
 
-    The paper names this heuristic without details (section 6). Read here: the footprint is what an instance reads and
-    what it writes; of equals, the first in ``visit``.
+    The paper names this heuristic without details (section 6). Interpretation: the footprint is the bytes that an
+    instance reads and writes; on a tie, the first in ``visit``.
     """
     footprint = {i: output_bytes[i] + sum(output_bytes[producer] for producer in producers[i]) for i in visit}
     waiting = _Waiting(visit, producers)
@@ -129,7 +129,7 @@ def heaviest_first(
 def peak_live_bytes(
     order: Sequence[int], producers: Mapping[int, frozenset[int]], output_bytes: Mapping[int, int]
 ) -> int:
-    """Return the most bytes of instance outputs that are alive at once when instances run in ``order``."""
+    """Return the peak of live bytes of instance outputs when instances run in ``order``."""
     readers: dict[int, int] = {}
     for instance in order:
         for producer in producers[instance]:

@@ -1,11 +1,11 @@
-"""Pieces: layers and what they have merged into, with what Algorithm 1 asks of them.
+"""Pieces: layers and merged sub-graphs, with the properties that Algorithm 1 needs.
 
-A sub-graph grows by thousands of merges, and each time Algorithm 1 asks again what is alive, what a cut reaches and
-what instances repeat. A piece that was merged answers from the answers of its parts (`MergedPiece`), a layer from a
-walk over its few operators (`WalkedPiece`). The answers are those of `Splittable` for all operators of the piece.
+A sub-graph grows by thousands of merges, and each time Algorithm 1 needs live bytes, the reach of a cut and the
+recomputation of instances. A merged piece derives them from its parts (`MergedPiece`), a layer from a walk over its few
+operators (`WalkedPiece`). The results equal those of `Splittable` for all operators of the piece.
 
-Each question is answered once for every piece. Questions lead to others about parts of parts, as many levels deep as
-the piece has grown in steps, so that they are asked by way of `scheduler.graphturbo.deep`.
+Results are memoized per piece. Evaluation recurses into parts of parts, to a depth of as many levels as the piece has
+grown in steps, and so uses `scheduler.graphturbo.deep`.
 """
 
 from abc import ABC, abstractmethod
@@ -22,15 +22,15 @@ from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Extents
 
 _MOST_ALIVE = 64
-"""Cuts for which a piece remembers what is alive."""
+"""Size of a piece's memo of live bytes, in cuts."""
 _MOST_TILES = 8
-"""Tiles that a piece remembers: as it goes on growing, those asked for of one part go on changing."""
+"""Size of a piece's memo of tile work, in tiles: as the piece grows, the tiles needed of each part keep changing."""
 _Key = TypeVar("_Key")
 _T = TypeVar("_T")
 
 
 class Span(NamedTuple):
-    """The operators at which a stored tensor is alive; what comes from outside is from -1 on."""
+    """Live range of a stored tensor in operator positions; tensors from outside begin at -1."""
 
     begin: int
     end: int
@@ -38,31 +38,31 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What a cut of a piece's sink along one dimension reaches; None: each instance needs the whole sink."""
+    """Reach of a cut of a piece's sink along dimension ``dim``; ``dim`` None: each instance needs the whole sink."""
 
     dim: int | None
     demands: Numbered[Match]
-    """Activations from outside, by number: along which dimension they are cut."""
+    """Match of each activation from outside, by number: the dimension along which it is cut."""
     is_clean: bool
-    """Whether instances overlap on nothing that is computed inside. Where they do, ``demands`` may not say so."""
+    """Whether instances do not overlap on anything computed inside; if they do, ``demands`` may not show it."""
     reaches_sink: bool
-    """Whether the stored tensor behind the sink is cut as well."""
+    """Whether the stored tensor behind the sink is cut too."""
     parts: "tuple[Cut | None, ...]" = ()
-    """How the cut goes on in each part of a merged piece; None: nothing there is needed."""
+    """Cut of each part of a merged piece; None for a part that is not needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """What one instance of a piece has alive."""
+    """Live bytes of one instance of a piece."""
 
     at: LiveBytes
     outside_bytes: int
-    """Of all tensors that come from outside."""
+    """Bytes of all tensors from outside."""
 
 
 @dataclass(frozen=True, slots=True)
 class TileWork:
-    """Operations of a whole piece and of one tile of its sink, and what the tile needs of activations from outside."""
+    """Operations of a whole piece and of one tile of its sink, and the tile's needs of activations from outside."""
 
     once_flops: int
     tile_flops: int
@@ -71,7 +71,7 @@ class TileWork:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Bytes of a set of stored tensors. Those that several layers may count are listed by number."""
+    """Total bytes of a set of stored tensors; those that several layers may count are listed by number."""
 
     size_bytes: int
     shared: Numbered[int]
@@ -83,7 +83,7 @@ class Counted:
 
 
 class Tensors:
-    """Numbers for the tensors of a graph, in the order in which its operators name them."""
+    """Numbering of a graph's tensors, in the order in which its operators name them."""
 
     def __init__(self, analysis: Analysis) -> None:
         graph = analysis.graph
@@ -92,40 +92,40 @@ class Tensors:
         self.size_bytes = [graph.tensors[name].size_bytes for name in self.number]
         viewed = {root for name, root in graph.storage.items() if name != root}
         self.viewed = frozenset(self.number[root] for root in viewed)
-        """Those that there are views of."""
+        """Numbers of the stored tensors that have views."""
         weights = (root for root in viewed if graph.tensors[root].role == "weight")
         self.viewed_weights = frozenset(self.number[root] for root in weights)
 
 
 class Piece(ABC):
-    """A layer, or a sub-graph that pieces were merged into."""
+    """Layer, or sub-graph merged from pieces."""
 
     own_ops: tuple[int, ...] = ()
-    """Operators that are in no part."""
+    """Positions of operators that are in no part."""
     parts: "tuple[Piece, ...]" = ()
-    """What the piece was merged from, the last part first; nothing if it is a layer."""
+    """Parts that the piece was merged from, the last one first; empty for a layer."""
     tensors: Tensors
     last: int
     """Position of the last operator."""
     size: int
     layers: int
-    """Its layers as a set of bits."""
+    """Its layers as a bit set."""
     sink: Tensor
     stored_sink: int
     """Number of the stored tensor behind the sink."""
     has_single_output: bool
     counts_inputs: bool
-    """Whether activations from outside count among what is alive (`Splittable.counts_inputs`)."""
+    """Whether activations from outside count as live bytes (`Splittable.counts_inputs`)."""
     only_last_leads_out: bool
-    """Whether nothing but outputs of the last operator is read outside."""
+    """Whether only outputs of the last operator are read outside."""
     weights: Counted
-    """Read by operators inside."""
+    """Weights read by operators inside."""
     made: Counted
-    """Stored tensors that operators inside write, if only as views."""
+    """Stored tensors that operators inside write, views included."""
     made_sink_bytes: int
-    """Of the stored tensor behind the sink, if it is among ``made``."""
+    """Bytes of the stored tensor behind the sink if it is among ``made``, else 0."""
     spans: Numbered[Span]
-    """Stored activations that operators outside touch as well: what comes from there, and what is behind the sink."""
+    """Live ranges of stored activations shared with operators outside: inputs, and the tensor behind the sink."""
 
     def __init__(self) -> None:
         self._cuts: dict[int | None, Cut] = {}
@@ -139,7 +139,7 @@ class Piece(ABC):
 
     @property
     def inner_bytes(self) -> int:
-        """Bytes of the stored tensors that are made and used up inside: what stays on chip thanks to the grouping."""
+        """Bytes of the intermediates, stored tensors written and consumed inside: grouping keeps them on chip."""
         return self.made.size_bytes - self.made_sink_bytes
 
     def alive_bytes(self, dim: int | None = None, factor: int = 1) -> int:
@@ -155,36 +155,36 @@ class Piece(ABC):
         return repeated(work.once_flops, work.tile_flops, factor)
 
     def cut(self, dim: int | None) -> Deep[Cut]:
-        """Return what a cut of the sink along ``dim`` reaches."""
+        """Return the reach of a cut of the sink along ``dim``."""
         if dim not in self._cuts:
             self._cuts[dim] = yield from self._find_cut(dim)
         return self._cuts[dim]
 
     def alive(self, dim: int | None, factor: int) -> Deep[Alive]:
-        """Return what one of ``factor`` instances along ``dim`` has alive."""
-        found = self.known_alive(dim, factor)
-        if found is None:
+        """Return the live bytes of one of ``factor`` instances along ``dim``."""
+        live = self.known_alive(dim, factor)
+        if live is None:
             key = (None, 1) if dim is None or factor == 1 else (dim, factor)
-            found = _remembered(self._alive, key, (yield from self._find_alive(*key)), _MOST_ALIVE)
-        return found
+            live = _remembered(self._alive, key, (yield from self._find_alive(*key)), _MOST_ALIVE)
+        return live
 
     def known_alive(self, dim: int | None, factor: int) -> Alive | None:
-        """Return the same if it has been asked for before."""
+        """Return the memoized result of `alive`; None if there is none."""
         return self._alive.get((None, 1) if dim is None or factor == 1 else (dim, factor))
 
     def split(self, dim: int, factor: int) -> Deep[int]:
-        """Return the operators whose outputs are cut ``factor`` times when the sink is cut along ``dim``."""
+        """Return the number of operators whose outputs are cut ``factor`` times when the sink is cut along ``dim``."""
         key = dim, factor
         if key not in self._split:
             self._split[key] = yield from self._find_split(dim, factor)
         return self._split[key]
 
     def work(self, tile: Extents) -> Deep[TileWork]:
-        """Return the operations for a ``tile`` of the sink."""
-        found = self._works.get(tile)
-        if found is None:
-            found = _remembered(self._works, tile, (yield from self._find_work(tile)), _MOST_TILES)
-        return found
+        """Return the work for a ``tile`` of the sink."""
+        work_of_tile = self._works.get(tile)
+        if work_of_tile is None:
+            work_of_tile = _remembered(self._works, tile, (yield from self._find_work(tile)), _MOST_TILES)
+        return work_of_tile
 
     @abstractmethod
     def _find_cut(self, dim: int | None) -> Deep[Cut]: ...
@@ -199,20 +199,20 @@ class Piece(ABC):
     def _find_work(self, tile: Extents) -> Deep[TileWork]: ...
 
 
-def _remembered(answers: dict[_Key, _T], key: _Key, answer: _T, most: int) -> _T:
-    """Return ``answer``, which stands among the latest ``most`` from now on."""
-    if len(answers) >= most:
-        del answers[next(iter(answers))]
-    answers[key] = answer
-    return answer
+def _remembered(memo: dict[_Key, _T], key: _Key, value: _T, most: int) -> _T:
+    """Insert into a memo of at most ``most`` entries, first in, first out; return the value."""
+    if len(memo) >= most:
+        del memo[next(iter(memo))]
+    memo[key] = value
+    return value
 
 
 def operators(piece: Piece) -> tuple[int, ...]:
     """Return the positions of the operators of a piece, ascending."""
-    found: list[int] = []
+    positions: list[int] = []
     waiting = [piece]
     while waiting:
         piece = waiting.pop()
-        found.extend(piece.own_ops)
+        positions.extend(piece.own_ops)
         waiting.extend(piece.parts)
-    return tuple(sorted(found))
+    return tuple(sorted(positions))

@@ -1,24 +1,23 @@
-"""Room in the local buffers, as Algorithm 1 asks for it: whether so many bytes fit, and nothing else.
+"""Local buffer capacity as Algorithm 1 queries it: whether a number of bytes fits, and nothing else.
 
-What comes of some questions comes of them for all local buffers that answer them alike. Which these are, the answers
-tell: those that hold the most bytes that did fit, and not the least that did not.
+A result is valid for every buffer size between the largest request that fitted and the smallest that did not.
 """
 
 
 class Room:
-    """So many bytes of local buffer, and what has been asked of them."""
+    """Local buffer capacity in bytes, with the bounds of the requests made so far."""
 
     __slots__ = ("fitted_bytes", "local_bytes", "refused_bytes")
 
     def __init__(self, local_bytes: int) -> None:
         self.local_bytes = local_bytes
         self.fitted_bytes = 0
-        """The most that was asked for and fits."""
+        """Largest request that fitted, in bytes."""
         self.refused_bytes: int | None = None
-        """The least that was asked for and does not fit; None where all does."""
+        """Smallest request that did not fit, in bytes; None if all did."""
 
     def holds(self, size_bytes: int) -> bool:
-        """Return whether ``size_bytes`` fit."""
+        """Return whether ``size_bytes`` fit, and record the request."""
         if size_bytes <= self.local_bytes:
             self.fitted_bytes = max(self.fitted_bytes, size_bytes)
             return True

@@ -1,14 +1,13 @@
-"""Algorithm 1 and equation (1): along which dimension a sub-graph may be split, and into how many instances.
+"""Algorithm 1 and equation (1): split dimension and number of instances of a sub-graph.
 
-Readings of the paper where its text leaves room: ``sizeof(LB)`` is the local buffers of all cores of a cluster, since
-an instance is spread over all of them, less the window for weights. ``v`` runs over the divisors of the extent among
-1, 2, 4, 8, 9, ..., so that instances are alike, as the text says they are. ``n_d`` counts the operators whose tensors
-match the dimension and divide by ``f_d`` (line 9 as printed counts all). The "simple cost model to prevent excessive
-recomputations" is a bound on operations done more than once (``most_recompute``). An instance's footprint is
-``peak / v`` for the tensors that the dimension reaches; others, which every instance needs whole, count whole.
-``peak`` is the most that is alive at once, with what the sub-graph reads from outside or (``counts_inputs=False``)
-without: section 3.1 speaks of the output and intermediates, and leaves inputs to follow from these; but inputs
-lie in the local buffers too.
+Interpretations where the paper's text is open: ``sizeof(LB)`` is the local buffers of all cores of a cluster, since an
+instance is spread over all of them, less the window for weights. ``v`` runs over the divisors of the extent among 1, 2,
+4, 8, 9, ..., so that instances are equal, as the text says. ``n_d`` counts the operators whose tensors match the
+dimension and are divisible by ``f_d`` (line 9 as printed counts all). The "simple cost model to prevent excessive
+recomputations" is a bound on repeated operations (``most_recompute``). An instance's footprint is ``peak / v`` for the
+tensors that the dimension reaches; others, which every instance needs whole, count in full. ``peak`` is the peak of
+live bytes, with the sub-graph's inputs or (``counts_inputs=False``) without: section 3.1 speaks of the output and
+intermediates, from which inputs follow; but inputs are in the local buffers too.
 """
 
 from bisect import bisect_left
@@ -26,14 +25,15 @@ from dsascape.workloads.loopnest import Extents, LoopNest, widest
 from dsascape.workloads.subgraph import PlacedNest, Subgraph, follow_back
 
 _SMALL_FACTORS = (1, 2, 4, 8)
-"""Algorithm 1 tries these, and then every integer beyond."""
+"""Splitting factors that Algorithm 1 tries first, before every larger integer."""
 Match = tuple[int | None, bool]
-"""Which dimension of a tensor moves with the split one (None: all instances need it whole), whether without overlap."""
+"""(Dimension of a tensor that moves with the split one, or None if all instances need it whole; whether instances do
+not overlap on it)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitChoice:
-    """One tuple of SplitInfo: ``factor`` instances along ``dim`` of the output, splitting ``ops`` operators."""
+    """Entry of SplitInfo: ``factor`` instances along ``dim`` of the output, splitting ``ops`` operators."""
 
     ops: int
     factor: int
@@ -48,12 +48,12 @@ class SplitChoice:
 
     @property
     def split(self) -> Split:
-        """What a plan records of it."""
+        """Split as recorded in a plan."""
         return Split(self.dim, self.factor)
 
 
 class Divisible(Protocol):
-    """All that Algorithm 1 asks of a sub-graph. Instances are parts of the sink, its last operator's first output."""
+    """Sub-graph properties for Algorithm 1. Instances are parts of the sink, the last operator's first output."""
 
     @property
     def sink(self) -> Tensor: ...
@@ -63,20 +63,20 @@ class Divisible(Protocol):
 
     @property
     def size(self) -> int:
-        """Operators."""
+        """Number of operators."""
 
     def alive_bytes(self, dim: int | None = None, factor: int = 1) -> int:
-        """Return the most bytes alive at once while one of ``factor`` instances along ``dim`` runs; by default, all."""
+        """Return the peak of live bytes of one of ``factor`` instances along ``dim``; by default, of the whole."""
 
     def operators_split(self, dim: int, factor: int) -> int:
-        """Return the operators whose outputs are cut ``factor`` times when the sink is cut along ``dim``."""
+        """Return the number of operators whose outputs are cut ``factor`` times when the sink is cut along ``dim``."""
 
     def recompute_share(self, dim: int, factor: int) -> float:
-        """Return the operations that the instances do beyond those of the whole, as a share of the latter."""
+        """Return the operations that the instances repeat, as a fraction of those of the whole."""
 
 
 class Life(NamedTuple):
-    """A stored activation and the steps, places in ``ops``, during which a sub-graph has it alive."""
+    """Live range of a stored activation in a sub-graph, as indices into ``ops``."""
 
     root: str
     size_bytes: int
@@ -86,26 +86,26 @@ class Life(NamedTuple):
 
 @dataclass(frozen=True)
 class Splittable(Subgraph):
-    """A sub-graph of the paper: operators that are to share kernels, with what Algorithm 1 knows about them.
+    """Sub-graph with the properties that Algorithm 1 needs, computed by walks over all operators.
 
-    What it knows comes from walks over all operators: this is the definition, and what small sub-graphs use.
+    This is the definition of these properties, used directly for small sub-graphs.
     """
 
     analysis: Analysis = field(repr=False, compare=False)
     fused: frozenset[str] = frozenset()
-    """Tensors that exist one tile at a time, inside a fused loop nest: they take no room."""
+    """Tensors that exist one tile at a time, inside a fused loop nest: they take no space."""
     counts_inputs: bool = True
-    """Whether activations that are read from outside belong to the footprint, or the output and intermediates alone."""
+    """Whether the footprint includes activations read from outside, or only output and intermediates."""
 
     @cached_property
     def made(self) -> tuple[str, ...]:
-        """Stored tensors that operators inside write, if only as views; not those that exist one tile at a time."""
-        made = {self.graph.storage[name] for name in self.written} - self.fused
-        return tuple(sorted(name for name in made if name in self.graph.producer))
+        """Stored tensors that operators inside write, views included, without those that exist one tile at a time."""
+        written = {self.graph.storage[name] for name in self.written} - self.fused
+        return tuple(sorted(name for name in written if name in self.graph.producer))
 
     @cached_property
     def inner_bytes(self) -> int:
-        """Bytes of the stored tensors that are made and used up inside: what stays on chip thanks to the grouping."""
+        """Bytes of the intermediates, stored tensors written and consumed inside: grouping keeps them on chip."""
         sink = self.graph.storage[self.sink.name]
         return sum(self.graph.tensors[name].size_bytes for name in self.made if name != sink)
 
@@ -115,7 +115,7 @@ class Splittable(Subgraph):
 
     @cached_property
     def lives(self) -> list[Life]:
-        """Activations that take room; weights pass through another buffer."""
+        """Live ranges of activations that take space; weights pass through another buffer."""
         graph = self.graph
         storage = graph.storage
         first: dict[str, int] = {}
@@ -139,15 +139,15 @@ class Splittable(Subgraph):
         ]
 
     def is_from_outside(self, life: Life) -> bool:
-        """Return whether an activation is there when the first operator runs; views of weights are made inside."""
+        """Return whether an activation comes from outside the sub-graph; views of weights are made inside."""
         is_weight = self.graph.tensors[life.root].role == "weight"
         return not is_weight and self.graph.producer.get(life.root, -1) not in self.ops
 
     def peak_bytes(self, matched: Mapping[str, Match] | None = None, factor: int = 1) -> int:
-        """Return the most bytes alive at once while one of ``factor`` instances runs its operators in order.
+        """Return the peak of live bytes while one of ``factor`` instances runs its operators in order.
 
-        The output is included, inputs if they count. Tensors that the split dimension does not reach (``matched``) stay
-        whole.
+        The output is included, inputs if ``counts_inputs``. Tensors that the split dimension does not reach
+        (``matched``) stay whole.
         """
         change = [0] * (len(self.ops) + 1)
         for life in self.lives:
@@ -183,12 +183,12 @@ class Splittable(Subgraph):
 
 
 def instance_bytes(size_bytes: int, factor: int) -> int:
-    """Return what one of ``factor`` instances holds of a tensor that is cut."""
+    """Return the bytes that one of ``factor`` instances holds of a cut tensor."""
     return -(-size_bytes // factor)
 
 
 def tensor_matches(analysis: Analysis, ops: tuple[int, ...], dim: int | None) -> Mapping[str, Match]:
-    """Return `Splittable.matches` of the operators ``ops``."""
+    """Return `Splittable.matches` for the operators ``ops``."""
     return analysis.of(_matches, ops, dim)
 
 
@@ -209,14 +209,14 @@ def _matches(analysis: Analysis, ops: tuple[int, ...], dim: int | None) -> Mappi
 
 def _followed_at(analysis: Analysis, op: int, number: int, match: Match) -> list[tuple[str, Match]]:
     nests = analysis.graph.ops[op].nests
-    found = _followed(nests[number], match)
+    followed = _followed(nests[number], match)
     if len(analysis.graph.ops[op].outputs) == 1:
-        return found
-    return [(name, cut if _is_in_step(nests, name, cut[0]) else (None, False)) for name, cut in found]
+        return followed
+    return [(name, cut if _is_in_step(nests, name, cut[0]) else (None, False)) for name, cut in followed]
 
 
 def _is_in_step(nests: Sequence[LoopNest], name: str, dim: int | None) -> bool:
-    """Whether all nests of an operator read ``dim`` of a tensor from the same element on: those of halves do not."""
+    """Return whether all nests of an operator read ``dim`` of a tensor from the same offset, unlike halves of it."""
     if dim is None:
         return True
     begins = {read.indices[dim].offset for nest in nests for read in nest.reads if read.tensor == name}
@@ -224,12 +224,12 @@ def _is_in_step(nests: Sequence[LoopNest], name: str, dim: int | None) -> bool:
 
 
 def both_matches(known: Match, further: Match) -> Match:
-    """Return how a tensor is cut that is read twice: along a dimension only if both reads are cut along it."""
+    """Return the match of a tensor that is read twice: cut along a dimension only if both reads are."""
     return known[0] if known[0] == further[0] else None, known[1] and further[1]
 
 
 def _followed(nest: LoopNest, match: Match) -> list[tuple[str, Match]]:
-    """Return for each read which dimension follows that of the write, and whether cuts stay clean."""
+    """Return for each read (tensor, match): the dimension that follows the written one, and whether cuts stay clean."""
     dim, clean = match
     result: list[tuple[str, Match]] = []
     for read in nest.reads:
@@ -248,7 +248,7 @@ def _followed(nest: LoopNest, match: Match) -> list[tuple[str, Match]]:
 
 
 def split_factors(extent: int) -> list[int]:
-    """Return Algorithm 1's values of v for one dimension: 1, 2, 4, then 8 and every integer, where they divide."""
+    """Return Algorithm 1's values of v for one dimension: divisors of ``extent`` among 1, 2, 4, 8, 9, 10, ..."""
     return [v for v in reversed(divisors(extent)) if v in _SMALL_FACTORS or v > max(_SMALL_FACTORS)]
 
 
@@ -256,11 +256,11 @@ _known_factors = lru_cache(maxsize=1024)(split_factors)
 
 
 def fitting_splits(sub: Divisible, room: Room) -> list[SplitChoice]:
-    """Return SplitInfo of a sub-graph for the ``room`` in the local buffers (Algorithm 1), whatever it repeats."""
+    """Return SplitInfo of a sub-graph for the capacity ``room`` (Algorithm 1), without a limit on recomputation."""
     output = sub.sink
     if room.holds(sub.alive_bytes()):  # l. 4-6 with v = 1
         return [SplitChoice(sub.size, 1, output.order[0] if output.order else 0, 0)]
-    found = []
+    splits = []
     for depth, dim in enumerate(output.order):  # l. 2: from the outermost dimension inwards
         if output.shape[dim] == 1 or (depth > 0 and not sub.has_single_output):
             continue
@@ -270,14 +270,14 @@ def fitting_splits(sub: Divisible, room: Room) -> list[SplitChoice]:
         factor = _least_that_fits(sub, dim, factors, room)  # l. 4-6
         ops = sub.operators_split(dim, factor)  # l. 7-11
         if ops:
-            found.append(SplitChoice(ops, factor, dim, depth))
-    return found
+            splits.append(SplitChoice(ops, factor, dim, depth))
+    return splits
 
 
 def _least_that_fits(sub: Divisible, dim: int, factors: Sequence[int], room: Room) -> int:
-    """Return the first of ``factors`` that fits, of which the last one does: more instances never hold more each.
+    """Return the first of ``factors`` that fits; the last one must fit. More instances never hold more each.
 
-    It is mostly a small one, and looked for among twice as many each time.
+    The search is galloping, as the result is mostly small.
     """
 
     def fits(factor: int) -> bool:
@@ -291,7 +291,7 @@ def _least_that_fits(sub: Divisible, dim: int, factors: Sequence[int], room: Roo
 
 
 def repeats_little(sub: Divisible, split: SplitChoice, most_recompute: float) -> bool:
-    """Whether the instances repeat no more operations than allowed."""
+    """Return whether the instances repeat at most ``most_recompute`` of the operations."""
     return split.factor == 1 or sub.recompute_share(split.dim, split.factor) <= most_recompute
 
 
@@ -309,17 +309,17 @@ def _operators_split(sub: Splittable, matched: Mapping[str, Match], factor: int)
 def best_split(
     splits: Sequence[SplitChoice], allowed: Callable[[SplitChoice], bool] = lambda _: True
 ) -> SplitChoice | None:
-    """Return the lexicographic maximum of equation (1) among those allowed; None if there is none.
+    """Return the lexicographic maximum of equation (1) among the allowed splits; None if there is none.
 
-    Whether one is allowed is asked from the best on, as far as need be.
+    ``allowed`` is evaluated lazily, from the best split on.
     """
     return next((split for split in sorted(splits, key=lambda split: split.rank, reverse=True) if allowed(split)), None)
 
 
 def recompute_share(sub: Splittable, matched: Mapping[str, Match], dim: int, factor: int) -> float:
-    """Return the operations that ``factor`` instances do beyond those of the whole, as a share of the latter.
+    """Return the operations that ``factor`` instances repeat, as a fraction of those of the whole.
 
-    Zero at once where every tensor is cut cleanly; else counted for an inner instance through the access maps.
+    Zero if every tensor is cut cleanly; otherwise counted for an inner instance through the access maps.
     """
     if is_clean(sub, matched):
         return 0.0
@@ -327,13 +327,13 @@ def recompute_share(sub: Splittable, matched: Mapping[str, Match], dim: int, fac
 
 
 def is_clean(sub: Subgraph, matched: Mapping[str, Match]) -> bool:
-    """Whether instances overlap on nothing that is computed inside."""
+    """Return whether instances do not overlap on anything computed inside."""
     written = (placed.target for placed in sub.nests_backwards())
     return all(matched[name][1] for name in written if name in matched)
 
 
 def instance_tile(shape: Extents, dim: int, factor: int) -> Extents:
-    """Return how large one of ``factor`` instances along ``dim`` is."""
+    """Return the extents of one of ``factor`` instances along ``dim``."""
     return tuple(-(-size // factor) if d == dim else size for d, size in enumerate(shape))
 
 
@@ -344,21 +344,21 @@ def _recomputed(analysis: Analysis, ops: tuple[int, ...], dim: int, factor: int)
 
 
 def repeated(once_flops: int, tile_flops: int, factor: int) -> float:
-    """Return the share that ``factor`` tiles compute beyond the whole."""
+    """Return the fraction of operations that ``factor`` tiles repeat, relative to the whole."""
     return tile_flops * factor / once_flops - 1.0 if once_flops else 0.0
 
 
 def _wanted(sub: Subgraph, tile: Extents) -> dict[str, Extents]:
-    """Return the outputs of the last operator, as much of each as goes with a tile of the sink."""
-    found = {}
+    """Return the extents of each output of the last operator that correspond to a tile of the sink."""
+    extents = {}
     for name in sub.graph.ops[sub.ops[-1]].outputs:
         shape = sub.graph.tensors[name].shape
-        found[name] = tuple(map(min, tile, shape)) if len(shape) == len(tile) else shape
-    return found
+        extents[name] = tuple(map(min, tile, shape)) if len(shape) == len(tile) else shape
+    return extents
 
 
 def tile_flops(sub: Subgraph, tile: Extents) -> tuple[int, int, Mapping[str, Extents]]:
-    """Return the operations of the whole and of one inner tile of the sink, and what the tile needs of every tensor."""
+    """Return operations of the whole, operations of an inner tile of the sink, and the tile's needs of every tensor."""
     done: list[tuple[LoopNest, list[int]]] = []
 
     def operands(placed: PlacedNest, written: Extents) -> list[tuple[str, Extents]]:

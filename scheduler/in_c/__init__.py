@@ -1,1 +1,1 @@
-"""What of lowering is written in C: see `hw_models.in_c`."""
+"""C versions of the hot parts of tile search and lowering; `hw_models.in_c` decides whether they are used."""

@@ -1,1 +1,1 @@
-"""Kernels on whatever machine: the layers that they are cut into, and the work of their tiles."""
+"""Machine-independent kernels: the layers that they are cut into, and the work of their tiles."""

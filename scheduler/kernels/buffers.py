@@ -1,4 +1,4 @@
-"""Which tensors share memory: what no kernel will read any more makes room for what is written next."""
+"""Memory sharing between tensors: a buffer is reused once no later kernel reads its tensor."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,19 +8,18 @@ from dsascape.workloads.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class SharedBuffers:
-    """Buffers of fixed sizes, and the one that each stored tensor lies in, from its first byte."""
+    """Buffers of fixed sizes in bytes, and the buffer that holds each stored tensor, from its first byte."""
 
     sizes_bytes: tuple[int, ...]
     buffer_of: dict[str, int]
 
 
 def share_buffers(graph: Graph, kernels: Sequence[tuple[Sequence[str], Sequence[str]]]) -> SharedBuffers:
-    """Return the buffers of all tensors that are no weights; the network's inputs and results keep their own.
+    """Return shared buffers for all tensors except weights; the network's inputs and results keep their own.
 
     ``kernels`` has, in order, the stored tensors that each reads and writes.
 
-    A network that runs again and again goes through all of them every time: the less they are in all, the more of them
-    and of the weights stays in a cache.
+    Sharing keeps the working set of repeated runs small, so that more of it and of the weights stays in a cache.
     """
     last: dict[str, int] = {}
     for step, (read, written) in enumerate(kernels):
@@ -48,7 +47,7 @@ def _taken(free: list[int], sizes: list[int], needed: int, own: bool) -> int:
         sizes.append(needed)
         return len(sizes) - 1
     fitting = [buffer for buffer in free if sizes[buffer] >= needed]
-    found = min(fitting, key=sizes.__getitem__) if fitting else max(free, key=sizes.__getitem__)
-    free.remove(found)
-    sizes[found] = max(sizes[found], needed)
-    return found
+    chosen = min(fitting, key=sizes.__getitem__) if fitting else max(free, key=sizes.__getitem__)
+    free.remove(chosen)
+    sizes[chosen] = max(sizes[chosen], needed)
+    return chosen

@@ -1,7 +1,7 @@
-"""Loop nests in a form that answers fast for many tiles; the answers are those of `LoopNest`, and tested to be.
+"""Loop nests compiled for fast evaluation of many tiles; results are tested to equal those of `LoopNest`.
 
-A search for tiles asks thousands of times how much a tile reads and computes. Almost every tensor dimension is
-addressed by one loop of stride one; those are looked up in a row, only the rest goes through the access maps.
+A tile search evaluates thousands of times how much a tile reads and computes. Almost every tensor dimension is
+addressed by one loop of stride one; for those the extent is looked up, only the rest goes through the access maps.
 """
 
 import math
@@ -16,7 +16,7 @@ LoopRole = Literal["rows", "columns", "depth", "count"]
 
 
 class CompiledAccess:
-    """One tensor's access: the loop per dimension where it is plain."""
+    """Access to one tensor, with the loop per dimension precomputed where each is addressed by one loop of stride 1."""
 
     __slots__ = ("_access", "_plain", "tensor")
 
@@ -32,14 +32,14 @@ class CompiledAccess:
             self._plain.append((index.terms[0][0], size))
 
     def extents(self, loop_extents: Sequence[int]) -> Extents:
-        """Return `Access.extents`."""
+        """Return the elements per dimension that ``loop_extents`` iterations read, as `Access.extents`."""
         if self._plain is None:
             return self._access.extents(loop_extents)
         return tuple([min(loop_extents[loop], size) for loop, size in self._plain])
 
 
 class CompiledNest:
-    """One nest: its accesses, its share of executed iterations, what its loops are to a matrix engine."""
+    """A loop nest with its compiled accesses, fraction of executed iterations and loop roles for a matrix engine."""
 
     __slots__ = (
         "_full",
@@ -62,7 +62,7 @@ class CompiledNest:
     ) -> None:
         self.nest = nest
         self.alike = alike
-        """Operator and number of the first nest that is like it (`first_alike`)."""
+        """Operator and number of the first equivalent nest (`first_alike`)."""
         self.is_view = is_view
         self.internal = internal
         self.target = nest.write.tensor
@@ -74,13 +74,13 @@ class CompiledNest:
         simple = all((len(t) == 1 and t[0][1] == 1) or not t for t in terms)
         self._single = [t[0][0] if t and t[0][0] not in nest.exchanged else -1 for t in terms] if simple else None
         self.counted = [position for position, loop in enumerate(nest.loops) if not loop.reduction]
-        """Loops along which there are outputs."""
+        """Positions of the loops that are not reductions."""
         self.share = nest.executed_share if nest.per_iteration else Fraction(1)
-        """Of the iterations: those that compute."""
+        """Fraction of the iterations that compute anything."""
         self._per_iteration = bool(nest.per_iteration)
 
     def loop_extents(self, tile: Sequence[int]) -> list[int]:
-        """Return `LoopNest.loop_extents_for`."""
+        """Return the iterations per loop that write a ``tile``, as `LoopNest.loop_extents_for`."""
         if self._single is None:
             return self.nest.loop_extents_for(tile)
         extents = self._full.copy()
@@ -90,7 +90,7 @@ class CompiledNest:
         return extents
 
     def operations(self, extents: Sequence[int]) -> Operations:
-        """Return `LoopNest.operations`."""
+        """Return the operations of ``extents`` iterations per loop, as `LoopNest.operations`."""
         nest = self.nest
         last = nest.per_output
         if not self._per_iteration and not last:
@@ -108,30 +108,30 @@ class CompiledNest:
 
 
 def first_alike(nests: Sequence[LoopNest]) -> tuple[int, ...]:
-    """Return for each nest of an operator the number of the first that is like it, but for where in tensors it works.
+    """Return for each nest of an operator the number of the first nest equivalent up to offsets in its tensors.
 
-    Those are the parts of a concatenation: as many iterations write as much of the same result. Reductions are like
-    none but themselves.
+    The parts of a concatenation are equivalent, for instance: equally many iterations write equally much of the same
+    result. A reduction is equivalent only to itself.
     """
     first: dict[object, int] = {}
-    found = []
+    firsts = []
     for number, nest in enumerate(nests):
         maps = tuple([(read.shape, tuple([replace(index, offset=0) for index in read.indices])) for read in nest.reads])
         key: object = number
         if not any(loop.reduction for loop in nest.loops):
             loops, terms = nest.extents, tuple([index.terms for index in nest.write.indices])
             key = nest.write.tensor, loops, terms, maps, nest.per_iteration, nest.per_output
-        found.append(first.setdefault(key, number))
-    return tuple(found)
+        firsts.append(first.setdefault(key, number))
+    return tuple(firsts)
 
 
 def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
-    """Return what each loop of a product of two operands is to a matrix engine; None if it is not such a product.
+    """Return the role of each loop of a product of two operands for a matrix engine; None for any other nest.
 
     rows: in the first operand and the output; columns: in the second and the output; depth: in both operands only;
-    count: in all three, or in one operand alone (as separate products). Of a recurrence the first operand is what is
-    carried on: each iteration of an ordered loop is a product of its own, and results that are put together (the gates
-    of a unit) are columns.
+    count: in all three, or in one operand alone (as separate products). In a recurrence the first operand is the
+    carried state: each iteration of a sequential loop is a product of its own, and concatenated results (the gates of a
+    unit) are columns.
     """
     operands = ((nest.carried,) if nest.carried and nest.exchanged else ()) + nest.reads
     if not nest.per_iteration.macs or not operands[1:]:
@@ -157,7 +157,7 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
 
 
 def asks_for_its_own(nest: LoopNest, read: Access) -> bool:
-    """Whether each iteration reads an element of its own, in the order in which results are written."""
+    """Return whether each iteration reads a distinct element, in the order in which results are written."""
     moving = [loop for loop, each in enumerate(nest.loops) if each.extent > 1]
     loops = []
     for index in read.indices:

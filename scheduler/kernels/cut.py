@@ -1,4 +1,4 @@
-"""Layers of a kernel: the operators whose loops are fused, with the views in front of them looked through."""
+"""Layers of a kernel: sets of operators whose loops are fused, including the views in front of them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,10 +9,10 @@ from dsascape.workloads.nest_by_nest import written_out
 
 
 def layer_of(analysis: Analysis, ops: Iterable[int]) -> Layer | None:
-    """Return the layer of ``ops``; None if they only rename elements.
+    """Return the layer of ``ops``; None if all of them are views.
 
-    Views behind the last operator are left to whoever reads them; views in front of it, of any group, become part of
-    the layer. So layers read and write stored tensors only.
+    Views behind the last operator are left to their consumers; views in front of it, of any group, become part of the
+    layer. So layers read and write stored tensors only.
     """
     core = frozenset(position for position in ops if not analysis.graph.ops[position].is_view)
     return analysis.of(_layer, core) if core else None
@@ -30,7 +30,7 @@ def _layer(analysis: Analysis, core: frozenset[int]) -> Layer:
 
 
 def single_layer(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ...]:
-    """Return the kernel ``ops`` as one fused layer, or as none if it has nothing to do."""
+    """Return the kernel ``ops`` as one fused layer; an empty tuple if all of them are views."""
     layer = layer_of(analysis, ops)
     return () if layer is None else (layer,)
 
@@ -43,10 +43,10 @@ def layers_by_pattern(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ..
 def layers_in_order(
     analysis: Analysis, ops: Sequence[int], transposed: frozenset[int] = frozenset()
 ) -> tuple[Layer, ...]:
-    """Return the kernel ``ops`` as the layers that a machine runs one after the other, of the network written out.
+    """Return the kernel ``ops`` as the layers that a machine runs in sequence, in the network written out nest by nest.
 
-    That is one, unless operators hold several products, whose layers have at most one each, or results need earlier
-    ones of their own operator, which is a layer by itself.
+    There is one layer, unless operators hold several products (then each layer has at most one) or an operator's
+    results need earlier results of its own (then it is a layer by itself).
     """
     return analysis.of(_layers_in_order, tuple(ops), transposed)
 
@@ -59,20 +59,20 @@ def _layers_in_order(
     graph = written.graph
     if len(every) == len(ops) and not any(nest.ordered for op in every for nest in graph.ops[op].nests):
         return single_layer(written, every)
-    found: list[Layer] = []
+    layers: list[Layer] = []
     together: list[int] = []
     for op in (*every, None):
         runs_in_order = op is not None and any(nest.ordered for nest in graph.ops[op].nests)
         if op is None or runs_in_order:
-            found += layers_by_pattern(written, together)
+            layers += layers_by_pattern(written, together)
             together = []
         if op is not None and runs_in_order:
-            found += single_layer(written, (op,))
+            layers += single_layer(written, (op,))
         elif op is not None:
             together.append(op)
-    return tuple(found)
+    return tuple(layers)
 
 
 def _layers_by_pattern(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, ...]:
-    found = (layer_of(analysis, fused) for fused in fixed_pattern_layers(analysis.graph, list(ops)))
-    return tuple(layer for layer in found if layer is not None)
+    layers = (layer_of(analysis, fused) for fused in fixed_pattern_layers(analysis.graph, list(ops)))
+    return tuple(layer for layer in layers if layer is not None)

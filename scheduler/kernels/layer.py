@@ -1,8 +1,8 @@
 """Layers, and the work of their tiles: bytes of every operand, iterations of every loop nest.
 
 A layer is a set of operators whose loops are fused: one tile of its last output is computed at a time, and everything
-between the layer's inputs and that output exists for that tile only. Needs are followed backwards through the access
-maps, so halos, broadcasts and recomputation are in the figures without being mentioned anywhere.
+between the layer's inputs and that output exists for that tile only. The regions needed are propagated backwards
+through the access maps, so the figures include halos, broadcasts and recomputation without special cases.
 """
 
 import math
@@ -29,32 +29,33 @@ from dsascape.workloads.spaced import executed_extents
 from dsascape.workloads.subgraph import Subgraph, follow_back
 
 DEPTH = -1
-"""Stands among the sink dimensions for the anchor's depth loop."""
+"""Pseudo-dimension that stands for the anchor's depth loop among the sink dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
 class NestWork:
-    """A loop nest of the layer and its iterations per loop for one tile."""
+    """Work of one loop nest for one tile: iterations per loop and operations."""
 
     nest: LoopNest
     extents: Extents
     roles: tuple[LoopRole, ...] | None
-    """What the loops are to a matrix engine, if the nest is a product of two operands."""
+    """Role of each loop for a matrix engine (rows, columns, depth, count); None if the nest is no product of two
+    operands."""
     operations: Operations
     share: float = 1.0
-    """Of tiles of that size: those that it has something to do for, in the mean. Each part of what several nests put
-    together is met by few small tiles."""
+    """Mean fraction of tiles of this size for which the nest has any work: below 1 where several nests each write a
+    part of one tensor, such as a concatenation."""
 
     @property
     def rounds(self) -> int:
-        """Iterations that follow each other, as each needs what the one before has computed."""
+        """Number of sequential iterations, each of which needs the result of the one before."""
         if self.nest.carried is None:
             return 1
         return math.prod([self.extents[loop] for loop, _ in self.nest.ordered])
 
     @property
     def is_product(self) -> bool:
-        """Whether a matrix engine can do it."""
+        """Whether a matrix engine can compute the nest."""
         return self.roles is not None and bool(self.operations.macs)
 
     @property
@@ -73,30 +74,30 @@ class NestWork:
 
 @dataclass(frozen=True, slots=True)
 class TileWork:
-    """One tile: what is read of each operand from outside, bytes written, bytes held between nests, the nests."""
+    """Work of one tile: bytes read per operand, bytes written, bytes held between nests, and the nests."""
 
     operand_bytes: Mapping[str, int]
     operand_extents: Mapping[str, Extents]
-    """Elements per dimension of the box that is read."""
+    """Elements per dimension of the box that is read of each operand."""
     output_bytes: int
     internal_bytes: int
-    """Of what single operators keep for themselves, such as statistics of rows, and of halos computed again."""
+    """Bytes of tensors internal to single operators, such as row statistics, and of recomputed halos."""
     handed_bytes: int
-    """Of what one operator hands to another that reads it otherwise than element by element, such as in windows."""
+    """Bytes of intermediates that their consumer reads otherwise than element by element, such as in windows."""
     nests: tuple[NestWork, ...]
     shares: Mapping[str, float] = field(default_factory=dict)
-    """By operand that not every such tile reads: the mean share of them that do."""
+    """Mean fraction of tiles that read an operand, for operands that not every tile reads."""
     usual_extents: Mapping[str, Extents] = field(default_factory=dict)
-    """By operand of which tiles need different parts: elements per dimension of the part that most of them need."""
+    """Elements per dimension of the part that most tiles need, for operands of which tiles need different parts."""
 
     @property
     def between_bytes(self) -> int:
-        """Return what lies between nests, where nothing but buffers can hold it."""
+        """Return the bytes of intermediates between nests that need a buffer."""
         return self.internal_bytes + self.handed_bytes
 
     @property
     def rounds(self) -> int:
-        """Iterations of a nest, the most of any, that follow each other."""
+        """Largest number of sequential iterations of any nest."""
         return max([nest.rounds for nest in self.nests], default=1)
 
 
@@ -113,17 +114,18 @@ class Layer(Subgraph):
 
     @cached_property
     def nests(self) -> tuple[CompiledNest, ...]:
-        """The nests in reverse order."""
+        """The layer's nests, compiled, in reverse order of execution."""
         operators, internal = self.graph.ops, self.internal_bytes
-        found = []
+        compiled_nests = []
         for op, number, nest in self.nests_backwards():
-            alike = op, self.analysis.of(_first_alike, op)[number]
-            found.append(CompiledNest(nest, nest.write.tensor in internal, operators[op].is_view, alike))
-        return tuple(found)
+            representative = op, self.analysis.of(_first_alike, op)[number]
+            is_internal = nest.write.tensor in internal
+            compiled_nests.append(CompiledNest(nest, is_internal, operators[op].is_view, representative))
+        return tuple(compiled_nests)
 
     @cached_property
     def reads_apart(self) -> bool:
-        """Whether one tensor may be read at several places for one tile."""
+        """Whether one tile may read several separate regions of one tensor."""
         return reads_apart([compiled.nest for compiled in self.nests])
 
     @cached_property
@@ -142,31 +144,31 @@ class Layer(Subgraph):
         return {t.name: t.element_bytes for position in self.ops for t in self.graph.ops[position].internals}
 
     def stored_name(self, name: str) -> str:
-        """Return the tensor behind a name that views may have given."""
+        """Return the name of the stored tensor behind ``name``, which may be a view."""
         return self.graph.storage.get(name, name)
 
     @cached_property
     def handed(self) -> frozenset[str]:
-        """Tensors that one operator hands to another that reads them otherwise than element by element."""
-        made = {compiled.target for compiled in self.nests if not compiled.is_view}
-        made -= {*self.outputs, *self.internal_bytes}
+        """Intermediate tensors that their consumer reads otherwise than element by element."""
+        produced = {compiled.target for compiled in self.nests if not compiled.is_view}
+        produced -= {*self.outputs, *self.internal_bytes}
         return frozenset(
             name
             for compiled in self.nests
             if not compiled.is_view
             for read in compiled.nest.reads
-            if (name := self.stored_name(read.tensor)) in made and not asks_for_its_own(compiled.nest, read)
+            if (name := self.stored_name(read.tensor)) in produced and not asks_for_its_own(compiled.nest, read)
         )
 
     @cached_property
     def contraction(self) -> LoopNest | None:
         """The layer's anchor: its multiply-accumulate nest with the most iterations, if it has one."""
-        found = [compiled.nest for compiled in self.nests if compiled.contraction]
-        return max(found, key=lambda nest: math.prod(nest.extents), default=None)
+        contractions = [compiled.nest for compiled in self.nests if compiled.contraction]
+        return max(contractions, key=lambda nest: math.prod(nest.extents), default=None)
 
     @cached_property
     def depth_loop(self) -> int | None:
-        """The anchor's reduction loop of most iterations for each result, along which partial sums may be split."""
+        """The anchor's reduction loop with the most iterations per result, along which partial sums may be split."""
         nest = self.contraction
         if nest is None:
             return None
@@ -175,35 +177,35 @@ class Layer(Subgraph):
 
     @cached_property
     def is_ordered(self) -> bool:
-        """Whether some loop runs in order: its iterations need what earlier ones have computed."""
+        """Whether some loop is sequential: its iterations need the results of earlier ones."""
         return any(compiled.nest.carried is not None and compiled.nest.ordered for compiled in self.nests)
 
     @cached_property
     def together(self) -> frozenset[int]:
-        """Dimensions of the sink that several cores cannot share.
+        """Dimensions of the sink that cannot be split over cores.
 
-        Along them a loop runs in order, or they share nothing of one: each would compute all of it.
+        A sequential loop runs along them, or splitting them would make each core compute a sequential loop in full.
         """
         if not self.is_ordered:
             return frozenset()
         single = (1,) * len(self.sink.shape)
-        alone = self._in_order(single)
-        found = set()
+        single_counts = self._in_order(single)
+        indivisible = set()
         for dim, size in enumerate(self.sink.shape):
-            grown = self._in_order((*single[:dim], size, *single[dim + 1 :]))
-            for (rounds, all_of_it), (more_rounds, more) in zip(alone, grown, strict=True):
+            whole_counts = self._in_order((*single[:dim], size, *single[dim + 1 :]))
+            for (rounds, all_of_it), (more_rounds, more) in zip(single_counts, whole_counts, strict=True):
                 if size > 1 and (more_rounds > rounds or more == all_of_it):
-                    found.add(dim)
-        return frozenset(found)
+                    indivisible.add(dim)
+        return frozenset(indivisible)
 
     def _in_order(self, tile: Extents) -> list[tuple[int, int]]:
-        """Return for each nest of a tile that has a loop in order the iterations in order, and all iterations."""
+        """Return (sequential iterations, all iterations) of each nest of a tile that has a sequential loop."""
         works = [work for work in self.tile_work(tile).nests if work.nest.carried is not None and work.nest.ordered]
         return [(work.rounds, math.prod(work.extents)) for work in works]
 
     @cached_property
     def from_the_start(self) -> frozenset[LoopNest]:
-        """Nests with a loop in order of which the sink holds the last results only: each tile takes all iterations."""
+        """Nests with a sequential loop of which the sink holds only the last results: tiles need all iterations."""
         if not self.is_ordered:
             return frozenset()
         works = _tile_work(self, self.sink.shape, None, frozenset()).nests
@@ -217,16 +219,16 @@ class Layer(Subgraph):
         """The nest whose results can be added up piece by piece: the anchor, or else the largest reduction.
 
         A reduction that is no product of operands counts only if each of its results goes into one element of the sink:
-        otherwise every tile of the sink would reduce the same once more.
+        otherwise every tile of the sink would repeat the same reduction.
         """
         if self.contraction is not None:
             return self.contraction
-        found = [c.nest for c in self.nests if c.nest.has_reduction and not c.is_view]
-        nest = max(found, key=lambda nest: math.prod(nest.extents), default=None)
+        reductions = [c.nest for c in self.nests if c.nest.has_reduction and not c.is_view]
+        nest = max(reductions, key=lambda nest: math.prod(nest.extents), default=None)
         return nest if nest is not None and self._reduces_once(nest) else None
 
     def _reduces_once(self, nest: LoopNest) -> bool:
-        """Whether tiles of single elements of the sink take together as many iterations of ``nest`` as there are."""
+        """Return whether tiles of single sink elements, all together, run each iteration of ``nest`` exactly once."""
         works = self.tile_work((1,) * len(self.sink.shape)).nests
         single = next((work.extents for work in works if work.nest is nest), ())
         return math.prod(single) * math.prod(self.sink.shape) == math.prod(nest.extents)
@@ -235,8 +237,8 @@ class Layer(Subgraph):
     def depth_loops(self) -> tuple[int, ...]:
         """Loops of `summed` along which its results are added up piece by piece, the outermost first.
 
-        Of the anchor the `depth_loop`, of any other reduction all loops that it reduces: these are cut as if
-        they were one, and the depth of a step counts their iterations together.
+        For the anchor this is the `depth_loop`, for any other reduction all of its reduction loops: these are cut as if
+        they were one loop, and the depth of a step counts their iterations together.
         """
         nest = self.summed
         if nest is None:
@@ -252,23 +254,29 @@ class Layer(Subgraph):
         return () if nest is None else tuple([nest.loops[number].extent for number in self.depth_loops])
 
     def tile_work(self, tile: Extents, depth: int | None = None) -> TileWork:
-        """Return the work for ``tile`` elements per dimension of the sink; ``depth`` iterations of the depth loops."""
+        """Return the work of a tile: ``tile`` elements per sink dimension, ``depth`` iterations of the depth loops.
+
+        ``depth`` None: all iterations.
+        """
         make = partial(_tile_work, self, tile, depth, self.from_the_start)
         return self.analysis.table(_tile_work).get((self.ops, tile, depth), make)
 
     def operand_bytes(self, tile: Extents) -> Mapping[str, int]:
-        """Return the bytes that ``tile`` elements per dimension read of each operand; equal layers share them."""
-        known = self.analysis.table(_operand_bytes)
-        by_place = known.get((self.signature, tile), partial(_operand_bytes, self, tile))
+        """Return the bytes read of each operand by a tile of ``tile`` elements per sink dimension.
+
+        Cached by `signature`, so equal layers share the result.
+        """
+        cache = self.analysis.table(_operand_bytes)
+        by_place = cache.get((self.signature, tile), partial(_operand_bytes, self, tile))
         return {name: size for name, size in zip(self.inputs, by_place, strict=True) if size is not None}
 
     @property
     def smallest_bytes(self) -> int:
-        """What a tile of single elements takes: operands, output, and what lies between nests."""
+        """Bytes of the smallest tile, one element per dimension: operands, output and intermediates."""
         return self.analysis.table(_smallest_bytes).get(self.signature, partial(_smallest_bytes, self))
 
     def share(self, name: str, tile: Extents) -> Extents:
-        """Return the part of another output that goes with a tile of the sink: the same share per dimension."""
+        """Return the extents of another output that go with a tile of the sink: the same fraction per dimension."""
         shape = self.graph.tensors[name].shape
         if len(shape) != len(tile):
             return shape
@@ -276,13 +284,13 @@ class Layer(Subgraph):
 
     @cached_property
     def dependencies(self) -> Mapping[str, frozenset[int]]:
-        """For each operand the sink dimensions, and ``DEPTH``, that choose which part of it a tile needs."""
+        """Sink dimensions, and ``DEPTH``, on which the part of each operand that a tile needs depends."""
         by_place = self.analysis.table(_dependencies).get(self.signature, partial(_dependencies, self))
-        return {name: found for name, found in zip(self.inputs, by_place, strict=True) if found is not None}
+        return {name: dims for name, dims in zip(self.inputs, by_place, strict=True) if dims is not None}
 
     @cached_property
     def signature(self) -> "Signature":
-        """What the layer's costs depend on, tensor names left out: equal layers get equal tiles."""
+        """Key of the properties that the layer's costs depend on, without tensor names: equal keys get equal tiles."""
         number: dict[str, int] = {}
 
         def key(nest: LoopNest) -> tuple[object, ...]:
@@ -298,23 +306,23 @@ class Layer(Subgraph):
         outputs = tuple((place, tensor.element_bytes, tensor.shape, tensor.order) for place, tensor in stored)
         handed = tuple(sorted((number[name], tensors[name].element_bytes) for name in self.handed))
         between = tuple(self.internal_bytes.values()), handed
-        found = Signature((nests, roles, outputs, self.sink.order, between))
-        return self.analysis.of(_first_equal, found)
+        signature = Signature((nests, roles, outputs, self.sink.order, between))
+        return self.analysis.of(_first_equal, signature)
 
 
 def piece_extents(extents: Extents, depth: int) -> Extents:
-    """Return the iterations per loop of ``depth`` in a row, of loops of ``extents`` that are run through as one."""
-    found = []
+    """Return the iterations per loop that ``depth`` consecutive iterations of a loop nest of ``extents`` cover."""
+    counts = []
     for extent in reversed(extents):
-        found.append(min(extent, depth))
+        counts.append(min(extent, depth))
         depth = -(-depth // extent)
-    return tuple(reversed(found))
+    return tuple(reversed(counts))
 
 
 def whole_pieces(extents: Extents, depth: int) -> int:
-    """Return the least number of iterations from ``depth`` on that ends where an inner loop of ``extents`` does.
+    """Return ``depth`` rounded up to a whole number of runs of the inner loops of ``extents``.
 
-    Only of inner loops that ``depth`` iterations run through: a piece of one loop may end anywhere.
+    Only inner loops that ``depth`` iterations run through completely count: a piece of one loop may end anywhere.
     """
     unit = 1
     for extent in reversed(extents):
@@ -325,21 +333,21 @@ def whole_pieces(extents: Extents, depth: int) -> int:
 
 
 def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
-    """Return `first_alike` of an operator's nests."""
+    """Return `first_alike` for the nests of operator ``op``."""
     nests = analysis.graph.ops[op].nests
     return first_alike(nests) if nests[1:] else (0,)
 
 
 def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest]) -> TileWork:
     summed = layer.summed if depth is not None else None
-    known: dict[tuple[int, int], tuple[Extents, tuple[int, ...], Operations, list[Extents]]] = {}
+    work_of_nest: dict[tuple[int, int], tuple[Extents, tuple[int, ...], Operations, list[Extents]]] = {}
     works: list[NestWork] = []
     held_bytes: list[int] = []
     handed_bytes: list[int] = []
     shares = Shares(layer.put_together)
 
     def iterations(compiled: CompiledNest, written: Extents) -> list[int]:
-        """Return those of each loop that write so much."""
+        """Return the iterations of each loop that write ``written`` elements per dimension."""
         extents = compiled.loop_extents(written)
         if from_the_start and compiled.nest in from_the_start:
             for loop, _ in compiled.nest.ordered:
@@ -361,11 +369,11 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
             works.append(NestWork(compiled.nest, extents, compiled.roles, made, share))
 
     def operands(compiled: CompiledNest, written: Extents) -> list[tuple[str, Extents]]:
-        found = known.get(compiled.alike)
+        found = work_of_nest.get(compiled.alike)
         if found is None or found[0] != written:
             extents = iterations(compiled, written)
             read_extents = [read.extents(extents) for read in compiled.reads]
-            found = known[compiled.alike] = written, tuple(extents), compiled.operations(extents), read_extents
+            found = work_of_nest[compiled.alike] = written, tuple(extents), compiled.operations(extents), read_extents
         note_work(compiled, *found)
         return [(read.tensor, each) for read, each in zip(compiled.reads, found[3], strict=True)]
 
@@ -395,7 +403,7 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
         operand_extents = {name: need[name] for name in layer.inputs if name in need}
         elements = {name: math.prod(box) for name, box in operand_extents.items()}
         computed = {name: math.prod(need[name]) for name in layer.outputs}
-    held_bytes += [  # what neighbours need too is computed by each of them and stored by one
+    held_bytes += [  # elements that neighbours need too are computed by each tile and stored by one
         (count - math.prod(wanted[name])) * tensors[name].element_bytes for name, count in computed.items()
     ]
     return TileWork(
@@ -407,7 +415,7 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
 
 
 def _operand_bytes(layer: Layer, tile: Extents) -> tuple[int | None, ...]:
-    """Return the same by the operand's place among the inputs; None for one that no tile needs."""
+    """Return `Layer.operand_bytes` by position among the layer's inputs; None for an input that no tile needs."""
     work = layer.tile_work(tile)
     return tuple([work.operand_bytes.get(name) for name in layer.inputs])
 
@@ -418,24 +426,24 @@ def _smallest_bytes(layer: Layer) -> int:
 
 
 def _extents(pieces: Sequence[Piece], shape: Extents, elements: int) -> Extents:
-    """Return a box of ``elements`` or a few more that is like the one around ``pieces``, but without the gaps."""
-    found = []
+    """Return the extents of a box shaped like the hull of ``pieces`` but shrunk to about ``elements`` elements."""
+    extents = []
     for dim, size in enumerate(shape):
         begin = min([piece.first[dim] for piece in pieces])
-        found.append(min(max([piece.first[dim] + piece.extents[dim] for piece in pieces]) - begin, size))
-    longest = max(range(len(found)), key=found.__getitem__, default=-1)
-    around = math.prod(found)
+        extents.append(min(max([piece.first[dim] + piece.extents[dim] for piece in pieces]) - begin, size))
+    longest = max(range(len(extents)), key=extents.__getitem__, default=-1)
+    around = math.prod(extents)
     if longest >= 0 and around > elements:
-        found[longest] = -(-found[longest] * elements // around)
-    return tuple(found)
+        extents[longest] = -(-extents[longest] * elements // around)
+    return tuple(extents)
 
 
 def _dependencies(layer: Layer) -> tuple[frozenset[int] | None, ...]:
-    """Return the same by the operand's place among the inputs; None for one that no tile needs.
+    """Return `Layer.dependencies` by position among the layer's inputs; None for an input that no tile needs.
 
-    Each dimension is tried from a tile of single elements: what it needs grows along a dimension if and only if what is
-    needed moves with it. From a tile that is whole along the others, dimensions that are merged on the way (batch and
-    heads) would hide each other, as the box around what is needed is whole already.
+    Each dimension is extended from a tile of single elements: the region needed grows along a dimension if and only if
+    it moves with it. From a tile that is whole along the others, dimensions that are merged on the way (batch and
+    heads) would hide each other, as the hull of the needed region is whole already.
     """
     shape = layer.sink.shape
     single = (1,) * len(shape)
@@ -446,23 +454,23 @@ def _dependencies(layer: Layer) -> tuple[frozenset[int] | None, ...]:
         for dim, size in enumerate(shape)
         if size > 1
     }
-    found = {name: {dim for dim, needed in grown.items() if needed.get(name, 0) > one[name]} for name in one}
+    depends_by_name = {name: {dim for dim, needed in grown.items() if needed.get(name, 0) > one[name]} for name in one}
     if layer.depth_loops:
         whole, piece = layer.tile_work(single).operand_bytes, layer.tile_work(single, 1).operand_bytes
-        for name, depends in found.items():
+        for name, depends in depends_by_name.items():
             if whole.get(name, 0) > piece.get(name, 0):
                 depends.add(DEPTH)
-    return tuple(frozenset(found[name]) if name in found else None for name in layer.inputs)
+    return tuple(frozenset(depends_by_name[name]) if name in depends_by_name else None for name in layer.inputs)
 
 
 def _first_equal(analysis: Analysis, signature: "Signature") -> "Signature":
-    """Return the first signature that is equal to this one: as one object they are compared at once."""
+    """Return the first signature equal to this one (interning), so that later comparisons are by identity."""
     del analysis
     return signature
 
 
 class Signature:
-    """What a layer's costs depend on: compared as a whole, hashed once."""
+    """Key of everything a layer's costs depend on; its hash is computed once."""
 
     __slots__ = ("_hash", "_parts")
 
@@ -483,7 +491,7 @@ class Signature:
 
 
 def layer_needs(layer: Layer, box: Box) -> Mapping[str, Box]:
-    """Return the box of every tensor that ``layer`` needs for ``box`` of its output."""
+    """Return the box needed of every tensor, by name, to compute ``box`` of the layer's output."""
     return layer.analysis.of(_layer_needs, layer.ops, layer.sink.name, box)
 
 

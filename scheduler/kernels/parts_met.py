@@ -1,4 +1,4 @@
-"""Which share of small tiles meets a part of what several loop nests put together, such as a concatenation."""
+"""Fraction of tiles that intersect each part of a tensor written by several loop nests, such as a concatenation."""
 
 import math
 from collections.abc import Collection, Iterable, Sequence
@@ -7,20 +7,20 @@ from dsascape.workloads.loopnest import Extents, LoopNest
 
 
 class Shares:
-    """For what share of the tiles of a layer each nest has something to do; asked for the last nest first."""
+    """Fraction of a layer's tiles for which each nest has any work; nests are visited from the last to the first."""
 
     def __init__(self, put_together: Collection[str]) -> None:
         self._put_together = put_together
         self.by_tensor: dict[str, float] = {}
-        """Of the tensors read so far: the share of tiles that need some of it; above one if several nests read it."""
+        """Fraction of tiles that need any part of a tensor read so far; above one if several nests read it."""
         self.usual: dict[str, Extents] = {}
-        """Elements per dimension that most of these tiles need of it: what they meet is one part of many."""
+        """Elements per dimension that most of these tiles need of a tensor, as each intersects one part of many."""
         self._most: dict[str, float] = {}
 
     def of(self, nest: LoopNest, tile: Extents, read: Sequence[Extents]) -> float:
-        """Return the share of tiles for which ``nest`` writes something, where they need such a tile of its tensor.
+        """Return the fraction of tiles for which ``nest`` has work, where tiles need ``tile`` elements of its tensor.
 
-        ``read``: elements per dimension that it then reads of each tensor.
+        ``read``: elements per dimension that the nest then reads of each tensor.
         """
         if not self._put_together:
             return 1.0
@@ -35,15 +35,15 @@ class Shares:
         return share
 
     def below_one(self, names: Iterable[str]) -> dict[str, float]:
-        """Return the share of tiles that need some of each of ``names``, but for what all of them need."""
+        """Return the fraction of tiles that need each of ``names``, where it is below one."""
         return {name: share for name in names if (share := self.by_tensor.get(name, 1.0)) < 1}
 
 
 def share_met(nest: LoopNest, tile: Extents) -> float:
-    """Return the mean share of its own extents that ``nest`` writes of such a tile of what it writes a part of.
+    """Return the mean fraction of ``nest``'s own extents that it writes per tile of a tensor it writes a part of.
 
-    A tile that is smaller than the part meets it as often as the part is large; a larger one holds of all its parts
-    together no more than it has elements.
+    A tile smaller than the part intersects it in proportion to the part's size; a larger tile cannot hold more of all
+    parts together than its own elements.
     """
     share = 1.0
     for index, size, extent in zip(nest.write.indices, nest.write.shape, tile, strict=True):

@@ -1,8 +1,8 @@
-"""Where, relative to a tile, what it needs of a tensor lies, for layers that read one tensor at several places.
+"""Regions of a tensor that a tile reads, for layers that read one tensor at several places.
 
-A gated linear unit reads both halves of its operand, a look at neighbouring tokens the same rows moved by one: the
-larger of two such needs is not all that is needed. Each need is kept with its place, for a tile at the origin of the
-output and away from borders: places may lie before the first element.
+A gated linear unit reads both halves of its operand, token shifting the same rows moved by one: there the larger of two
+regions does not cover both. Each region is kept with its position, for a tile at the origin of the output and away from
+borders, so positions may lie before the first element.
 """
 
 import math
@@ -15,7 +15,7 @@ Place = tuple[int, ...]
 
 
 class Piece(NamedTuple):
-    """Elements that a tile needs of a tensor: the first one per dimension, and how many."""
+    """Region of a tensor that a tile reads: first element and number of elements per dimension."""
 
     first: Place
     extents: Extents
@@ -26,21 +26,21 @@ class Piece(NamedTuple):
 
 
 def joined(known: tuple[Piece, ...], further: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """Return both needs; pieces become one where the box around them holds no more elements than they have together."""
-    found = list(known)
+    """Return the union of two sets of pieces; two merge where their hull holds no more elements than both together."""
+    pieces = list(known)
     for piece in further:
         both = piece
         place = 0
-        while place < len(found):
-            around = _around(found[place], both)
-            if around.elements <= found[place].elements + both.elements:
+        while place < len(pieces):
+            around = _around(pieces[place], both)
+            if around.elements <= pieces[place].elements + both.elements:
                 both = around
-                del found[place]
+                del pieces[place]
                 place = 0
             else:
                 place += 1
-        found.append(both)
-    return tuple(found)
+        pieces.append(both)
+    return tuple(pieces)
 
 
 def _around(one: Piece, other: Piece) -> Piece:
@@ -53,23 +53,26 @@ def _around(one: Piece, other: Piece) -> Piece:
 
 
 def stacked(pieces: Sequence[Piece]) -> Extents:
-    """Return the elements per dimension of all pieces put beside each other, along the dimension they lie apart in."""
+    """Return the extents of all pieces placed side by side along the dimension in which their positions differ most."""
     dims = range(len(pieces[0].first))
     extents = [max(piece.extents[dim] for piece in pieces) for dim in dims]
     if len(pieces) > 1:
-        apart = max(dims, key=lambda dim: len({piece.first[dim] for piece in pieces}))
-        extents[apart] = sum(piece.extents[apart] for piece in pieces)
+        widest_dim = max(dims, key=lambda dim: len({piece.first[dim] for piece in pieces}))
+        extents[widest_dim] = sum(piece.extents[widest_dim] for piece in pieces)
     return tuple(extents)
 
 
 def elements_of(pieces: Sequence[Piece], shape: Sequence[int]) -> int:
-    """Return how many elements of a tensor of ``shape`` the pieces are, none of them larger than the tensor."""
+    """Return the number of elements in the pieces, each clipped to ``shape``; at most the whole tensor's."""
     total = sum(math.prod(map(min, piece.extents, shape)) for piece in pieces)
     return min(total, math.prod(shape))
 
 
 def first_iterations(nest: LoopNest, written: Place, extents: Sequence[int]) -> Place:
-    """Return where the loops begin that write ``written`` and what follows; ``extents``: their iterations."""
+    """Return the first iteration of each loop that writes from position ``written`` on.
+
+    ``extents``: iterations per loop; a loop that runs in full begins at 0.
+    """
     first = [0] * len(nest.loops)
     for index, begin in zip(nest.write.indices, written, strict=True):
         left = begin - index.offset
@@ -82,7 +85,7 @@ def first_iterations(nest: LoopNest, written: Place, extents: Sequence[int]) -> 
 
 
 def first_read(read: Access, first: Place, extents: Sequence[int]) -> Place:
-    """Return the first element of every dimension that the loops touch, from ``first`` on for ``extents``."""
+    """Return the first element per dimension that ``extents`` iterations per loop, begun at ``first``, read."""
     ranges = [(begin, begin + length) for begin, length in zip(first, extents, strict=True)]
     return tuple([
         index.touched(ranges, size)[0] if index.opaque else index.span(ranges)[0]
@@ -91,7 +94,7 @@ def first_read(read: Access, first: Place, extents: Sequence[int]) -> Place:
 
 
 def reads_apart(nests: Sequence[LoopNest]) -> bool:
-    """Return whether one tensor may be read at different places: several accesses read it, and some place is moved."""
+    """Return whether one tensor may be read at several places: several accesses read it, and some index is shifted."""
     read = [access.tensor for nest in nests for access in nest.reads]
     if len(set(read)) == len(read):
         return False

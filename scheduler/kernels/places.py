@@ -1,4 +1,4 @@
-"""Places of tensors in a memory that holds all of them: when each is taken, and when it is free again."""
+"""Buffers of tensors in a memory that holds all of them, with the kernels that allocate and free each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from dsascape.scheduler.kernels.layer import Layer
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """A buffer for each stored tensor, and the kernels, by number, that take and free them."""
+    """Buffers, one per stored tensor, and the kernels, by number, that allocate and free them."""
 
     buffers: tuple[Buffer, ...]
     taken: dict[int, list[int]]
-    """By kernel: the buffers that it is the first to use; constants and inputs are there from the first kernel on."""
+    """Buffers that each kernel is the first to use; constants and inputs are allocated by the first kernel."""
     freed: dict[int, list[int]]
-    """By kernel: those that nobody uses after it; constants and results stay."""
+    """Buffers that each kernel is the last to use; constants and results are never freed."""
 
 
 def places_of(layers: Sequence[Layer], memory: str) -> Places:
-    """Return the places in ``memory`` of what the kernels, run in this order, read and write."""
+    """Return the buffers in ``memory`` of the tensors that the kernels, run in this order, read and write."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     sizes: dict[str, int] = {}

@@ -1,10 +1,9 @@
-"""Layers whose results need earlier ones of their own: running sums, the steps of a recurrent network.
+"""Layers whose results need earlier results of their own: running sums, the steps of a recurrent network.
 
-Such a layer is an operator by itself (`scheduler.kernels.cut.layers_in_order`). A core of a CPU goes along the
-dimensions that run in order from one end to the other; what is split over cores, and what lies in vectors, are the
-others. Where a step is a product over all results of the step before, cores wait for each other after every step, and
-each of them keeps its part of the operands of a step in its own caches as far as it fits. On a GPU such a step is a
-grid of its own.
+Such a layer is one operator by itself (`scheduler.kernels.cut.layers_in_order`). A core of a CPU runs through the
+sequential dimensions from one end to the other; only the others are split over cores and vectorised. Where a step is a
+product over all results of the step before, cores synchronise after every step, and each keeps its part of a step's
+operands in its own caches as far as it fits. On a GPU such a step is a grid of its own.
 """
 
 import math
@@ -13,13 +12,13 @@ from dsascape.scheduler.kernels.layer import Layer
 
 
 def ordered_dims(layer: Layer) -> tuple[int, ...]:
-    """Return the dimensions of the sink that are computed in order."""
-    found: set[int] = set()
+    """Return the sequential dimensions of the sink."""
+    dims: set[int] = set()
     for nest in [compiled.nest for compiled in layer.nests]:
         if nest.write.tensor == layer.sink.name:
             loops, indices = dict(nest.ordered), nest.write.indices
-            found |= {dim for dim, index in enumerate(indices) if any(loop in loops for loop, _ in index.terms)}
-    return tuple(sorted(found))
+            dims |= {dim for dim, index in enumerate(indices) if any(loop in loops for loop, _ in index.terms)}
+    return tuple(sorted(dims))
 
 
 def step_dims(layer: Layer) -> tuple[int, ...]:
@@ -28,12 +27,12 @@ def step_dims(layer: Layer) -> tuple[int, ...]:
 
 
 def waiting_steps(layer: Layer) -> int:
-    """Return the steps after each of which all cores wait for each other; 1 if none does."""
+    """Return the number of steps after each of which all cores synchronise; 1 if there are none."""
     return math.prod([layer.sink.shape[dim] for dim in step_dims(layer)])
 
 
 def elements_inside(layer: Layer) -> int:
-    """Return the elements of the sink that are computed between two that wait for each other; 0 if none does."""
+    """Return the elements of the sink computed per sequential step; 0 if no dimension is sequential."""
     ordered = ordered_dims(layer)
     if not ordered:
         return 0

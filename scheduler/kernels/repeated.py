@@ -1,4 +1,4 @@
-"""What a measured kernel is compared with: the simulated time of the same kernel, run again and again by itself."""
+"""Simulated time of a kernel run repeatedly by itself, for comparison with measurements."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RepeatedKernel:
-    """The simulated time of one kernel, and where it goes."""
+    """Simulated time of one kernel run repeatedly, and its breakdown."""
 
     seconds: float
     threads: int
-    """Of a CPU, that have something to do; of a GPU, blocks."""
+    """Number of threads with work (CPU), or of blocks (GPU)."""
     parts_s: Mapping[str, float]
-    """What each thing takes alone: cores or SMs to issue their instructions, memories to move their bytes."""
+    """Seconds that each resource needs alone: cores or SMs to issue instructions, memories to move bytes."""
 
     @property
     def limited_by(self) -> str:
-        """What takes longest."""
+        """Name of the resource that needs the most time."""
         return max(self.parts_s, key=lambda name: self.parts_s[name])

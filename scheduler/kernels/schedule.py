@@ -1,4 +1,4 @@
-"""Schedules of kinds of machine that run kernel by kernel: each kernel a layer, one called after the other."""
+"""Schedules for machine kinds that run kernel by kernel: each kernel is a layer, called one after the other."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -11,11 +11,11 @@ from dsascape.workloads.loopnest import Extents
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One kernel: a layer; kinds add how it is tiled."""
+    """One kernel: a layer; machine kinds derive their own class with its tiling."""
 
     name: str
     group: int
-    """Number of the plan's group, which has several kernels where the machine cannot run it as one."""
+    """Number of the plan's group; a group has several kernels where the machine cannot run it as one."""
     layer: Layer
 
 
@@ -24,11 +24,11 @@ KernelT = TypeVar("KernelT", bound=Kernel)
 
 @dataclass(frozen=True)
 class KernelSchedule(Generic[KernelT]):
-    """All that is decided about a network."""
+    """Schedule of a network: its plan and its kernels in order, on a machine that runs kernel by kernel."""
 
     plan: FusionPlan
     runs: tuple[KernelT, ...]
-    """In the order in which they are called; groups that only rename elements have none."""
+    """Kernels in the order in which they are called; groups of views only have none."""
     dtype: str
     policy: str = ""
 
@@ -38,17 +38,17 @@ class KernelSchedule(Generic[KernelT]):
 
     @property
     def written_out(self) -> Graph:
-        """The network that the kernels compute: with operators of several steps written out where they are run so."""
+        """The network that the kernels compute: operators of several steps are written out where they run so."""
         return self.runs[0].layer.graph if self.runs else self.graph
 
     @property
     def kernels(self) -> int:
-        """Calls that do anything."""
+        """Number of kernel calls."""
         return len(self.runs)
 
     @property
     def tensor_scopes(self) -> dict[str, int]:
-        """Per memory: how many outputs of kernels are kept there; all have a place in DRAM, whatever caches hold."""
+        """Number of kernel outputs kept in each memory; all are in DRAM, whatever caches hold."""
         return {"dram": sum([len(kernel.layer.outputs) for kernel in self.runs])}
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class KernelSchedule(Generic[KernelT]):
         return "\n".join([*lines, *(f"  {kernel}" for kernel in self.runs)])
 
     def in_full(self) -> str:
-        """Return the schedule as text with all that is decided."""
+        """Return the schedule as text in full detail."""
         return str(self)
 
 

@@ -1,4 +1,4 @@
-"""What schedules of kinds that run kernel by kernel have in common as JSON: the network, the groups, the kernels."""
+"""JSON records shared by schedules of machine kinds that run kernel by kernel: network, groups, kernels."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Generic, TypeVar
@@ -23,7 +23,7 @@ Sizes = Annotated[tuple[Size, ...], Field(strict=False)]
 
 
 class Record(BaseModel):
-    """A part of a file, of which nothing is guessed and nothing left unread."""
+    """Base of all records of a file: strictly typed, unknown fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -45,7 +45,7 @@ class GroupRecord(Record):
 
 
 class OriginRecord(Record):
-    """Where the plan comes from, if another policy than that of the schedule has to do with it."""
+    """Origin of the plan, where it involves another policy than the schedule's."""
 
     scheduled_by: str = ""
     rewritten: bool = False
@@ -53,7 +53,7 @@ class OriginRecord(Record):
 
 
 class KernelRecord(Record):
-    """What every kernel states; kinds add how it is tiled."""
+    """Fields that every kernel has; machine kinds derive their own record with the tiling."""
 
     output: str
     group: Number
@@ -71,7 +71,7 @@ RecordT = TypeVar("RecordT", bound=KernelRecord)
 
 
 class ScheduleFile(Record, Generic[RecordT]):
-    """A whole file; kinds of machine say what they write of a kernel."""
+    """A schedule file; machine kinds supply the record of a kernel."""
 
     format: str
     network: NetworkRecord
@@ -91,8 +91,8 @@ def written(
     schedule: KernelSchedule[KernelT],
     record: Callable[[KernelT], RecordT],
 ) -> dict[str, Any]:
-    """Return what is written of a schedule for a kind of machine; ``record`` gives that of a kernel."""
-    found = file.model_validate({
+    """Return the JSON document of a schedule for machine kind ``kind``; ``record`` makes the record of a kernel."""
+    document = file.model_validate({
         "format": f"dsascape {kind} schedule 1",
         "network": network_record(schedule.graph, schedule.dtype),
         "machine": {"kind": kind},
@@ -101,21 +101,21 @@ def written(
         "groups": group_records(schedule.plan),
         "kernels": [record(kernel) for kernel in schedule.runs],
     })  # fmt: skip
-    return found.model_dump(mode="json")
+    return document.model_dump(mode="json")
 
 
 def network_record(graph: Graph, dtype: str) -> NetworkRecord:
-    """Return what is written of the network."""
+    """Return the record of the network."""
     return NetworkRecord(name=graph.name, batch=graph.batch, operators=len(graph.ops), dtype=dtype)
 
 
 def group_records(plan: FusionPlan) -> tuple[GroupRecord, ...]:
-    """Return what is written of the plan's groups."""
+    """Return the records of the plan's groups."""
     return tuple([GroupRecord(operators=group.ops, reason=group.boundary_reason) for group in plan.groups])
 
 
 def origin_record(plan: FusionPlan) -> OriginRecord:
-    """Return what is written of where the plan comes from."""
+    """Return the record of the plan's origin."""
     return OriginRecord(scheduled_by=plan.scheduled_by, rewritten=plan.rewritten, text=plan.origin)
 
 
@@ -130,7 +130,7 @@ def parsed(file: type[_File], data: object) -> _File:
 
 
 def _plan(file: ScheduleFile[RecordT], graph: Graph, dtype: str) -> FusionPlan:
-    """Return the plan of a file; raise ``ScheduleError`` if it is of another network, or leaves an operator out."""
+    """Return the plan of a file; raise ``ScheduleError`` if it is for another network or omits an operator."""
     network, groups, origin = file.network, file.groups, file.origin
     for what, has, needs in (
         ("network.name", network.name, graph.name), ("network.batch", network.batch, graph.batch),
@@ -141,18 +141,18 @@ def _plan(file: ScheduleFile[RecordT], graph: Graph, dtype: str) -> FusionPlan:
     every = [position for group in groups for position in group.operators]
     if sorted(every) != list(range(len(graph.ops))):
         raise ScheduleError("schedule: groups: needs every operator of the network once")
-    made = tuple([Group(each.operators, each.reason) for each in groups])
-    return FusionPlan(graph, made, origin.scheduled_by, origin.rewritten, origin.text)
+    plan_groups = tuple([Group(each.operators, each.reason) for each in groups])
+    return FusionPlan(graph, plan_groups, origin.scheduled_by, origin.rewritten, origin.text)
 
 
 def read_kernels(
     file: ScheduleFile[RecordT], analysis: Analysis, dtype: str, read: Callable[[str, RecordT, Layer], KernelT],
     transposed: frozenset[int] = frozenset(),
 ) -> tuple[FusionPlan, tuple[KernelT, ...]]:
-    """Return the plan and the kernels of a file about the network of ``analysis``.
+    """Return the plan and the kernels of a file for the network of ``analysis``.
 
-    ``read`` takes where in the file a kernel stands, its record and its layer. Raises ``ScheduleError`` for a file of
-    another network, and for kernels that cannot run.
+    ``read`` makes a kernel from its position in the file (text for messages), its record and its layer. Raises
+    ``ScheduleError`` for a file of another network and for kernels that cannot run.
     """
     plan = _plan(file, analysis.graph, dtype)
     kernels = []
@@ -165,10 +165,10 @@ def read_kernels(
 
 
 def read_layer(where: str, record: KernelRecord, groups: int, analysis: Analysis) -> Layer:
-    """Return the layer of a kernel; raise ``ScheduleError`` if there is none."""
+    """Return the layer of a kernel's record; raise ``ScheduleError`` if its operators, group or output are wrong."""
     graph = analysis.graph
-    known = all(position < len(graph.ops) for position in record.operators)
-    if not record.operators or not known or list(record.operators) != sorted(set(record.operators)):
+    all_exist = all(position < len(graph.ops) for position in record.operators)
+    if not record.operators or not all_exist or list(record.operators) != sorted(set(record.operators)):
         raise ScheduleError(f"{where}: operators: needs some of the network's {len(graph.ops)}, ascending")
     if record.group >= groups:
         raise ScheduleError(f"{where}: group {record.group}: there are {groups}")
@@ -179,13 +179,13 @@ def read_layer(where: str, record: KernelRecord, groups: int, analysis: Analysis
 
 
 def check_tile(where: str, tile: Extents, shape: Extents) -> None:
-    """Refuse a tile that is no part of what ``shape`` says."""
+    """Raise ``ScheduleError`` if ``tile`` has another rank than ``shape`` or exceeds it."""
     if len(tile) != len(shape) or any(part > size for part, size in zip(tile, shape, strict=True)):
         raise ScheduleError(f"{where}: tile {list(tile)} is no part of {list(shape)}")
 
 
 def check_order(kernels: Sequence[Kernel], graph: Graph) -> None:
-    """Refuse kernels that read what no kernel before them has written, or that leave something out."""
+    """Raise ``ScheduleError`` if a kernel reads a tensor before it is written, or no kernel writes a result."""
     there: set[str] = set()
     for number, kernel in enumerate(kernels):
         for name in kernel.layer.inputs:

@@ -1,1 +1,1 @@
-"""The kinds of machines that can be scheduled for."""
+"""Machine kinds that can be scheduled for: the record each kind fills in, and the table of kinds."""

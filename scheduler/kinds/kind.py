@@ -1,4 +1,4 @@
-"""The record of a machine kind: what it offers between a plan and a simulated run."""
+"""The record of a machine kind: its cost model, scheduler, lowering and machine, from a plan to a simulated run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dsascape.workloads.analysis import Analysis
 
 
 class MachineRun(Protocol):
-    """A program and its run."""
+    """A program and the result of its simulation."""
 
     @property
     def program(self) -> Program: ...
@@ -22,7 +22,7 @@ class MachineRun(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A program and its run, where nothing else comes of it."""
+    """A program and the result of its simulation, for kinds whose evaluation yields nothing else."""
 
     program: Program
     result: SimulationResult
@@ -40,48 +40,52 @@ def _all_parts(spec: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineKind:
-    """What a kind of machine offers between a plan and a simulated run; ``costs`` is what its other functions take."""
+    """Machine kind: the functions that lead from a fusion plan to a simulated run.
+
+    ``costs`` builds the kind's cost model, which ``schedule``, ``lower`` and ``judged`` then take.
+    """
 
     tuning: type[Any]
-    """The tuned numbers of its scheduler: a frozen dataclass with a default for each."""
+    """Tuning record of the kind's scheduler: a frozen dataclass with a default for each number."""
     preferred_dtypes: tuple[str, ...]
-    """What networks are computed in unless told otherwise: the first of these that a machine has."""
+    """Default data types in order of preference: the first one that a machine supports is used."""
     parts: Callable[[Any], int] = _one_part
-    """Parts of the machine that share out the batch and run the same, such as clusters."""
+    """Number of identical parts of a machine, such as clusters, that split the batch and run the same program."""
     fewer_parts: Callable[[Any], tuple[int, ...]] = _all_parts
-    """Smaller numbers of parts that are worth trying, the largest first; empty where fewer parts are never faster."""
+    """Smaller numbers of parts worth trying, the largest first; empty where fewer parts are never faster."""
     dtypes: Callable[[Any], frozenset[str]]
-    """What it computes in."""
+    """Data types that a machine can compute in."""
     summary: Callable[[Any], MachineSummary]
     known: Callable[[], Any]
-    """What is worth keeping between runs on one machine, whatever the network and the policy; bounded."""
+    """Makes a bounded cache for one machine, shared by all networks and policies."""
     costs: Callable[[Any, int, str, Any, Any, Analysis], Any]
-    """From machine, parts in use, dtype, tuning, what is known and a network to the costs of the network's kernels:
-    `KernelCosts`, and all else that the kind's scheduler needs. Tuning and what is known may be None."""
+    """Makes the cost model of a network's kernels: `KernelCosts`, and what else the kind's scheduler needs. Arguments:
+    machine, parts in use, dtype, tuning (or None), cache made by ``known`` (or None), network."""
     schedule: Callable[[FusionPlan, Any, str], Any]
-    """The schedule of any plan, kernel by kernel; the text is the policy's name."""
+    """Makes the kernel-by-kernel schedule of any plan; the text argument is the policy's name."""
     schedule_type: type[Any]
-    """What a schedule is, also one that a policy makes."""
+    """Class of this kind's schedules, including those that policies make."""
     lower: Callable[[Any, Any], Program]
-    """From a schedule and the costs to the program."""
+    """Lowers a schedule, given its cost model, to a program of instructions."""
     machine: Callable[[Any], Machine]
     energy: Callable[[Any], EnergyModel]
     judged: Callable[[Any, Any], MachineRun] | None = None
-    """From a schedule and the costs to its run, where schedules are chosen by runs and so have one already."""
+    """Returns the simulated run of a schedule, given its cost model, for kinds that simulate schedules to choose
+    between them and so have the run already; None for the others."""
     json: str
-    """The module that has ``schedule_json`` and ``read_schedule``: imported when a schedule is written or read."""
+    """Name of the module with ``schedule_json`` and ``read_schedule``, imported when a schedule is written or read."""
 
     def write(self, schedule: Any) -> dict[str, Any]:
-        """Return what is written of a schedule as JSON."""
-        found: dict[str, Any] = resolve_name(f"{self.json}:schedule_json")(schedule)
-        return found
+        """Return the JSON document of a schedule."""
+        document: dict[str, Any] = resolve_name(f"{self.json}:schedule_json")(schedule)
+        return document
 
     def read(self, found: object, costs: Any) -> Any:
-        """Return the schedule that JSON says; raise ``ScheduleError`` for one that cannot run."""
+        """Return the schedule of a JSON document; raise ``ScheduleError`` for one that cannot run."""
         return resolve_name(f"{self.json}:read_schedule")(found, costs)
 
     def run(self, schedule: Any, costs: Any) -> MachineRun:
-        """Return the program of ``schedule`` and what comes of simulating it."""
+        """Return the program of ``schedule`` and the result of its simulation."""
         if self.judged is not None:
             return self.judged(schedule, costs)
         program, spec = self.lower(schedule, costs), costs.view.spec

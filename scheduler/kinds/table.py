@@ -1,6 +1,6 @@
-"""The kinds of machine that networks are scheduled for.
+"""Table of the machine kinds that networks are scheduled for.
 
-A kind is its folders in `hw_models` and `scheduler`, and its line in ``KINDS``. It is imported when it is asked for.
+A kind has a folder in `hw_models`, one in `scheduler` and a line in ``KINDS``. It is imported on first use.
 """
 
 import dataclasses
@@ -29,49 +29,52 @@ KINDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Placing:
-    """Where a network is placed: the machine, how many of its parts are in use, the dtype, the scheduler's tuning."""
+    """Target of a network: the machine, how many of its parts are in use, the dtype, the scheduler's tuning."""
 
     hardware: AnyHardware
     parts: int
     dtype: str
     tuning: Any = None
-    """None: the kind's defaults."""
+    """Tuning record of the machine's kind; None: its defaults."""
     known: Any = None
-    """None: nothing is kept."""
+    """Cache made by `MachineKind.known`, shared between runs on this machine; None: nothing is cached."""
 
     @property
     def kind(self) -> MachineKind:
         return kind_of(self.hardware)
 
     def costs(self, analysis: Analysis) -> KernelCosts:
-        """Return the machine's view of a network."""
-        found: KernelCosts = self.kind.costs(
+        """Return the cost model of this machine for a network."""
+        costs: KernelCosts = self.kind.costs(
             self.hardware, self.parts, self.dtype, self.tuning, self.known, analysis
         )
-        return found
+        return costs
 
 
 def kind_of(hardware: AnyHardware) -> MachineKind:
-    """Return what the kind of a machine offers."""
+    """Return the kind of a machine."""
     return kind_named(hardware.kind)
 
 
 @cache
 def kind_named(name: str) -> MachineKind:
-    """Return what the machines offer whose ``kind`` is ``name``."""
-    found: MachineKind = resolve_name(KINDS[name])
-    return found
+    """Return the machine kind called ``name``."""
+    kind: MachineKind = resolve_name(KINDS[name])
+    return kind
 
 
 def make_tuning(hardware: AnyHardware, values: Mapping[str, object]) -> Any:
-    """Return the tuning of a machine's kind with ``values`` in place of its defaults; raise ``ScheduleError``."""
+    """Return the tuning of a machine's kind with ``values`` in place of its defaults.
+
+    Raises ``ScheduleError`` for an unknown name or a wrong value.
+    """
     chosen = kind_of(hardware).tuning
-    known = [field.name for field in dataclasses.fields(chosen)]
+    names = [field.name for field in dataclasses.fields(chosen)]
     for name in values:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
             hint = f"; nearest: tuning.{near[0]}" if near else ""
-            raise ScheduleError(f"tuning.{name} is unknown{hint}; known: {', '.join(known)}")
+            raise ScheduleError(f"tuning.{name} is unknown{hint}; known: {', '.join(names)}")
     try:
         return pydantic.TypeAdapter(chosen).validate_python(dict(values))
     except pydantic.ValidationError as error:

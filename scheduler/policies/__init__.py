@@ -1,1 +1,1 @@
-"""Policies, one file each."""
+"""Built-in policies, one file each."""

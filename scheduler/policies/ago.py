@@ -1,6 +1,6 @@
-"""AGO (INFOCOM '23): sub-graphs of any structure, in which complex operators share a kernel where nothing is redone.
+"""AGO (INFOCOM '23): sub-graphs of any structure; complex operators share a kernel where nothing is recomputed.
 
-`fusion.ago` has the algorithms, their departures stated where they are made.
+The algorithms are in `fusion.ago`, with departures from the paper stated where they are made.
 """
 
 from functools import partial
@@ -19,22 +19,23 @@ from dsascape.workloads.graph import Graph
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 class Ago:
-    """Cluster by weight without patterns, then split and join as the machine takes it."""
+    """AGO: clusters operators by weight without patterns, then splits and joins kernels by their cost."""
 
     name: ClassVar[str] = "ago"
 
     slope: PositiveFloat = SLOPE
-    """c of eq. (1)."""
+    """Coefficient c of eq. (1)."""
     bias: NonNegativeFloat = BIAS
-    """b of eq. (1)."""
+    """Constant b of eq. (1)."""
     base: Annotated[float, Field(gt=1)] = BASE
-    """Of the logarithms of eq. (1)."""
+    """Base of the logarithms in eq. (1)."""
     threshold: PositiveFloat | None = None
-    """Td: a sub-graph weighs less; None: 16384, or a higher power of two where two operators weigh as much."""
+    """Td, the exclusive upper bound of a sub-graph's weight; None: 16384, or a higher power of two where two operators
+    weigh as much."""
     intensive: bool = True
     """Whether two complex operators may share a kernel (false: the paper's AGO-NI)."""
     judge: Literal["machine", "none"] = "machine"
-    """Who decides whether kernels are joined: what the machine takes, or redundancy analysis alone."""
+    """Criterion for joining kernels: ``machine``: the cost model's time; ``none``: redundancy analysis alone."""
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         del graph  # the analysis knows it

@@ -9,10 +9,10 @@ is one kernel; every tensor stays in the local buffers if it fits there for as l
 (the global buffer only stages). The paper says no more about the reproduction.
 
 AStitch itself targets GPUs, where it stitches memory-intensive operators and leaves compute-intensive ones to
-libraries. So it is on a GPU here: layers without a multiply-accumulate over a reduction are stitched to each other,
-through registers and shared memory, where a block fits (`scheduler.gpu.stitching`). Departures: stitching has to pay by
-the machine model, where AStitch has rules; results are never handed on through DRAM within a kernel, which takes
-synchronising all blocks; operators that nothing connects are not put into one kernel.
+libraries. On a GPU this policy does the same: layers without a multiply-accumulate over a reduction are stitched to
+each other, through registers and shared memory, where a block fits (`scheduler.gpu.stitching`). Departures: stitching
+has to pay by the cost model, where AStitch has rules; results never pass through DRAM within a kernel, which would
+require synchronising all blocks; unconnected operators are not put into one kernel.
 """
 
 from collections.abc import Iterator
@@ -42,41 +42,42 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
 
 _UNBOUNDED = 2**62
-"""Bytes of local buffer that grouping believes in: everything fits, so everything is stitched."""
+"""Local buffer size in bytes given to grouping: so large that everything fits and everything is stitched."""
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 class AStitch:
-    """Keep tensors on chip where they fit, without splitting into instances."""
+    """AStitch: keeps tensors on chip where they fit, without splitting into instances."""
 
     name: ClassVar[str] = "astitch"
     kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa", "gpu")
 
     batches_per_cluster: PositiveInt | Literal["best"] | None = None
-    """Images a cluster takes at once; ``best`` tries; None: its whole share of the batch (GraphTurbo, section 5.1)."""
+    """Images a cluster processes at once; ``best``: the fastest of several; None: its whole share of the batch
+    (GraphTurbo, section 5.1)."""
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         if isinstance(costs, GpuCosts):
             return stitched(costs, partial(_is_memory_intensive, costs.analysis))
         with collector_paused():
-            found = group_subgraphs(costs.analysis, _UNBOUNDED, 0.0)
-        ops = [grouped.sub.ops for grouped in found.subgraphs]
+            grouping = group_subgraphs(costs.analysis, _UNBOUNDED, 0.0)
+        ops = [grouped.sub.ops for grouped in grouping.subgraphs]
         return plan_from_groups(graph, [Group(each, "no pattern joins it to another") for each in ops])
 
     def schedule(self, plan: FusionPlan, costs: DsaCosts | GpuCosts) -> Schedule | GpuSchedule:
         """Return the fastest of the schedules for the machine's local buffers, for smaller ones, and for none.
 
-        First with all that fits kept there, then without what cores would mostly exchange; last on fewer cores. On a
-        GPU it is the plan, kernel by kernel.
+        Tried in order: all tensors that fit kept local; without those that cores would mostly exchange; fewer cores.
+        On a GPU: the plan, kernel by kernel.
         """
         if isinstance(costs, GpuCosts):
             return kernel_by_kernel(plan, costs, self.name)
-        found: Judged = costs.judged.get(self, lambda: _search(plan, costs, self.name))
-        return found.schedule
+        judged: Judged = costs.judged.get(self, lambda: _search(plan, costs, self.name))
+        return judged.schedule
 
 
 def _is_memory_intensive(analysis: Analysis, ops: frozenset[int]) -> str:
-    """Return why operators are not stitched; empty if they are memory-intensive, all of them."""
+    """Return the reason why operators are not stitched; empty if all of them are memory-intensive."""
     layer = layer_of(analysis, ops)
     return "" if layer is None or layer.contraction is None else "compute-intensive operators are left to libraries"
 

@@ -1,7 +1,7 @@
 """DNNFusion (PLDI '21): blocks grow from One-to-One seeds as far as mapping types allow.
 
-The paper's section 4 as far as it decides what shares a kernel; `fusion.dnnfusion` has the algorithms, their departures
-stated where they are made.
+Covers the part of the paper's section 4 that decides which operators share a kernel; the algorithms are in
+`fusion.dnnfusion`, with departures from the paper stated where they are made.
 """
 
 from dataclasses import replace
@@ -26,41 +26,42 @@ from dsascape.workloads.graph import Graph
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 class DnnFusion:
-    """Rewrite by mathematical properties, then fuse by mapping types; what is unclear is profiled."""
+    """DNNFusion: rewrites by mathematical properties, then fuses by mapping types, profiling the unclear cases."""
 
     name: ClassVar[str] = "dnnfusion"
 
     rewriting: bool | None = None
-    """Whether the network is rewritten first; None: where its plan is no longer and the machine runs it no slower."""
+    """Whether the network is rewritten first; None: if the rewritten plan has no more kernels and is no slower."""
     yellow: Literal["profile", "fuse", "part"] = "profile"
-    """Where Table 3 asks for a profile: ask what the machine takes, or fuse always, or never."""
+    """Decision where Table 3 asks for a profile: ``profile``: by the cost model's time; ``fuse``: always fuse;
+    ``part``: never fuse."""
     profile: str = ""
-    """A JSON file that keeps profiles between runs, of one machine; none unless given."""
+    """Path of a JSON file that keeps one machine's profiles between runs; empty: none."""
     most_slowdown: PositiveFloat = MOST_SLOWDOWN
-    """How much longer than its parts a block may take that Table 3 fuses unseen."""
+    """Maximum slowdown, relative to its parts, of a block that Table 3 fuses without a profile."""
     first: Order = "successors"
-    """Which way a block grows first, as Listing 1 has it or swapped; ``faster``: whichever the machine runs faster."""
+    """Direction in which a block grows first, as in Listing 1 or swapped; ``faster``: whichever plan is faster."""
     most_operands: PositiveInt = MOST_OPERANDS
-    """Tensors that go into a block or come out of it, at most."""
+    """Maximum number of input and output tensors of a block."""
 
     def rewritten(self, analysis: Analysis) -> Analysis:
-        """Return the network that is planned; one that may be rewritten is, if at all, while it is planned."""
+        """Return the network to plan: rewritten if ``rewriting`` is true; with None, `plan` decides."""
         return analysis.of(rewritten).analysis if self.rewriting else analysis
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         del graph  # the analysis knows it
         database = self._read()
-        known = len(database.entries)
+        entries_before = len(database.entries)
         with collector_paused():
             plan = dnnfusion_plan(costs.analysis, self._exploration(database, costs))
             if self.rewriting is None:
                 plan = self._better(plan, costs, database)
-        if self.profile and len(database.entries) > known:
+        if self.profile and len(database.entries) > entries_before:
             self._write(database)
         return plan
 
     def _better(self, plain: FusionPlan, costs: KernelCosts, database: ProfileDatabase) -> FusionPlan:
-        """Return the plan of the rewritten network where that gains, else ``plain``."""
+        """Return the plan of the rewritten network if it is better, else ``plain``."""
         network = costs.analysis.of(rewritten).analysis
         if network is costs.analysis:
             return plain
@@ -94,11 +95,11 @@ class DnnFusion:
             raise FusionError(f"{self.profile}: cannot be read ({error})") from error
 
     def _write(self, database: ProfileDatabase) -> None:
-        """Write all or nothing, so that several processes may share a file: the last one wins."""
+        """Write the profile file atomically, so that several processes may share it: the last one wins."""
         path = Path(self.profile)
-        beside = path.with_name(f"{path.name}.part")
+        temporary = path.with_name(f"{path.name}.part")
         try:
-            beside.write_text(database.as_json(), encoding="utf-8")
-            beside.replace(path)
+            temporary.write_text(database.as_json(), encoding="utf-8")
+            temporary.replace(path)
         except OSError as error:
             raise FusionError(f"{self.profile}: cannot be written ({error})") from error

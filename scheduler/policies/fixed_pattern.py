@@ -1,4 +1,4 @@
-"""TVM's fixed fusion patterns, kernel by kernel: what the papers compare with as "TVM"."""
+"""TVM's fixed fusion patterns, kernel by kernel: the baseline called "TVM" in the papers."""
 
 from typing import ClassVar, Literal
 
@@ -13,12 +13,13 @@ from dsascape.workloads.graph import Graph
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 class FixedPattern:
-    """One complex operator with its followers a kernel; tiles overlap inside a kernel, kernels do not."""
+    """One kernel per complex operator and its followers; tiles overlap inside a kernel, kernels do not."""
 
     name: ClassVar[str] = "fixed-pattern"
 
     batches_per_cluster: PositiveInt | Literal["best"] | None = None
-    """Images a cluster takes at once; ``best`` tries; None: its whole share of the batch (GraphTurbo, section 5.1)."""
+    """Images a cluster processes at once; ``best``: the fastest of several; None: its whole share of the batch
+    (GraphTurbo, section 5.1)."""
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         del graph  # the analysis knows it

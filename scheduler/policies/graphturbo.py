@@ -2,8 +2,8 @@
 
 Steps, one file each in ``scheduler/graphturbo`` and ``scheduler/dsa/graphturbo``: SplitInfo (Algorithm 1), grouping
 (Algorithm 2), instances and their order (Algorithm 3), core binding (Algorithm 4), placement with spilling (section
-4.3); weights are fetched ahead and layers overlap as section 4.4 has it. The options switch steps off as the paper's
-Fig. 15 does. The readings of each algorithm, and what departs from it, are stated where it is implemented.
+4.3); weights are prefetched and layers overlap as in section 4.4. The options switch steps off as the paper's Fig. 15
+does. Interpretations of each algorithm, and departures from it, are stated where it is implemented.
 
 On a GPU (section 5.6) sub-graphs are kernels, their instances thread blocks, and tensors between layers stay in
 registers and shared memory (`scheduler.gpu.stitching`). The paper joins two convolutions at most, as its kernel
@@ -56,15 +56,16 @@ _Annotation = Annotated[str, Field(pattern=r"^.+:[0-9]{1,3}$")]
 
 
 _MOST_PLANS = 512
-"""Kept of one network: each may have hundreds of groups."""
+"""Size of the cache of plans per network; each plan may have hundreds of groups."""
 _MOST_BOUND = 32
-"""The same: each may have hundreds of layer runs."""
+"""Size of the cache of core-bound instances per network; each entry may have hundreds of layer runs."""
 _MOST_JUDGED = 10
-"""Times ``tuning.judged_instructions`` that are simulated in all where the first programs are large."""
+"""Limit on simulated instructions where the first programs are large, in multiples of
+``tuning.judged_instructions``."""
 
 
 _PlanKey = tuple[tuple[tuple[int, ...], Split | None], ...]
-"""The groups of a plan, and how they are split: all that its layouts depend on."""
+"""Groups of a plan and their splits: the part of a plan that its layouts depend on."""
 
 
 def _plan_key(plan: FusionPlan) -> _PlanKey:
@@ -72,45 +73,46 @@ def _plan_key(plan: FusionPlan) -> _PlanKey:
 
 
 def _listed(value: object) -> object:
-    """Take a list apart that the command line has as one word."""
+    """Split a comma-separated list, as given on the command line; return other values unchanged."""
     return value.split(",") if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 class GraphTurbo:
-    """Sub-graph instance scheduling on scratchpads."""
+    """GraphTurbo: sub-graph instance scheduling on scratchpads."""
 
     name: ClassVar[str] = "graphturbo"
     kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa", "gpu")
 
     batches_per_cluster: PositiveInt | Literal["best"] | None = None
-    """Images a cluster takes at once; ``best`` tries; None: its whole share of the batch (section 5.1)."""
+    """Images a cluster processes at once; ``best``: the fastest of several; None: its whole share of the batch
+    (section 5.1)."""
     outputs: Literal["local", "global"] = "local"
-    """Where outputs are kept as long as they fit: the local buffers, or (Fig. 15's first variant) the global one."""
+    """Memory in which outputs stay while they fit: the local buffers, or (Fig. 15's first variant) the global one."""
     instances: bool = True
     """Split sub-graphs into instances, where the plan with them costs less (Fig. 15's third variant)."""
     instruction_scheduling: bool = True
-    """Fetch the weights of later layers while earlier ones compute, and let tiles of several layers compute at the same
-    time (section 4.4; Fig. 15's fourth variant)."""
+    """Prefetch the weights of later layers while earlier ones compute, and let tiles of several layers overlap
+    (section 4.4; Fig. 15's fourth variant)."""
     tiles: Literal["searched", "paper"] = "searched"
-    """Tiles inside layers: those with the best estimate, or the paper's (section 4.1) where they fit: the two outermost
-    dimensions cut as little as the local buffers allow."""
+    """Tiles inside layers: those with the lowest estimated time, or the paper's (section 4.1) where they fit: the two
+    outermost dimensions cut as little as the local buffers allow."""
     order: Literal["best", "dfs", "bfs", "heaviest", "exact"] = "best"
-    """``best`` takes whichever of ``dfs`` and ``bfs`` keeps fewer bytes alive between instances, ``dfs`` when they are
-    equal. Not in the paper: ``heaviest`` footprint first; ``exact``, the order that keeps the fewest alive (CP-SAT)."""
+    """Order of instances. ``best``: whichever of ``dfs`` and ``bfs`` has fewer live bytes between instances, ``dfs`` on
+    a tie. Not in the paper: ``heaviest`` footprint first; ``exact``, the order with the fewest live bytes (CP-SAT)."""
     order_effort_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    """Deterministic solver seconds for ``exact``, which then takes the best order found."""
+    """Time limit of ``exact`` in deterministic solver seconds; the best order so far is then taken."""
     spill: Literal["longest", "latest"] = "longest"
-    """What leaves a buffer that is full: the tensor with the longest live range (section 4.3), or, not in the paper,
-    the one written last, which stays out of the way of those that are read often."""
+    """Spilling rule of a full buffer: the tensor with the longest live range (section 4.3) or, not in the paper, the
+    one written last, which leaves room for those that are read often."""
     unbound: Annotated[tuple[_Annotation, ...], BeforeValidator(_listed)] = ()
-    """Dimensions annotated as not to be bound to cores (section 3.4): ``conv1:2``, or ``*:2`` for all tensors."""
+    """Dimensions that must not be bound to cores (section 3.4): ``conv1:2``, or ``*:2`` for all tensors."""
     footprint: Literal["all", "made"] = "all"
-    """What has to fit the local buffers when sub-graphs are grouped and split (Algorithm 1's ``peak``): ``all`` that an
-    instance touches, inputs from other sub-graphs as well; or ``made``, intermediates and output only, which are what
-    section 3.1 names."""
+    """Footprint that has to fit the local buffers when sub-graphs are grouped and split (Algorithm 1's ``peak``):
+    ``all``: every tensor an instance touches, inputs from other sub-graphs included; ``made``: intermediates and output
+    only, as in section 3.1."""
     most_recompute: Annotated[float, Field(ge=0, le=10)] = 0.25
-    """Operations that overlapping instances may repeat, as a share of the sub-graph's own."""
+    """Maximum number of operations that overlapping instances may repeat, as a fraction of the sub-graph's own."""
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         """Return the plan of the fastest schedule."""
@@ -123,16 +125,16 @@ class GraphTurbo:
         """Return the fastest schedule of ``plan``."""
         if isinstance(costs, GpuCosts):
             return kernel_by_kernel(plan, costs, self.name)
-        found = self._fastest(costs).schedule
-        if found.plan.groups == plan.groups and self.order != "exact":
-            return found
+        fastest = self._fastest(costs).schedule
+        if fastest.plan.groups == plan.groups and self.order != "exact":
+            return fastest
         with collector_paused():
             return self._of_plan(plan, costs)
 
     def _on_gpu(self, costs: GpuCosts) -> GpuSchedule:
-        """Return the faster of layers stitched together and layers apart; raise for options of scratchpads.
+        """Return the faster of stitched layers and separate layers; raise ``ScheduleError`` for options of scratchpads.
 
-        How much of the batch is taken at once is decided outside, as on a DSA.
+        The number of images processed at once is decided by the caller, as on a DSA.
         """
         of_scratchpads = [field for field in fields(self) if field.name != "batches_per_cluster"]
         changed = [field.name for field in of_scratchpads if getattr(self, field.name) != field.default]
@@ -143,14 +145,14 @@ class GraphTurbo:
 
     def _fastest(self, costs: DsaCosts) -> Judged:
         with collector_paused():
-            found: Judged = costs.judged.get(self, lambda: self._search(costs))
-        return found
+            judged: Judged = costs.judged.get(self, lambda: self._search(costs))
+        return judged
 
     def _search(self, costs: DsaCosts) -> Judged:
-        """Judge the layouts of plans for the machine's buffers and for smaller ones; not in the paper.
+        """Evaluate the layouts of plans for the machine's buffers and for smaller ones; not in the paper.
 
-        The steps that options switch off are switched off as well, and layer by layer through DDR is tried, which
-        nothing chosen is slower than; where programs are large, single steps may cost time.
+        Variants with single steps switched off, and layer by layer through DDR, are evaluated too, so that the chosen
+        one is no slower than these; where programs are large, single steps may cost time.
         """
         check_can_be_scheduled(costs)
         judge = Judge(costs, self.name, paper_tiles=self.tiles == "paper")
@@ -160,13 +162,13 @@ class GraphTurbo:
             left = patience if self._consider_plans(judge, at, laid_out) else left - 1
             if judge.is_content():
                 return judge.chosen()
-            if not left:  # mostly layouts for smaller buffers move more, though not always
+            if not left:  # layouts for smaller buffers mostly move more, though not always
                 break
         if self.outputs == "local":
             replace(self, outputs="global")._consider_plans(judge, costs, laid_out)
         for fewer in with_fewer_cores(costs, judge):
             self._consider_plans(judge, fewer, {})
-        if not self.unbound:  # which layers through DDR do not heed
+        if not self.unbound:  # layers through DDR ignore this option
             layers = through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs)
             self._consider(judge, layers, costs, always=True)
             judge.consider(layers, costs, always=True)
@@ -175,10 +177,10 @@ class GraphTurbo:
         return judge.chosen()
 
     def _consider_all_sizes(self, judge: Judge, costs: DsaCosts) -> None:
-        """Judge what the first large programs left out: every size of buffer, outputs in either memory.
+        """Evaluate the candidates left out after the first large programs: every buffer size, outputs in either memory.
 
-        As long as traffic and launches alone take less time than the best so far, until ``_MOST_JUDGED`` times as much
-        has been simulated as where programs are small.
+        Only candidates whose traffic and launches alone take less time than the best so far are simulated, up to
+        ``_MOST_JUDGED`` times the instructions that are simulated where programs are small.
         """
         for at in with_smaller_buffers(costs):
             for policy in dict.fromkeys((self, replace(self, outputs="global"))):
@@ -189,10 +191,10 @@ class GraphTurbo:
     def _consider_plans(
         self, judge: Judge, at: DsaCosts, laid_out: dict[_PlanKey, float], *, always: bool = False
     ) -> bool:
-        """Let the cheapest layouts at one size of local buffer be judged; return whether any had a chance.
+        """Evaluate the cheapest layouts at one size of local buffer; return whether any of them could win.
 
-        A plan is laid out when what it costs at least is the least that is left, as long as that has a chance.
-        ``laid_out``: what their layouts for larger buffers cost, which these cost nearly at least; kept up here.
+        Best-first: the plan with the lowest lower bound is laid out next, until that bound is pruned. ``laid_out``:
+        costs of the plans' layouts for larger buffers, from which lower bounds are derived; updated here.
         """
         tuning, chances = at.view.tuning, list[bool]()
         left: list[tuple[float, int, FusionPlan | Candidate]] = [
@@ -205,9 +207,9 @@ class GraphTurbo:
             if isinstance(one, Candidate):
                 chances.append(self._consider(judge, one, at, always=always))
             elif judge.has_chance(least_s, tuning, overlaps_layers=self.instruction_scheduling, always=always):
-                found = self._candidate(one, at)
-                laid_out[_plan_key(one)] = found.cost_s(at)
-                heappush(left, (found.cost_s(at), number, found))
+                laid_out_plan = self._candidate(one, at)
+                laid_out[_plan_key(one)] = laid_out_plan.cost_s(at)
+                heappush(left, (laid_out_plan.cost_s(at), number, laid_out_plan))
             else:
                 break
         return any(chances)
@@ -216,7 +218,7 @@ class GraphTurbo:
         return judge.consider(one, at, overlaps_layers=self.instruction_scheduling, always=always)
 
     def _contenders(self, judge: Judge, at: DsaCosts) -> Iterator[tuple[float, int, FusionPlan]]:
-        """Yield the plans that differ and may win: what each costs at least, its number, the plan."""
+        """Yield the distinct plans that may win: lower bound of the cost in seconds, number, plan."""
         seen: set[_PlanKey] = set()
         capacity = self._capacity(at)
         room_bytes = max(at.cores * capacity.local_bytes * capacity.uses_local, capacity.global_bytes)
@@ -231,7 +233,7 @@ class GraphTurbo:
                 yield cost_s(at, {DDR: least}, launches), number, plan
 
     def _candidate(self, plan: FusionPlan, at: DsaCosts, order: Sequence[int] = ()) -> Candidate:
-        """Return the layout of a plan at the buffers of ``at``, its instances in ``order`` if that is given."""
+        """Return the layout of a plan for the buffers of ``at``, its instances in ``order`` if that is given."""
         capacity = self._capacity(at)
         bound_of = plan.groups, tuple(order), self.order, self.unbound, at.cores, at.view.tuning.most_padding
 
@@ -242,12 +244,12 @@ class GraphTurbo:
         return candidate(at.analysis, (self, bound_of, capacity), layout)
 
     def _bound(self, plan: FusionPlan, order: Sequence[int], at: DsaCosts) -> BoundInstances:
-        """Return the instances of ``plan`` in ``order``, or the one that the options ask for, on their cores."""
+        """Return the instances of ``plan`` bound to cores, in ``order`` or else the order of the options."""
         parts = split_into_instances(at.analysis, plan)
         return bind_instances(parts, order or self._ordered(parts), at, unbound_dims(plan.graph, self.unbound))
 
     def _of_plan(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:
-        """Return the fastest schedule of one plan, in the order that the options ask for."""
+        """Return the fastest schedule of one plan, its instances in the order of the options."""
         parts = split_into_instances(costs.analysis, plan)
         order = self._ordered(parts)
         if self.order == "exact":
@@ -258,9 +260,9 @@ class GraphTurbo:
         return judge.chosen().schedule
 
     def _plans(self, costs: DsaCosts) -> Iterator[FusionPlan]:
-        """Yield the plans to be compared: each with the split of every group, and again with none.
+        """Yield the plans to compare: each with the split of every group, and again without splits.
 
-        The first for the machine's own buffers, with instances, is the paper's.
+        The first one, for the machine's own buffers and with instances, is the paper's.
         """
         analysis = costs.analysis
         for headroom in costs.view.tuning.grouping_headrooms:
@@ -272,7 +274,7 @@ class GraphTurbo:
                 yield analysis.table(_plan, _MOST_PLANS).get(key, partial(_plan, analysis, grouping, cut=cut))
 
     def _ordered(self, parts: InstanceGraph) -> Sequence[int]:
-        """Return the order of the instances; for ``exact`` the one that the solver begins with."""
+        """Return the order of the instances; for ``exact`` the one that the solver starts from."""
         producers, output_bytes = parts.producers, parts.output_bytes
         wide = breadth_first(range(len(parts.instances)), producers)
         if self.order == "bfs":
@@ -285,9 +287,9 @@ class GraphTurbo:
         return min(deep, wide, key=lambda order: peak_live_bytes(order, producers, output_bytes))
 
     def _capacity(self, costs: DsaCosts) -> Capacity:
-        """Return what slices may take: a share of the global buffer; the local one but for weights and room for a tile.
+        """Return the capacities for slices: a share of the global buffer, the local one less weights and one tile.
 
-        The tile is one whose load takes as long as its start-up, because smaller ones mostly wait; it has at most half.
+        The tile is one whose load takes as long as its start-up, since smaller ones mostly wait; it has at most half.
         """
         local, *further = costs.on_chip
         tile_bytes = min(local.startup_bytes, local.outputs_bytes // 2)
@@ -301,5 +303,5 @@ class GraphTurbo:
 
 
 def _plan(analysis: Analysis, grouping: Grouping, *, cut: bool) -> FusionPlan:
-    """Return the plan that a grouping makes, its groups ``cut`` into instances or whole."""
+    """Return the plan of a grouping, its groups split into instances (``cut``) or whole."""
     return plan_from_groups(analysis.graph, [grouped.group(cut=cut) for grouped in grouping.subgraphs])

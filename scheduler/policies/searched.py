@@ -1,11 +1,11 @@
-"""Groupings searched with the simulated machine as judge: never slower than what the other policies find.
+"""Search over groupings, evaluated by simulation: never slower than the plans of the other policies.
 
-Of no paper. First the rivals: every other policy that the kind of machine runs is planned and simulated. Then
-groupings: from each rival's grouping, and from the best stretches of the operators' order, a local search on what
-single kernels cost (`fusion.searched`) leads to others, which are simulated kernel by kernel. Then the neighbours of
-the fastest so far, scheduled as that was: two groups joined, one cut, more or fewer instances. Whatever is simulated to
-end first is the plan; it says what schedules it, and how many of its groups no rival has. Where DNNFusion rewrites the
-network, all of this is done for the rewritten one as well.
+Not from a paper. First the rivals: every other policy that runs on the kind of machine is planned and simulated. Then
+groupings: from each rival's grouping, and from the best intervals of the operators' order, a local search on the costs
+of single kernels (`fusion.searched`) leads to others, which are simulated kernel by kernel. Then the neighbours of the
+fastest so far, scheduled as that was: two groups joined, one cut, more or fewer instances. The plan with the shortest
+simulated makespan wins; it names the policy that schedules it, and how many of its groups no rival has. Where DNNFusion
+rewrites the network, all of this is done for the rewritten one as well.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -33,7 +33,7 @@ from dsascape.workloads.graph import Graph
 
 
 class Rival(Protocol):
-    """A policy that this one is never worse than."""
+    """A policy whose plan is simulated too, so that the search is never slower than it."""
 
     name: ClassVar[str]
 
@@ -46,47 +46,47 @@ RIVALS: Mapping[str, Rival] = {
     rival.name: rival
     for rival in (GraphTurbo(), AStitch(), DnnFusion(rewriting=False), Ago(), FixedPattern(), Unfused())
 }
-"""With their default options; DNNFusion plans the network that it is given, and the rewritten one as well."""
+"""Rival policies by name, with default options; DNNFusion plans the network as given and the rewritten one."""
 
 
 def _listed(value: object) -> object:
-    """Take a list apart that the command line has as one word."""
+    """Split a comma-separated list, as given on the command line; return other values unchanged."""
     return tuple(value.split(",")) if isinstance(value, str) else value
 
 
 @plain_dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan, what schedules it (empty: kernel by kernel), and how long it takes."""
+    """A plan, the policy that schedules it (empty: kernel by kernel), and its simulated makespan."""
 
     plan: FusionPlan
     scheduled_by: str
     costs: Any
-    """Of the network that it is a plan of: the given one, or a rewritten one."""
+    """Cost model of the plan's network: the given one, or a rewritten one."""
     name: str = ""
-    """Of the policy that has it; empty for what the search finds."""
+    """Name of the policy that made the plan; empty for plans made by the search."""
     makespan_ps: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 class Searched:
-    """The fastest of all policies' plans and of what a search finds around them."""
+    """Searched: the fastest of all policies' plans and of the plans that a search reaches from them."""
 
     name: ClassVar[str] = "searched"
     kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa", "cpu", "gpu")
 
     rivals: Annotated[tuple[RivalName, ...], Field(min_length=1), BeforeValidator(_listed)] = RIVAL_NAMES
-    """The policies that it is never worse than; of two that are equally fast, the first one's plan is taken."""
+    """Rival policies that the search is never slower than; on a tie the plan of the first one is taken."""
     rewriting: bool | None = None
     """Whether the network is rewritten first, as DNNFusion does; None: whichever is faster."""
     most_kernels: PositiveInt = 1000
-    """Sets of operators whose cost as a kernel is asked."""
+    """Maximum number of operator sets whose cost as a kernel is evaluated."""
     most_ops: PositiveInt = 8
-    """Operators of a kernel that the search makes; plans of others may have larger ones."""
+    """Maximum number of operators in a kernel made by the search; rivals' plans may have larger ones."""
     most_neighbours: PositiveInt = 16
-    """Plans next to the fastest that are simulated in all."""
+    """Maximum number of neighbours of the fastest plan that are simulated in all."""
 
     def rewritten(self, analysis: Analysis) -> Analysis:
-        """Return the network that is planned; one that may be rewritten is, if at all, while it is planned."""
+        """Return the network to plan: rewritten if ``rewriting`` is true; with None, `plan` decides."""
         return DnnFusion(rewriting=True).rewritten(analysis) if self.rewriting else analysis
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
@@ -94,9 +94,9 @@ class Searched:
         return _Search(self, costs).run()
 
     def schedule(self, plan: FusionPlan, costs: Any) -> Any:
-        """Return the schedule by the policy that the plan names, or kernel by kernel.
+        """Return the schedule made by the policy that the plan names, or kernel by kernel.
 
-        Its ``policy`` is one under which the network is rewritten before anything else, if the plan is of such a one.
+        The schedule's ``policy`` label includes ``rewriting=true`` if the plan is of a rewritten network.
         """
         rewrites = plan.rewritten or self.rewriting
         label = f"{self.name}(rewriting=true)" if rewrites else self.name
@@ -111,7 +111,7 @@ def _scheduled(plan: FusionPlan, by: str, costs: Any) -> Any:
 
 
 class _Search:
-    """One search: all that has been simulated, the fastest of it."""
+    """One search: the set of simulated plans, and the fastest of them."""
 
     def __init__(self, policy: Searched, costs: Any) -> None:
         self._policy = policy
@@ -122,7 +122,7 @@ class _Search:
         self._refusals: list[str] = []
 
     def run(self) -> FusionPlan:
-        """Return the fastest plan; raise ``ScheduleError`` where no policy has one that runs."""
+        """Return the fastest plan; raise ``ScheduleError`` if no policy has a plan that runs."""
         rivals = list(self._rivals())
         fastest = self._best
         if fastest is None:
@@ -133,14 +133,14 @@ class _Search:
         best = self._best or fastest
         origin = f"as {fastest.name} has it: nothing else that was simulated is faster"
         if best is not fastest:
-            known = {group.ops for plan, costs in rivals if costs is best.costs for group in plan.groups}
+            rival_groups = {group.ops for plan, costs in rivals if costs is best.costs for group in plan.groups}
             gain = 1 - best.makespan_ps / fastest.makespan_ps
-            origin = f"{gain:.1%} faster than {fastest.name}, the fastest other; {_found(best.plan, known)}"
+            origin = f"{gain:.1%} faster than {fastest.name}, the fastest other; {_found(best.plan, rival_groups)}"
         rewritten = best.costs is not self._costs
         return replace(best.plan, scheduled_by=best.scheduled_by, rewritten=rewritten, origin=origin)
 
     def _rivals(self) -> Iterator[tuple[FusionPlan, Any]]:
-        """Yield the plans of the other policies that this kind of machine runs, with the costs of what they plan."""
+        """Yield the plans of the rivals that run on this kind of machine, each with the cost model of its network."""
         networks = {self._costs.analysis: self._costs}
         for rival in map(RIVALS.__getitem__, self._policy.rivals):
             by = _scheduler(rival, self._costs)
@@ -164,7 +164,10 @@ class _Search:
             return None
 
     def _search(self, costs: Any, plans: list[FusionPlan]) -> None:
-        """Simulate what single kernels' costs lead to from each plan of one network, and the other policies on it."""
+        """Simulate the groupings that a local search reaches from each plan of one network.
+
+        For a rewritten network, the rivals' plans of it come first.
+        """
         if costs is not self._costs:  # rewritten, which most policies do not do
             for rival in map(RIVALS.__getitem__, self._policy.rivals):
                 by = _scheduler(rival, costs)
@@ -177,17 +180,17 @@ class _Search:
             self._consider(Candidate(plan_from_groups(graph, groups), "", costs))
 
     def _groupings(self, costs: Any, plans: list[FusionPlan]) -> Iterator[Grouping]:
-        """Yield what the search finds from the best stretches and each plan; what one asks is known to the next."""
+        """Yield locally optimal groupings, started from the best intervals and from each plan; costs are shared."""
         graph, most_ops = costs.analysis.graph, self._policy.most_ops
         starts = dict.fromkeys(map(grouping_of, plans))
         share = max(self._policy.most_kernels // (len(starts) + 1), 1)
-        asked = Asked(costs.kernel_s, share)
-        for start in (best_intervals(graph, asked, most_ops), *starts):
-            yield improved(graph, start, asked, most_ops)
-            asked.allow(share)
+        kernel_costs = Asked(costs.kernel_s, share)
+        for start in (best_intervals(graph, kernel_costs, most_ops), *starts):
+            yield improved(graph, start, kernel_costs, most_ops)
+            kernel_costs.allow(share)
 
     def _climb(self) -> None:
-        """Step to faster neighbours of the fastest plan until there are none, or enough have been simulated."""
+        """Step to faster neighbours of the fastest plan until there are none, or ``most_neighbours`` are simulated."""
         left = self._policy.most_neighbours
         base: Candidate | None = None
         while base is not self._best:
@@ -201,7 +204,7 @@ class _Search:
                     break
 
     def _consider(self, candidate: Candidate) -> bool:
-        """Simulate a plan; return whether it beats all before."""
+        """Simulate a plan unless it was seen before; return whether it is the fastest so far."""
         plan, by, costs = candidate.plan, candidate.scheduled_by, candidate.costs
         key = costs is self._costs, by, plan.groups if by else grouping_of(plan)
         if key in self._seen:
@@ -218,9 +221,9 @@ class _Search:
         return True
 
 
-def _found(plan: FusionPlan, known: Collection[tuple[int, ...]]) -> str:
-    """Say how many groups of a plan are not ``known``, and which of them is the largest."""
-    new = [group.ops for group in plan.groups if group.ops not in known]
+def _found(plan: FusionPlan, known_groups: Collection[tuple[int, ...]]) -> str:
+    """Return text about the groups of a plan that are not ``known_groups``: how many, and the largest of them."""
+    new = [group.ops for group in plan.groups if group.ops not in known_groups]
     if not new:
         return "its groups are in others, too"
     said = "1 group is in none of them" if len(new) == 1 else f"{len(new)} groups are in none of them"
@@ -230,7 +233,7 @@ def _found(plan: FusionPlan, known: Collection[tuple[int, ...]]) -> str:
 
 
 def _scheduler(rival: Rival, costs: Any) -> str | None:
-    """Return the name of a policy that schedules its own plans, none if it only plans; None on other machines."""
+    """Return the name of a rival that schedules its own plans, empty if it only plans; None on unsupported machines."""
     kinds = getattr(rival, "kinds", None)
     if kinds is None:
         return ""

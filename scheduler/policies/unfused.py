@@ -1,4 +1,4 @@
-"""Every operator its own kernel, every tensor through off-chip memory: what fusion is measured against."""
+"""No fusion: one kernel per operator, every tensor through off-chip memory; the baseline of all other policies."""
 
 from typing import ClassVar
 

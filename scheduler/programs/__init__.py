@@ -1,1 +1,1 @@
-"""Building programs of instructions, reusing fragments of them, and list scheduling."""
+"""Programs of instructions: their builder, reusable code templates (fragments), and list scheduling."""

@@ -1,4 +1,4 @@
-"""A program being written: instructions are added, one by one or fragment by fragment, and take buffers."""
+"""Builder of programs: instructions are added one by one or fragment by fragment, with the buffers they allocate."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -9,7 +9,8 @@ from dsascape.scheduler.programs.list_scheduling import Steps, WorkTime, begin_o
 from dsascape.scheduler.programs.relocation import relocation
 
 TransferPs = Callable[[str, int], tuple[int, int]]
-"""Of a unit and the bytes of a transfer: how long it keeps the unit, and how long from its issue to its end."""
+"""Time model of transfers: from a unit and a size in bytes to (time it occupies the unit, latency from issue to
+end)."""
 
 
 class ProgramBuilder:
@@ -19,19 +20,19 @@ class ProgramBuilder:
         self._transfer_ps = transfer_ps
         self._columns = relocation()
         self._works: dict[tuple[Work, int], int] = {}
-        """With how long they keep their units."""
+        """Number of each distinct (work, time in ps that it occupies its unit)."""
         self._units: dict[str, int] = {}
         self._steps = Steps()
         self._labels: list[str] = []
         self._layer_runs = column()
         self._works_of: dict[Fragment, Column] = {}
-        """By fragment that has been placed: the numbers of its works."""
+        """Numbers of the works of each fragment placed so far."""
         self._buffers: dict[Buffer, int] = {}
-        """All that differ, and their numbers."""
+        """Number of each distinct buffer."""
         self._which = column()
-        """By buffer: which of these it is."""
+        """Index of each allocated buffer into the distinct ones."""
         self._freed, self._freed_by = column(), column()
-        """Buffers that are given back, once for each instruction that has to end before; and these instructions."""
+        """Freed buffers, one entry per instruction that has to end first; and these instructions."""
         self._layer = 0
         self._layer_run = -1
 
@@ -39,14 +40,14 @@ class ProgramBuilder:
         return len(self._labels)
 
     def begin_layer(self, layer_run: int = -1) -> None:
-        """Let the instructions that follow belong to another layer: to that run of the schedule, if any."""
+        """Start a new layer for the instructions that follow; ``layer_run``: its run in the schedule, -1 for none."""
         self._layer += 1
         self._layer_run = layer_run
 
     def work(self, work: Work, keeps_ps: int = 0) -> int:
         """Return the number of ``work``, by which instructions are added.
 
-        ``keeps_ps``: how long that keeps its unit if nobody is in its way; nothing of transfers, whose times are known.
+        ``keeps_ps``: time that it occupies its unit without contention; 0 for transfers, timed by the time model.
         """
         number = self._works.setdefault((work, keeps_ps), len(self._works))
         if number == len(self._steps.works):
@@ -65,7 +66,7 @@ class ProgramBuilder:
         return len(self) - 1
 
     def _append(self, works: Column, after: Rows) -> None:
-        """Append instructions of this layer, but for their labels."""
+        """Append instructions of the current layer, without their labels."""
         steps = self._steps
         steps.work_of += works
         self._columns.extend(steps.after, after)
@@ -78,7 +79,8 @@ class ProgramBuilder:
     ) -> int:  # fmt: skip
         """Append the instructions of ``fragment``; return the position of the first.
 
-        ``outside``: what lies outside of it. Instructions that wait for nothing else wait for ``entry``.
+        ``names``: prefixes of its labels; ``addresses``: addresses per buffer; ``outside``: positions that stand for
+        each of its external dependencies. Instructions without dependencies wait for ``entry``.
         """
         first, first_buffer, columns = len(self), len(self._which), self._columns
         works = self._works_of.get(fragment)
@@ -100,7 +102,7 @@ class ProgramBuilder:
         return first
 
     def _buffer(self, buffer: Buffer) -> int:
-        """Return which of those that differ ``buffer`` is."""
+        """Return the number of ``buffer`` among the distinct ones."""
         return self._buffers.setdefault(buffer, len(self._buffers))
 
     def allocate(self, position: int, buffer: Buffer) -> int:
@@ -116,9 +118,9 @@ class ProgramBuilder:
         self._freed_by.append(position)
 
     def build(self, machine: Machine, *, interleaved: bool, **in_use: int) -> Program:
-        """Return the program, which holds what is here: nothing is added to it afterwards.
+        """Return the program; nothing may be added to the builder afterwards.
 
-        Where layers are ``interleaved``, units get what is ready first.
+        ``interleaved``: order the units' queues by list scheduling instead of layer by layer.
         """
         steps, count, columns = self._steps, len(self), self._columns
         work_of, layer_runs, labels, after = steps.work_of, self._layer_runs, self._labels, steps.after

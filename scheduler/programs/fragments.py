@@ -1,8 +1,7 @@
-"""Fragments of programs: instructions that recur in many places, written once and relocated to each of these.
+"""Fragments: code templates of instructions that recur in many places, written once and relocated to each of them.
 
-A fragment numbers its instructions and its buffers from zero on. All else that an instruction waits for lies outside:
-it has a number below zero, and positions only where the fragment is placed. So have the names in labels, and the
-addresses of buffers.
+A fragment numbers its instructions and its buffers from zero. External dependencies have negative numbers, which are
+resolved to positions when the fragment is placed, as are the names in labels and the addresses of buffers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,71 +12,71 @@ from dsascape.hw_models import Work
 from dsascape.hw_models.simulation.columns import Column, Rows, column
 
 Label = tuple[int, str]
-"""Which of the names that the place gives, and what is written behind it."""
+"""Label template: index into the names given on placement, and the suffix appended to that name."""
 Addresses = tuple[int, ...]
-"""Where the versions of a buffer lie in turn; empty where it has no fixed place."""
+"""Addresses that the versions of a buffer use in rotation; empty for a buffer without fixed addresses."""
 
 
 class Outside(NamedTuple):
-    """What lies outside of a fragment; whoever places that knows the positions behind it."""
+    """External dependency of a fragment, resolved to instruction positions on placement."""
 
     kind: str
     number: int = 0
-    """Which of this kind."""
+    """Index among the dependencies of this kind."""
     part: int = 0
-    """Which part of that."""
+    """Index of a part of that dependency."""
 
 
 class FragmentBuffer(NamedTuple):
-    """A buffer but for its name and its address: the place gives the addresses of all buffers, by number."""
+    """Buffer template: name and addresses are given on placement, by number."""
 
     memory: str
     size_bytes: int
     label: Label
     addresses: int = -1
-    """Which of these are its own; -1: it has no fixed place."""
+    """Index of its addresses among those given on placement; -1: no fixed address."""
     version: int = 0
     offset_bytes: int = 0
     fan_out: int = 1
 
     def address(self, places: Sequence[Addresses]) -> int | None:
-        """Return where it begins, given the addresses of all buffers."""
+        """Return the buffer's start address, given the addresses of all buffers; None without a fixed address."""
         own = places[self.addresses] if self.addresses >= 0 else ()
         return own[self.version % len(own)] + self.offset_bytes if own else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
-    """Instructions by column, and what they allocate and free. Two are equal only if they are one object."""
+    """Instructions in columns, with the buffers they allocate and free. Compared by identity."""
 
     works: tuple[Work, ...]
     keeps_ps: tuple[int, ...]
-    """By work: how long that keeps its unit if nobody is in its way; 0 of transfers, whose times the place knows."""
+    """Time in ps that each work occupies its unit without contention; 0 for transfers, timed on placement."""
     labels: tuple[Label, ...]
-    """All that occur."""
+    """Distinct labels."""
     work_of: Column
-    """By position, as all columns: which of ``works`` it does."""
+    """Index into ``works`` of each instruction (columns are by instruction position)."""
     label_of: Column
     after: Rows
-    """Instructions of the fragment, and what lies outside."""
+    """Dependencies of each instruction: positions in the fragment, or negative numbers of external dependencies."""
     exits: tuple[int, ...]
-    """Instructions for which none of the others waits."""
+    """Instructions that no other instruction of the fragment waits for."""
     buffers: tuple[FragmentBuffer, ...]
-    """All that differ."""
+    """Distinct buffers."""
     buffer_of: Column
-    """By number of a buffer: which of ``buffers`` it is like."""
+    """Index into ``buffers`` of each allocated buffer."""
     allocated_by: Column
-    """By buffer."""
+    """Instruction that allocates each buffer."""
     freed: Column
-    """Buffers that are given back, once for each instruction that has to end before."""
+    """Freed buffers, one entry per instruction that has to end first."""
     freed_by: Column
-    """Beside each of these, that instruction."""
+    """Instruction that has to end first, for each entry of ``freed``."""
     outside: tuple[Outside, ...]
-    """What lies outside, sorted: -2, -3 and so on stand for these in turn."""
+    """External dependencies, sorted: -2, -3 and so on in ``after`` stand for these in turn."""
 
 
 class FragmentWriter:
-    """Collects the instructions of a fragment."""
+    """Builder of a fragment: collects instructions and buffers; `written` returns the result."""
 
     def __init__(self) -> None:
         self._works: dict[tuple[Work, int], int] = {}
@@ -90,13 +89,13 @@ class FragmentWriter:
         self._freed, self._freed_by = column(), column()
 
     def outside(self, what: Outside) -> int:
-        """Return the number that stands for ``what``, which lies outside."""
+        """Return the negative number that stands for the external dependency ``what``."""
         return self._outside.setdefault(what, -2 - len(self._outside))
 
     def work(self, work: Work, keeps_ps: int = 0) -> int:
         """Return the number of ``work``, by which instructions are added.
 
-        ``keeps_ps``: how long that keeps its unit if nobody is in its way; of transfers it is known at their place.
+        ``keeps_ps``: time that it occupies its unit without contention; 0 for transfers, timed on placement.
         """
         return self._works.setdefault((work, keeps_ps), len(self._works))
 
@@ -124,7 +123,7 @@ class FragmentWriter:
         self._freed_by.append(position)
 
     def written(self) -> Fragment:
-        """Return what has been written."""
+        """Return the fragment."""
         labels = dict.fromkeys((*self._label_of, *self._held_labels()))
         numbers = {label: number for number, label in enumerate(labels)}
         followed = set[int]().union(*self._after)

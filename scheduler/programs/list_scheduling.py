@@ -1,10 +1,10 @@
-"""Across-layer instruction scheduling (GraphTurbo, section 4.4): in which order units get their instructions.
+"""Across-layer instruction scheduling (GraphTurbo, section 4.4): the order in which units get their instructions.
 
-Queues are served in order, so that a tile of a later layer which could be computed waits behind tiles of an earlier one
-that cannot yet. List scheduling finds the order in which the instructions would begin if each unit always took the most
-urgent of those that are ready. On a compute unit that is the one behind which the most time lies until the end of the
-program (its critical path); of transfers it is the one of the earliest layer. Memories are not shared here and every
-duration is that of the instruction alone. Instructions of one layer on one unit keep their order.
+Queues are served in order, so a tile of a later layer that is ready would wait behind tiles of an earlier one that are
+not. List scheduling finds the order in which the instructions would begin if each unit always took the most urgent
+ready one. On a compute unit that is the one with the longest critical path to the end of the program; among transfers,
+the one of the earliest layer. Memory contention is ignored: every duration is that of the instruction alone.
+Instructions of one layer on one unit keep their order.
 """
 
 import heapq
@@ -20,50 +20,49 @@ if is_built("dsascape.scheduler.in_c.columns"):
 
 
 class WorkTime(NamedTuple):
-    """A kind of work: which unit does it, and how long that takes if nobody is in its way."""
+    """Unit and uncontended duration of a kind of work."""
 
     unit: int
     keeps_ps: int
-    """How long it keeps the unit."""
+    """Time in ps that it occupies the unit."""
     ends_ps: int = 0
-    """From its begin to its end, where that is longer than it keeps the unit: start-ups of transfers in flight overlap.
-    """
+    """Latency in ps from begin to end where it exceeds ``keeps_ps``, as start-ups of transfers in flight overlap."""
     is_transfer: bool = False
 
     @property
     def whole_ps(self) -> int:
-        """From its begin to its end."""
+        """Latency in ps from begin to end."""
         return max(self.keeps_ps, self.ends_ps)
 
 
 @dataclass(slots=True)
 class Steps:
-    """Instructions by column: what there is to know of each for the order in which they begin."""
+    """Instructions in columns, with the properties that list scheduling needs."""
 
     works: list[WorkTime] = field(default_factory=list)
-    """All that differ."""
+    """Distinct works."""
     work_of: Column = field(default_factory=column)
-    """By instruction, as all that follow: which of ``works`` it does."""
+    """Index into ``works`` of each instruction (columns are by instruction position)."""
     layers: Column = field(default_factory=column)
     after: Rows = field(default_factory=Rows)
-    """The instructions before it that it waits for."""
+    """Earlier instructions that each instruction waits for."""
     frees: Rows = field(default_factory=Rows)
-    """The buffers that it frees: what allocates them only has to come before it in the program."""
+    """Buffers that each instruction frees: their allocation only has to come before it in the program."""
     allocated_by: Column = field(default_factory=column)
-    """By buffer: the instruction that allocates it."""
+    """Instruction that allocates each buffer."""
 
     def __len__(self) -> int:
         return len(self.work_of)
 
 
 _NEVER = 1 << 200
-"""Picoseconds: later than anything, however slow the clock."""
+"""Time in ps later than any event, however slow the clock."""
 
 
 class _Queue:
-    """A unit's instructions whose turn may come: those that wait for a moment, and those that do not.
+    """Queue of a unit's instructions without open dependencies: those that can begin later, and those ready now.
 
-    ``starts_ps``: by unit, when it begins its next instruction as far as it knows one; kept up here.
+    ``starts_ps``: by unit, the time at which it begins its next instruction, ``_NEVER`` if none is known; updated here.
     """
 
     __slots__ = ("free_ps", "later", "number", "ready", "starts_ps")
@@ -76,14 +75,14 @@ class _Queue:
         self.ready: list[tuple[int, int]] = []
 
     def push(self, earliest_ps: int, position: int) -> None:
-        """Let an instruction begin from ``earliest_ps`` on."""
+        """Add an instruction that can begin at ``earliest_ps`` or later."""
         heapq.heappush(self.later, (earliest_ps, position))
         start_ps = self.free_ps if self.free_ps > earliest_ps else earliest_ps
         so_far_ps = self.starts_ps[self.number]
         self.starts_ps[self.number] = so_far_ps if so_far_ps < start_ps else start_ps
 
     def pop(self, start_ps: int, urgency: Sequence[int]) -> int:
-        """Return the most urgent of the instructions that can begin at ``start_ps``."""
+        """Remove and return the most urgent of the instructions that can begin at ``start_ps``."""
         later, ready = self.later, self.ready
         while later and later[0][0] <= start_ps:
             position = heapq.heappop(later)[1]
@@ -91,7 +90,7 @@ class _Queue:
         return heapq.heappop(ready)[1]
 
     def busy_until(self, end_ps: int) -> None:
-        """Keep the unit from beginning anything before ``end_ps``."""
+        """Mark the unit as busy until ``end_ps``."""
         self.free_ps = end_ps
         if self.ready:
             self.starts_ps[self.number] = end_ps
@@ -103,7 +102,7 @@ class _Queue:
 
 
 def begin_order(steps: Steps) -> Column:
-    """Return the positions of ``steps`` in the order in which they begin; all that they wait for comes before them."""
+    """Return the positions of ``steps`` in the order in which they begin, which respects all dependencies."""
     if may_use("dsascape.scheduler.in_c.columns"):
         try:
             return columns.begin_order(
@@ -116,7 +115,7 @@ def begin_order(steps: Steps) -> Column:
 
 
 def begin_order_in_python(steps: Steps) -> Column:
-    """Do the same in Python."""
+    """Return `begin_order`, computed in Python."""
     numbers: dict[int, int] = {}
     works = [steps.works[number] for number in steps.work_of]
     unit_of = [numbers.setdefault(work.unit, len(numbers)) for work in works]
@@ -151,13 +150,13 @@ def begin_order_in_python(steps: Steps) -> Column:
 
 
 class _Followers:
-    """By instruction: those that wait for its end, and those that wait for its begin only."""
+    """Successors of each instruction: those that wait for its end, and those that wait for its begin only."""
 
     def __init__(self, steps: Steps, unit_of: Sequence[int]) -> None:
         self.of_end: list[list[int]] = [[] for _ in unit_of]
         self.of_begin: list[list[int]] = [[] for _ in unit_of]
         self.waits: list[int] = []
-        """By instruction: how many it waits for."""
+        """Number of instructions that each one waits for."""
         of_end, of_begin, waits = self.of_end, self.of_begin, self.waits
         last: dict[tuple[int, int], int] = {}
         allocated_by = steps.allocated_by

@@ -1,1 +1,1 @@
-"""Which of several schedules runs on a DSA: requests for tiles, evaluation, the choice of units."""
+"""Choice among schedules on a DSA: tile requests, unit assignment, evaluation by simulation."""

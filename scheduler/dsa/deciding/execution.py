@@ -1,9 +1,9 @@
-"""The execution of every layer run of a layout: decided run by run, in order, before any instruction is written.
+"""Execution decisions for every layer run of a layout, made run by run, in order, before lowering.
 
-For each run: the units of its nests, where its operands come from, in how many rounds cores exchange halos, its tiles
-and where they lie, and which of the runs before it have to have ended when it begins. A kernel begins when the one
-before has ended; inside a kernel a layer begins when the layer before it has ended, but where layers may overlap up to
-a few are at work at once, as far as the buffers have room for all their tiles.
+For each run: the units of its nests, the routes of its operands, the rounds of its halo exchange, its tiles and their
+addresses, and which of the runs before it must have ended when it begins. A kernel begins when the one before has
+ended; inside a kernel a layer begins when the layer before it has ended, but with overlapping layers a few may execute
+at once, as far as the buffers hold the tiles of all of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,9 +31,9 @@ from dsascape.scheduler.dsa.view import GLOBAL, LOCAL, DsaView
 
 
 def prefetch_buffers(view: DsaView) -> PrefetchBuffers | None:
-    """Return the buffers that weights are fetched ahead through; None on a machine without a global buffer.
+    """Return the prefetch buffers for weights; None on a machine without a global buffer.
 
-    None also where the local one is so small that passing through its halves is mostly starting up.
+    None also where the local one is so small that start-up dominates transfers of half its size.
     """
     tuning = view.tuning
     local = int(view.weight_window_bytes * tuning.prefetch_share_of_weight_window)
@@ -46,18 +46,19 @@ def prefetch_buffers(view: DsaView) -> PrefetchBuffers | None:
 def decide(
     layout: Layout, costs: DsaCosts, policy: str, *, overlaps_layers: bool = False, paper_tiles: bool = False
 ) -> Schedule:
-    """Return the schedule of ``layout`` with every run's execution decided, as `Decisions` does."""
+    """Return the schedule of ``layout`` with the execution of every run decided by `Decisions`."""
     needs = needs_of(layout.runs, layout.slices, broadcasts=costs.view.broadcasts)
     decisions = Decisions(layout, costs, needs, overlaps_layers=overlaps_layers, paper_tiles=paper_tiles)
     return decisions.schedule(costs, policy)
 
 
 class Decisions:
-    """The executions of a layout's runs, which have these ``needs``, on machines that differ in DDR alone.
+    """Execution decisions for a layout's runs, reusable on machines that differ in DDR alone.
 
-    ``overlaps_layers``: weights of later layers of a kernel are fetched, and their tiles computed, while earlier ones
-    compute; queues are list-scheduled where any do so. ``paper_tiles``: tiles are those of GraphTurbo's text (section
-    4.1), where these fit. Raises ``ScheduleError`` where a slice on the chip has no address.
+    ``needs``: halos and routes of each run. ``overlaps_layers``: weights of later layers of a kernel are prefetched,
+    and their tiles computed, while earlier ones compute; queues are list-scheduled where any do so. ``paper_tiles``:
+    tiles are those of GraphTurbo's text (section 4.1), where these fit. Raises ``ScheduleError`` if an on-chip slice
+    has no address.
     """
 
     def __init__(
@@ -68,15 +69,15 @@ class Decisions:
         self._how = How(prefetch, overlaps_layers, paper_tiles)
         self._asked = asked_of(layout, costs, self._how, needs)
         self._tilings: list[Tiling] = []
-        """For each request, on the machine before."""
+        """Tilings of the requests on the previous machine."""
         self._steps: list[_Step] = []
-        """What was decided for that."""
+        """Decisions about each run on the previous machine."""
 
     def schedule(self, costs: DsaCosts, policy: str) -> Schedule:
         """Return the schedule on the machine of ``costs``.
 
-        Raises ``ScheduleError`` when a layer's smallest tile does not fit, DDR cannot hold the network, or lowering
-        would take more instructions than are allowed.
+        Raises ``ScheduleError`` if a layer's smallest tile does not fit, DDR cannot hold the network, or the program
+        would exceed ``tuning.most_instructions``.
         """
         layout, view, prefetch = self._layout, costs.view, self._how.prefetch
         check_ddr(layout, view)
@@ -94,17 +95,17 @@ class Decisions:
         )  # fmt: skip
 
     def _run_by_run(self, tilings: Sequence[Tiling], most_at_work: int) -> Iterator["_Step"]:
-        """Yield what is decided for run after run; where a run has the tiles that it had, beside the same, that stands.
+        """Yield the decisions about each run, reusing the previous machine's where tiles and earlier runs are equal.
 
-        ``most_at_work``: how many runs before one may still be at work.
+        ``most_at_work``: maximum number of earlier runs that may still be executing.
         """
-        known, asked = iter(self._steps), iter(self._asked.runs)
+        previous_steps, run_requests = iter(self._steps), iter(self._asked.runs)
         kept = [tiling == before for tiling, before in zip_longest(tilings, self._tilings)]
         number = 0
         for instance in self._layout.instances:
             at_work: tuple[RunAtWork, ...] = ()
             for run in instance.runs:
-                one, step = next(asked), next(known, None)
+                one, step = next(run_requests), next(previous_steps, None)
                 if step is None or not kept[one.request] or step.at_work != at_work:
                     tiling = tilings[one.request].with_names(tuple(one.routes))
                     fetched = fetched_at_once(run, self._layout.slices, one.routes, one.exchange)
@@ -114,24 +115,24 @@ class Decisions:
 
 
 class _Step(NamedTuple):
-    """What is decided for a run."""
+    """Decisions about one run."""
 
     at_work: tuple[RunAtWork, ...]
-    """The runs of its kernel before it that may not have ended yet."""
+    """Earlier runs of its kernel that may still be executing when its tiles are placed."""
     execution: Execution
     left_at_work: tuple[RunAtWork, ...]
-    """Those that may not have ended when the next one begins, itself among them."""
+    """Runs that may still be executing when the next one begins, itself included."""
 
 
 def _placed(
-    number: int, writes: tuple[int, ...], fetched: set[int], asked: RunAsked, tiling: Tiling,
+    number: int, writes: tuple[int, ...], fetched: set[int], run_request: RunAsked, tiling: Tiling,
     at_work: tuple[RunAtWork, ...], most_at_work: int,
 ) -> _Step:  # fmt: skip
-    """Return where the tiles of a run lie, and which of those ``at_work`` have to have ended before it begins.
+    """Return the addresses of a run's tiles, and which of the runs ``at_work`` must have ended before it begins.
 
-    ``writes``: the slices that it writes; ``fetched``: those that it fetches in one go.
+    ``writes``: the slices that it writes; ``fetched``: those that it fetches as a whole.
     """
-    space, own, sizes = asked.space, asked.own, buffer_sizes(tiling, asked.exchange)
+    space, own, sizes = run_request.space, run_request.own, buffer_sizes(tiling, run_request.exchange)
     ended = max(len(at_work) - most_at_work, 0)
     for place, one in enumerate(at_work):
         if fetched.intersection(one.writes):
@@ -142,17 +143,17 @@ def _placed(
         blocks = space.beside(at_work[ended:], own, sizes)
     addresses = TileAddresses() if blocks is None else tile_addresses(tiling, blocks)
     begins_after = at_work[ended - 1].number if ended else (at_work[0].number if at_work else number) - 1
-    execution = Execution(asked.routes, asked.units, tiling, asked.exchange, addresses, begins_after)
+    execution = Execution(run_request.routes, run_request.units, tiling, run_request.exchange, addresses, begins_after)
     taken = blocks or space.everything()
-    if asked.freed:
-        taken = {memory: (*taken[memory], *asked.freed.get(memory, ())) for memory in taken}
+    if run_request.freed:
+        taken = {memory: (*taken[memory], *run_request.freed.get(memory, ())) for memory in taken}
     return _Step(at_work, execution, (*at_work[ended:], RunAtWork(number, writes, taken)))
 
 
 def fetched_at_once(
     run: LayerRun, slices: Sequence[TensorSlice], streamed: Mapping[str, Route], exchange: HaloExchange
 ) -> set[int]:
-    """Return the slices that a run fetches in one go, streamed or exchanged: their writers have to have ended."""
+    """Return the slices that a run fetches as a whole, streamed or exchanged: their writers must have ended."""
     return {
         number
         for name, held in run.reads.items()
@@ -162,7 +163,7 @@ def fetched_at_once(
 
 
 def buffer_sizes(tiling: Tiling, exchange: HaloExchange) -> dict[str, tuple[int, ...]]:
-    """Return the bytes of every buffer of a run by memory, those of its halo exchange last."""
+    """Return the bytes of each of a run's buffers by memory, those of its halo exchange last."""
     return {
         LOCAL: (*tiling.local_buffers, exchange.core_bytes),
         GLOBAL: (*tiling.global_buffers, exchange.staged_bytes),
@@ -170,7 +171,7 @@ def buffer_sizes(tiling: Tiling, exchange: HaloExchange) -> dict[str, tuple[int,
 
 
 def tile_addresses(tiling: Tiling, blocks: Blocks) -> TileAddresses:
-    """Return the addresses of a run's buffers that lie in ``blocks``, which are in the order of `buffer_sizes`."""
+    """Return the addresses of a run's buffers from their ``blocks``, which are in the order of `buffer_sizes`."""
     near = iter([block.address for block in blocks[LOCAL]])
     operands = {
         name: tuple([next(near) for _ in range(2 if times > 1 else 1)])

@@ -1,14 +1,14 @@
-"""Schedules judged by the machine: of several, the one that is simulated to end first is taken.
+"""Evaluation of schedules by simulation: of several candidates, the one with the shortest makespan is taken.
 
-Which layout is best cannot be told from its traffic alone: tiles that start up too often, or weights that come in small
-pieces, cost more than what they save. So layouts are scheduled and run, but for those whose traffic and launches alone
-take longer than the best so far, and for those that what came of others leaves no chance; and only so many, as
-simulating large programs takes long.
+Traffic alone does not tell which layout is best: tiles with too many start-ups, or weights fetched in small pieces,
+cost more than they save. So layouts are scheduled and simulated, except those pruned because their traffic and launches
+alone take longer than the best so far, or because results of similar ones rule them out; and only up to a budget of
+instructions, as simulating large programs takes long.
 
-A layout made for smaller local buffers runs on larger ones as it is. Such are considered too, at sizes that do not
-depend on the machine's own, so that more local buffer does not make a network slower. They are judged on the machine
-with these smaller buffers: what comes of it is kept with the network and serves every machine that differs in nothing
-else that takes time.
+A layout made for smaller local buffers runs on larger ones unchanged. Such layouts are candidates too, at sizes that do
+not depend on the machine's own, so that more local buffer does not make a network slower. They are evaluated on the
+machine with these smaller buffers: the result is cached with the network and valid for every machine with otherwise
+equal timing.
 """
 
 import math
@@ -36,15 +36,19 @@ from dsascape.workloads.analysis import Analysis
 _KIB = 1024
 _ON_CHIP_UNITS = ("path_load", "path_store", "broadcast")
 _MOST_LAYOUTS = 128
-"""Kept of one network: each may have hundreds of layer runs."""
+"""Size of the cache of candidate layouts per network; each may have hundreds of layer runs."""
 _MOST_DECISIONS = 32
-"""The same."""
+"""Size of the cache of execution decisions per network; each entry may have hundreds of layer runs."""
 _MOST_RUNS, _MOST_INSTRUCTIONS = 8, 20_000
-"""Kept of one network: what was fastest at earlier points, and of how many instructions. Each takes a kilobyte."""
+"""Size of the cache of fastest schedules per network, and the maximum number of instructions of each program in it; an
+instruction takes a kilobyte."""
 
 
 def with_smaller_buffers(costs: DsaCosts) -> Iterator[DsaCosts]:
-    """Yield ``costs``, then the same machine with smaller local buffers: powers of the fourth root of two, in KiB."""
+    """Yield ``costs``, then the same machine with smaller local buffers: powers of the fourth root of two, in KiB.
+
+    ``tuning.smaller_buffers`` of them at most.
+    """
     yield costs
     own, left = costs.view.local_buffer_bytes, costs.view.tuning.smaller_buffers
     rung = 4 * 32
@@ -57,10 +61,11 @@ def with_smaller_buffers(costs: DsaCosts) -> Iterator[DsaCosts]:
 
 
 def with_fewer_cores(costs: DsaCosts, judge: "Judge") -> Iterator[DsaCosts]:
-    """Yield the same machine with half of its cores, and with half of these again as long as that brought something.
+    """Yield the same machine with half of its cores, and half of these again as long as that was faster.
 
-    Fewer cores exchange less, and what all of them need passes their paths less often; a layout made for them runs on
-    more as it is. None where the best so far does not wait for that, nor any whose arithmetic alone takes as long.
+    Fewer cores exchange less, and shared operands pass their paths less often; a layout made for them runs on more
+    cores unchanged. None where the best so far does not wait for on-chip transfers, nor any number of cores whose
+    arithmetic alone takes as long.
     """
     cores, before_s = costs.cores // 2, math.inf
     while cores and costs.arithmetic_s * costs.cores / cores < judge.best_s < before_s and judge.waits_on_chip():
@@ -75,31 +80,31 @@ def _rung_bytes(number: int) -> int:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A layout to be judged, and its traffic."""
+    """A layout to be evaluated, and its traffic."""
 
     made_of: Hashable
-    """All that it depends on but the network: of one network, equal values make equal layouts."""
+    """Cache key of everything the layout depends on besides the network."""
     layout: Layout
     moved_bytes: Mapping[str, int]
-    """To and from DDR and the global buffer, by memory."""
+    """Bytes moved to and from DDR and the global buffer, by memory."""
 
     @cached_property
     def _needs_of_broadcasts(self) -> Sequence[RunNeeds]:
         return needs_of(self.layout.runs, self.layout.slices, broadcasts=True)
 
     def needs_on(self, costs: DsaCosts) -> Sequence[RunNeeds]:
-        """Return what its runs need; kept for machines that broadcast."""
+        """Return halos and routes of its runs; cached for machines that broadcast."""
         if costs.view.broadcasts:
             return self._needs_of_broadcasts
         return needs_of(self.layout.runs, self.layout.slices, broadcasts=False)
 
     def cost_s(self, costs: DsaCosts) -> float:
-        """Return the seconds of its traffic and launches, as if nothing overlapped."""
+        """Return the seconds of its traffic and launches without any overlap."""
         return cost_s(costs, self.moved_bytes, self.layout.kernels)
 
 
 def candidate(analysis: Analysis, made_of: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candidate:
-    """Return what ``make`` lays out, with what that reads; for a ``made_of`` that came before, what it was then."""
+    """Return the candidate of the layout and reads that ``make`` returns, cached by ``made_of``."""
     return analysis.table(candidate, _MOST_LAYOUTS).get(made_of, partial(_made, made_of, make))
 
 
@@ -109,7 +114,7 @@ def _made(made_of: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candid
 
 
 def through_ddr_candidate(plan: FusionPlan, costs: DsaCosts) -> Candidate:
-    """Return the plan's kernels layer by layer, with all tensors in DDR."""
+    """Return the candidate that runs the plan's kernels in sequence, with all tensors in DDR."""
     made_of = "through DDR", plan.groups, costs.cores, costs.view.tuning.most_padding
 
     def make() -> tuple[Layout, Reads]:
@@ -121,20 +126,20 @@ def through_ddr_candidate(plan: FusionPlan, costs: DsaCosts) -> Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What came of a candidate on a machine."""
+    """Simulated time of a candidate on a machine, or the reason why it cannot be scheduled."""
 
     seconds: float = 0.0
     instructions: int = 0
-    """Of its program."""
+    """Number of instructions of its program."""
     overlaps: bool = False
-    """Whether any of its layers does, or fetches weights ahead."""
+    """Whether any of its layers overlap, or weights are prefetched."""
     refusal: str = ""
-    """Why it cannot be scheduled; empty if it can."""
+    """Reason why it cannot be scheduled; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A schedule with its program and its run."""
+    """A schedule with its program and simulation result."""
 
     schedule: Schedule
     program: Program
@@ -147,33 +152,33 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class _Leader:
-    """The fastest so far."""
+    """Incumbent: the fastest candidate so far."""
 
     key: Hashable
-    """All that its run depends on but the network."""
+    """Cache key of everything its simulation depends on besides the network."""
     candidate: Candidate
     at: DsaCosts
     overlaps_layers: bool
     seconds: float
     judged: Judged | None
-    """Its run at these buffers, if it is not known from an earlier point."""
+    """Its schedule and simulation result at these buffers; None if its time came from the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A candidate that has been simulated."""
+    """Result of a simulated candidate, for pruning similar ones."""
 
     cores: int
     local_buffer_bytes: int
     promised_s: float
-    """Of its traffic and launches."""
+    """Seconds of its traffic and launches without overlap."""
     launches: int
     seconds: float
 
     def is_like(self, cores: int, local_buffer_bytes: int, promised_s: float, launches: int, tuning: DsaTuning) -> bool:
-        """Return whether a layout promises as long a time or a little longer, at no fewer launches.
+        """Return whether a layout is estimated to take as long or slightly longer, at no fewer launches.
 
-        One for smaller buffers may promise more than one for the same, and is like this one all the same.
+        For smaller buffers the tolerance is ``tuning.alike``, for the same buffers ``tuning.nearly_equal``.
         """
         if cores != self.cores or launches < self.launches or local_buffer_bytes > self.local_buffer_bytes:
             return False
@@ -182,7 +187,7 @@ class _Run:
 
 
 class Judge:
-    """Keeps the fastest of the schedules that it is shown."""
+    """Evaluates candidates by simulation, with pruning, and keeps the fastest."""
 
     def __init__(self, costs: DsaCosts, policy: str, *, paper_tiles: bool = False) -> None:
         self._costs = costs
@@ -190,89 +195,92 @@ class Judge:
         self._paper_tiles = paper_tiles
         self._best: _Leader | None = None
         self._refusal = ""
-        """Of the first layout that could not be scheduled."""
+        """Message of the first layout that could not be scheduled."""
         self._seen: set[Hashable] = set()
         self._runs: dict[bool, list[_Run]] = {True: [], False: []}
-        """What has been simulated, with its layers overlapping and without."""
+        """Simulated candidates, by whether their layers overlap."""
         self._simulated = 0
-        """Instructions of all programs so far."""
+        """Number of instructions simulated so far."""
 
     def may_win(self, moved_ddr_bytes: int, launches: int) -> bool:
-        """Return whether a layout with such traffic off the chip could be faster than the best so far."""
+        """Return whether the lower bound of a layout with this off-chip traffic is below the best time so far."""
         return self._best is None or self.least_s(moved_ddr_bytes, launches) < self._best.seconds
 
     @property
     def best_s(self) -> float:
-        """What the best so far takes; infinite if there is none."""
+        """Seconds of the best candidate so far; infinite if there is none."""
         return math.inf if self._best is None else self._best.seconds
 
     def waits_on_chip(self) -> bool:
-        """Return whether the best so far waits longer for data on the chip than for arithmetic, or may do so."""
+        """Return whether on-chip transfers weigh more than arithmetic on the best candidate's critical path.
+
+        True as well if that is unknown.
+        """
         best = self._best
         if best is None:
             return False
-        known = best.at.analysis.table(_waits_on_chip)
+        cache = best.at.analysis.table(_waits_on_chip)
         if best.judged is None:
-            return known.known(best.key) is not False
-        return known.get(best.key, partial(_waits_on_chip, best.judged, best.at))
+            return cache.known(best.key) is not False
+        return cache.get(best.key, partial(_waits_on_chip, best.judged, best.at))
 
     def least_s(self, moved_ddr_bytes: int, launches: int) -> float:
-        """Return the seconds that no schedule with such traffic and so many launches can beat."""
+        """Return a lower bound in seconds for schedules with this off-chip traffic and number of launches."""
         costs = self._costs
         return launches * costs.launch_s + max(moved_ddr_bytes / costs.most_off_chip_bytes_per_s, costs.arithmetic_s)
 
     def is_content(self) -> bool:
-        """Return whether the best so far is hardly slower than the network's least traffic and its arithmetic."""
+        """Return whether the best time is within ``tuning.near_least`` of the network's lower bound."""
         least_s = self.least_s(self._costs.analysis.of(least_bytes), 1)
         return self._best is not None and self._best.seconds <= self._costs.view.tuning.near_least * least_s
 
     def consider(
         self, shown: Candidate, at: DsaCosts, *, overlaps_layers: bool = False, always: bool = False
     ) -> bool:
-        """Simulate the schedule of a candidate, made ``at`` the buffers that it is for, unless it cannot win.
+        """Simulate the schedule of a candidate, made ``at`` the buffers that it is for, unless it is pruned.
 
-        ``always``: also where programs simulated so far have used up ``tuning.judged_instructions``, unless its traffic
-        and launches alone take longer than the best. Return whether its traffic leaves it a chance. Where overlapping
-        layers gets far less out of it than its traffic promises, it is also tried without, if that may be faster.
+        ``always``: even if the budget of ``tuning.judged_instructions`` is used up, unless its traffic and launches
+        alone take longer than the best. Return whether it survived pruning by its traffic. Where it takes far longer
+        with overlapping layers than its traffic suggests, it is also tried without, if that may be faster.
         """
         tuning, promised_s, launches = at.view.tuning, shown.cost_s(at), shown.layout.kernels
         if not self.has_chance(promised_s, tuning, overlaps_layers=overlaps_layers, always=always):
             return False
         key = shown.made_of, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
         size_bytes, runs = at.view.local_buffer_bytes, self._runs[overlaps_layers]
-        alike = [run for run in runs if run.is_like(at.cores, size_bytes, promised_s, launches, tuning)]
-        if key in self._seen or (alike and not always):
+        similar = [run for run in runs if run.is_like(at.cores, size_bytes, promised_s, launches, tuning)]
+        if key in self._seen or (similar and not always):
             return True
         self._seen.add(key)
-        made: list[Judged] = []
+        results: list[Judged] = []
         decided = partial(self._decide, shown, at, overlaps_layers)
-        timed = at.analysis.table(simulated).get(key, partial(simulated, decided, at, made))
+        timed = at.analysis.table(simulated).get(key, partial(simulated, decided, at, results))
         self._simulated += timed.instructions
         if timed.refusal:
             self._refusal = self._refusal or timed.refusal
             return True
         runs.append(_Run(at.cores, size_bytes, promised_s, launches, timed.seconds))
         if self._best is None or timed.seconds < self._best.seconds:
-            self._best = _Leader(key, shown, at, overlaps_layers, timed.seconds, made[0] if made else None)
+            self._best = _Leader(key, shown, at, overlaps_layers, timed.seconds, results[0] if results else None)
         hides_little = timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s)
         if timed.overlaps and hides_little and tuning.apart * apart_s(at, shown.layout) < self._best.seconds:
             self.consider(shown, at, always=always)
         return True
 
     def has_used_up(self, times: int = 1) -> bool:
-        """Return whether as many instructions as are simulated to choose have been simulated so many ``times``."""
+        """Return whether more than ``times`` the budget of ``tuning.judged_instructions`` has been simulated."""
         return self._simulated > times * self._costs.view.tuning.judged_instructions
 
     def leads(self, shown: Candidate) -> bool:
-        """Return whether a candidate is the best so far."""
+        """Return whether a candidate is the incumbent."""
         return self._best is not None and self._best.candidate.made_of == shown.made_of
 
     def has_chance(
         self, promised_s: float, tuning: DsaTuning, *, overlaps_layers: bool = False, always: bool = False
     ) -> bool:
-        """Return whether something that promises to take so long may be the fastest; what promises more has less.
+        """Return whether a candidate with this lower bound can beat the incumbent; monotone in ``promised_s``.
 
-        ``always``: nothing but its lower bound ``promised_s`` speaks against it.
+        ``always``: prune by ``promised_s`` alone, not by results of other candidates or the budget.
         """
         if self._best is None:
             return True
@@ -296,46 +304,46 @@ class Judge:
         return at.analysis.table(Decisions, _MOST_DECISIONS).get(key, decisions).schedule(at, self._policy)
 
     def chosen(self) -> Judged:
-        """Return the fastest, run on the machine itself; raise ``ScheduleError`` if there is none."""
+        """Return the fastest schedule, simulated on the machine itself; raise ``ScheduleError`` if there is none."""
         best = self._best
         if best is None:
             raise ScheduleError(self._refusal or f"{self._costs.analysis.graph.name}: no layout was considered")
-        kept = best.at.analysis.table(judged, _MOST_RUNS)
+        cache = best.at.analysis.table(judged, _MOST_RUNS)
         key = best.key, self._policy
-        found = best.judged or kept.known(key)
-        if found is None or best.at.cores != self._costs.cores:
+        cached = best.judged or cache.known(key)
+        if cached is None or best.at.cores != self._costs.cores:
             return judged(self._decide(best.candidate, best.at, best.overlaps_layers), self._costs)
-        if len(found.program.instructions) <= _MOST_INSTRUCTIONS:
-            kept.get(key, lambda: found)
-        return found if found is best.judged and best.at is self._costs else on_larger(found, self._costs)
+        if len(cached.program.instructions) <= _MOST_INSTRUCTIONS:
+            cache.get(key, lambda: cached)
+        return cached if cached is best.judged and best.at is self._costs else on_larger(cached, self._costs)
 
 
-def _waits_on_chip(found: Judged, costs: DsaCosts) -> bool:
-    """Return whether more of the critical path is for what moves between buffers than for what computes."""
-    spent = found.result.critical_ps
+def _waits_on_chip(evaluated: Judged, costs: DsaCosts) -> bool:
+    """Return whether on-chip transfers take more of the critical path than compute units."""
+    spent = evaluated.result.critical_ps
     moving = sum([ps for name, ps in spent.items() if name.removesuffix("-startup") in (GLOBAL, *_ON_CHIP_UNITS)])
     return moving > sum([spent.get(unit, 0) for unit in costs.view.spec.units])
 
 
 def simulated(decided: Callable[[], Schedule], costs: DsaCosts, made: list[Judged]) -> Timed:
-    """Return what comes of the schedule ``decided``; its run, if there is one, joins those ``made``."""
+    """Return the simulated time of the schedule ``decided``; append schedule and result to ``made`` if it runs."""
     try:
-        found = judged(decided(), costs)
+        evaluated = judged(decided(), costs)
     except ScheduleError as error:
         return Timed(refusal=str(error))
-    made.append(found)
-    return Timed(found.seconds, len(found.program.instructions), found.schedule.is_interleaved)
+    made.append(evaluated)
+    return Timed(evaluated.seconds, len(evaluated.program.instructions), evaluated.schedule.is_interleaved)
 
 
 def judged(schedule: Schedule, costs: DsaCosts) -> Judged:
-    """Return a schedule with its program and its run on the machine of ``costs``."""
+    """Return a schedule with its program and simulation result on the machine of ``costs``."""
     return run(schedule, lower(schedule, costs.view), costs)
 
 
 def on_larger(found: Judged, costs: DsaCosts) -> Judged:
-    """Return what ``found`` is on the machine of ``costs``, whose local buffers are at least as large.
+    """Return ``found`` on the machine of ``costs``, whose local buffers are at least as large.
 
-    No program depends on the buffers' size; nor does a run that is never short of space, but for its energy.
+    Programs do not depend on the buffers' size; nor do results of runs that are never short of space, except energy.
     """
     if found.result.was_short_of_space:
         return run(found.schedule, found.program, costs)
@@ -344,6 +352,6 @@ def on_larger(found: Judged, costs: DsaCosts) -> Judged:
 
 
 def run(schedule: Schedule, program: Program, costs: DsaCosts) -> Judged:
-    """Return a schedule with its program, run on the machine of ``costs``."""
+    """Return a schedule with its program and the result of simulating it on the machine of ``costs``."""
     spec = costs.view.spec
     return Judged(schedule, program, simulate(program, dsa_machine(spec), dsa_energy(spec)))

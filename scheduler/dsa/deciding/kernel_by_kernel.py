@@ -1,4 +1,4 @@
-"""The schedule of any plan: its kernels one after the other, each one fused layer, all tensors through DDR."""
+"""Kernel-by-kernel schedule of any plan: each kernel is one fused layer, all tensors go through DDR."""
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.dsa.costs import DsaCosts
@@ -12,12 +12,12 @@ from dsascape.workloads.loopnest import Box, box_volume, full_box
 
 
 def kernel_by_kernel(plan: FusionPlan, costs: DsaCosts, policy: str = "") -> Schedule:
-    """Return the schedule that launches the plan's kernels one after the other; tiles overlap inside a kernel only."""
+    """Return the schedule that launches the plan's kernels in sequence; tiles overlap inside a kernel only."""
     return decide(through_ddr(plan, costs), costs, policy)
 
 
 def through_ddr(plan: FusionPlan, costs: DsaCosts) -> Layout:
-    """Return the plan's kernels in order, each a layer over the whole of its output, with all tensors in DDR."""
+    """Return the layout of the plan's kernels in order, each a layer over its whole output, all tensors in DDR."""
     graph = plan.graph
     slices: list[TensorSlice] = []
     holds: dict[str, int] = {}
@@ -46,7 +46,7 @@ def layer_binding(layer: Layer, box: Box, cores: int, most_padding: float) -> Bi
 
 
 def stored(graph: Graph, name: str, box: Box, memory: BufferScope, binding: Binding) -> TensorSlice:
-    """Return the slice of ``box`` of a tensor; a binding of another rank means one that is spread evenly."""
+    """Return the slice for ``box`` of a tensor; a binding of another rank is replaced by a plain one."""
     tensor = graph.tensors[name]
     if len(binding.factors) != len(box):
         binding = plain_binding([hi - lo for lo, hi in box], tensor.order, binding.cores)

@@ -1,7 +1,7 @@
-"""What is asked of the tiles of every layer run of a layout: operands, units, halo exchange, the room that there is.
+"""Tile requests for every layer run of a layout: operands, units, halo exchange, free space.
 
-None of it depends on how fast DDR is: it is worked out once for all machines that differ in that alone. Runs that ask
-alike get the same tiles, which are sought once.
+None of it depends on DDR bandwidth, so requests are computed once for all machines that differ in DDR alone. Runs with
+equal requests share one tile search.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -18,7 +18,7 @@ from dsascape.scheduler.dsa.view import GLOBAL, LOCAL, DsaView
 
 
 class How(NamedTuple):
-    """How the layers of a kernel follow each other, and where their tiles come from."""
+    """Options of execution: prefetch buffers (None: no prefetching), overlap of layers, the paper's tiles."""
 
     prefetch: PrefetchBuffers | None
     overlaps_layers: bool
@@ -26,53 +26,53 @@ class How(NamedTuple):
 
 
 class RunAsked(NamedTuple):
-    """What is decided about a run before its tiles are chosen, and where they may lie."""
+    """Decisions about a layer run before its tiles are chosen, and the free space for them."""
 
     routes: Mapping[str, Route]
     units: Units
     exchange: HaloExchange
     request: int
-    """Number of the request for its tiles."""
+    """Number of its tile request."""
     space: FreeSpace
-    """While it runs."""
+    """Free space of the on-chip memories while it runs."""
     own: Blocks
-    """The slices that it writes."""
+    """Blocks of the slices that it writes."""
     freed: Blocks
-    """Slices that nobody needs once it has ended."""
+    """Blocks of the slices that are dead once it has ended."""
 
 
 class Asked(NamedTuple):
-    """All runs of a layout, and the requests that differ otherwise than by the names of operands."""
+    """Tile requests of a layout: one entry per run, and the distinct requests, operand names aside."""
 
     runs: tuple[RunAsked, ...]
     requests: tuple[TileRequest, ...]
 
     def tilings(self, chooser: TileChooser) -> list[Tiling]:
-        """Return the tiles for every request; raise ``ScheduleError`` if not even the smallest of one fit."""
+        """Return the tiling of every request; raise ``ScheduleError`` if the smallest tiles of one do not fit."""
         return [chooser.choose(request) for request in self.requests]
 
 
 def capacities(view: DsaView, prefetch: PrefetchBuffers | None) -> dict[str, int]:
-    """Return what the prefetch buffers leave of the on-chip memories."""
+    """Return the bytes of each on-chip memory less its prefetch buffer."""
     if prefetch is None:
         return {LOCAL: view.local_buffer_bytes, GLOBAL: view.global_buffer_bytes}
     return {LOCAL: prefetch.local_address, GLOBAL: prefetch.global_address}
 
 
 def asked_of(layout: Layout, costs: DsaCosts, how: How, needs: Sequence[RunNeeds]) -> Asked:
-    """Return what is asked of the runs of ``layout``, which have these ``needs``.
+    """Return the tile requests of the runs of ``layout``; ``needs``: halos and routes of each run.
 
-    Raises ``ScheduleError`` where a slice on the chip has no address.
+    Raises ``ScheduleError`` if an on-chip slice has no address.
     """
-    asking = _Asking(layout, costs, how)
+    builder = _Asking(layout, costs, how)
     kept = KeptSlices(layout, capacities(costs.view, how.prefetch), costs.view.tuning.most_gaps)
     runs: list[RunAsked] = []
     numbers: dict[Hashable, int] = {}
     requests: list[TileRequest] = []
     for step, (run, (core_bytes, routes)) in enumerate(zip(layout.runs, needs, strict=True)):
         own, space = kept.begin(run), kept.space()
-        exchange = asking.exchange(run, core_bytes, space)
-        request = asking.request(run, routes, exchange, space)
+        exchange = builder.exchange(run, core_bytes, space)
+        request = builder.request(run, routes, exchange, space)
         key = asked_alike(request), request.local_gaps, request.global_gaps
         number = numbers.setdefault(key, len(numbers))
         if number == len(requests):
@@ -89,9 +89,9 @@ class _Asking:
         self._how = how
 
     def exchange(self, run: LayerRun, core_bytes: int, space: FreeSpace) -> HaloExchange:
-        """Return how cores exchange ``core_bytes`` each: half the global buffer's largest gap is for it.
+        """Return the halo exchange of ``core_bytes`` per core through half of the global buffer's largest gap.
 
-        Without a global buffer they reach each other directly.
+        Without a global buffer, cores exchange halos directly.
         """
         if not core_bytes or not self._view.global_buffer_bytes:
             return HaloExchange(core_bytes)
@@ -101,7 +101,7 @@ class _Asking:
     def request(
         self, run: LayerRun, routes: Mapping[str, Route], exchange: HaloExchange, space: FreeSpace
     ) -> TileRequest:
-        """Return what the tiles of a run are asked for: their buffers lie in the gaps that ``space`` leaves."""
+        """Return the tile request of a run; its buffers have to fit the gaps of ``space``."""
         how, tensors, part = self._how, run.layer.graph.tensors, run.binding.part_extents(run.extents)
         step = max(self._view.local_buffer_bytes // self._view.tuning.gap_steps, 1)
         brings_activations = any(tensors[name].role != "weight" for name in routes)

@@ -1,7 +1,7 @@
-"""The choice of units: which one of a core does which loop nest of a layer, and how long it takes for a tile.
+"""Assignment of a layer's loop nests to the compute units of a core, and their times per tile.
 
-The choice is made once per layer and part, for a core's whole part, and is recorded: it depends on nothing else, above
-all not on which tile was asked for first.
+Units are chosen once per layer and part, for a core's whole part, and recorded: the choice depends on nothing else, in
+particular not on which tile was evaluated first.
 """
 
 import math
@@ -21,101 +21,101 @@ from dsascape.workloads import DTYPE_BYTES
 from dsascape.workloads.loopnest import Extents
 
 Units = tuple[str, ...]
-"""By nest of a layer's tile, in the order in which they run: the unit that does it."""
+"""Name of the unit that executes each nest of a layer's tile, in execution order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A nest's tile on a unit. A bias costs a matrix unit nothing: its accumulators start from it."""
+    """One nest's tile assigned to a unit. A bias costs a matrix unit nothing: its accumulators start from it."""
 
     work: NestWork
     unit: str
     payload: Compute
     duration_ps: int
     operand_bytes: int = 0
-    """What is read of the local buffer anew: by a matrix unit for every block of its array, in rounds by each; 0 where
-    operands are read once."""
+    """Bytes read from the local buffer where operands are read repeatedly: by a matrix unit for every block of its
+    array, in sequential rounds by each round; 0 where operands are read once."""
     part: tuple[int, int] = (1, 1)
-    """Its share of the nest: arithmetic, and that of all units that do the nest together."""
+    """Its share of the nest's arithmetic, as (own operations, operations of all units that share the nest)."""
     beside: bool = False
-    """Whether it is done at the same time as the one before, as a further part of the same nest."""
+    """Whether it runs concurrently with the previous assignment, as another part of the same nest."""
     follows: bool = False
-    """Whether it is what comes behind the products of the nest, on another unit: it reads what they have written."""
+    """Whether it is the post-processing of the nest's products on another unit, which reads their results."""
 
 
 def choose_units(layer: Layer, part: Extents, view: DsaView, dtype: str) -> Units:
-    """Return for each nest the unit that is done first with ``part`` elements per dimension of the layer's output.
+    """Return for each nest the unit that is fastest for ``part`` elements per dimension of the layer's output.
 
-    Raises ``ScheduleError`` where no unit computes ``dtype``.
+    Raises ``ScheduleError`` if no unit supports ``dtype``.
     """
     return tuple(_fastest(nest, view, dtype) for nest in layer.tile_work(part).nests)
 
 
 def _fastest(work: NestWork, view: DsaView, dtype: str) -> str:
-    found: list[tuple[int, str]] = []
+    timed_units: list[tuple[int, str]] = []
     refusals = []
     for name in view.spec.units:
         if not can_do(work, name, view, dtype):
             continue
         try:
-            found.append((max(part.duration_ps for part in _shared(work, name, view, dtype)), name))
+            timed_units.append((max(part.duration_ps for part in _shared(work, name, view, dtype)), name))
         except HardwareError as error:
             refusals.append(str(error))
-    if not found:
+    if not timed_units:
         raise ScheduleError("; ".join(refusals) or f"{view.spec.name}: no unit computes {dtype}")
-    return min(found, key=lambda entry: entry[0])[1]
+    return min(timed_units, key=lambda entry: entry[0])[1]
 
 
 def can_do(work: NestWork, unit: str, view: DsaView, dtype: str) -> bool:
-    """Return whether ``unit`` is of a kind for the nest: a matrix unit does products in its own dtypes only."""
-    known = view.spec.units.get(unit)
-    if isinstance(known, MatrixUnit):
-        return work.is_product and dtype in map(str, known.macs_per_cycle)
-    return known is not None
+    """Return whether ``unit`` can execute the nest: a matrix unit computes only products in its own dtypes."""
+    compute_unit = view.spec.units.get(unit)
+    if isinstance(compute_unit, MatrixUnit):
+        return work.is_product and dtype in map(str, compute_unit.macs_per_cycle)
+    return compute_unit is not None
 
 
 def assign(work: TileWork, units: Units, view: DsaView, dtype: str) -> list[Assignment]:
-    """Return the nests of a tile on their units.
+    """Return the assignments of a tile's nests to their units.
 
-    Where iterations follow each other, what is done with the products of each is not hidden behind further products:
-    another unit does it, which the next iteration waits for.
+    Where iterations are sequential, post-processing of products does not overlap with further products: it is a
+    separate assignment to another unit, which the next iteration waits for.
     """
-    found: list[Assignment] = []
+    assignments: list[Assignment] = []
     for nest, unit in zip(work.nests, units, strict=True):
-        found += _shared(nest, unit, view, dtype)
+        assignments += _shared(nest, unit, view, dtype)
         if nest.nest.carried is not None and isinstance(view.spec.units[unit], MatrixUnit):
-            found += _behind_products(nest, view, dtype)
-    return found
+            assignments += _behind_products(nest, view, dtype)
+    return assignments
 
 
 def _behind_products(work: NestWork, view: DsaView, dtype: str) -> list[Assignment]:
-    """Return what is done with the results of products that follow each other, on the fastest units for it."""
+    """Return the post-processing of sequential products, on the fastest units for it; empty if there is none."""
     done = replace(work.operations, macs=0)
     if not done:
         return []
     only = replace(work, operations=done)
-    found = [
+    alternatives = [
         [replace(part, follows=True) for part in _shared(only, name, view, dtype)]
         for name, unit in view.spec.units.items()
         if not isinstance(unit, MatrixUnit) and rate_of(unit, dtype)
     ]
-    return min(found, key=lambda parts: max(part.duration_ps for part in parts), default=[])
+    return min(alternatives, key=lambda parts: max(part.duration_ps for part in parts), default=[])
 
 
 def _shared(work: NestWork, name: str, view: DsaView, dtype: str) -> list[Assignment]:
-    """Return a nest's tile on unit ``name`` and those that share its work, divided so that it is done first."""
+    """Return a nest's tile on unit ``name`` and the units that share its work, in the fastest division."""
     whole = _assigned(work, name, view, dtype)
     names = units_together(name, view, dtype, is_product=bool(work.operations.macs))
     if len(names) == 1:
         return [whole]
-    found = [[whole]]
+    alternatives = [[whole]]
     for payloads in ways_to_share(whole.payload, [view.spec.units[each] for each in names]):
         parts = [
             _part(whole, each, payload, view)
             for each, payload in zip(names, payloads, strict=True) if payload is not None
         ]  # fmt: skip
-        found.append([replace(part, beside=number > 0) for number, part in enumerate(parts)])
-    return min((parts for parts in found if parts), key=lambda parts: max(part.duration_ps for part in parts))
+        alternatives.append([replace(part, beside=number > 0) for number, part in enumerate(parts)])
+    return min((parts for parts in alternatives if parts), key=lambda parts: max(part.duration_ps for part in parts))
 
 
 def _part(whole: Assignment, name: str, payload: Compute, view: DsaView) -> Assignment:
@@ -130,24 +130,24 @@ def _part(whole: Assignment, name: str, payload: Compute, view: DsaView) -> Assi
 
 
 def side_by_side(jobs: Sequence[Assignment]) -> list[list[Assignment]]:
-    """Return assignments in groups that are done at the same time."""
-    found: list[list[Assignment]] = []
+    """Return assignments grouped by concurrent execution."""
+    groups: list[list[Assignment]] = []
     for job in jobs:
         if job.beside:
-            found[-1].append(job)
+            groups[-1].append(job)
         else:
-            found.append([job])
-    return found
+            groups.append([job])
+    return groups
 
 
 def units_of(layer: Layer, part: Extents, view: DsaView, dtype: str) -> Units:
-    """Return what `choose_units` does; machines that compute alike choose once for equal layers of a network."""
+    """Return `choose_units`, cached for equal layers of a network and machines with equal arithmetic."""
     key = layer.signature, part, dtype, view.arithmetic
     return layer.analysis.table(choose_units).get(key, partial(choose_units, layer, part, view, dtype))
 
 
 def unit_ps(work: TileWork, units: Units, view: DsaView, dtype: str) -> Sequence[int]:
-    """Return the time that each unit of a core at work needs for a tile, or for its operands if these take longer.
+    """Return the time in ps of each busy unit of a core for a tile, or of reading its operands if that is longer.
 
     Units that share a nest count as one.
     """
@@ -170,13 +170,16 @@ def _assigned(work: NestWork, name: str, view: DsaView, dtype: str) -> Assignmen
         elements = operands_read(unit, shape)
         read = sum(elements) * DTYPE_BYTES[dtype]
         return Assignment(work, name, payload, compute_ps(view.spec, name, unit, payload), read)
-    found = [(compute_ps(view.spec, name, unit, each), each) for each in _in_lanes(work, unit, dtype)]
-    duration_ps, payload = min(found, key=operator.itemgetter(0))
+    alternatives = [(compute_ps(view.spec, name, unit, each), each) for each in _in_lanes(work, unit, dtype)]
+    duration_ps, payload = min(alternatives, key=operator.itemgetter(0))
     return Assignment(work, name, payload, duration_ps, _read_in_rounds(work, dtype) if payload.rounds > 1 else 0)
 
 
 def _read_in_rounds(work: NestWork, dtype: str) -> int:
-    """Return the bytes of operands that rounds read: all of what does not move along loops in order, in each."""
+    """Return the bytes of operands read by sequential rounds.
+
+    Operands that do not move with the sequential loops are read in full by each round.
+    """
     ordered = dict(work.nest.ordered)
     times = [1 if any(map(read.uses, ordered)) else work.rounds for read in work.nest.reads]
     sizes = [math.prod(read.extents(work.extents)) for read in work.nest.reads]
@@ -184,24 +187,24 @@ def _read_in_rounds(work: NestWork, dtype: str) -> int:
 
 
 def _in_lanes(work: NestWork, unit: VectorUnit, dtype: str) -> list[Compute]:
-    """Return the ways to do a nest as element operations.
+    """Return the alternatives for a nest as element operations.
 
-    Iterations that follow each other are rounds. A running sum, whose results do not mix, can also be had of all lanes
-    at once: these combine what is 1, 2, 4, ... places before, then all take what the lanes before them came to
-    (Hillis and Steele, "Data parallel algorithms", CACM 1986).
+    Sequential iterations are rounds. A running sum whose results do not mix can also be a parallel prefix sum over all
+    lanes: these combine elements 1, 2, 4, ... places apart, then add the total of the lanes before them (Hillis and
+    Steele, "Data parallel algorithms", CACM 1986).
     """
     plain, lanes = element_work(work, dtype), max(rate_of(unit, dtype), 1)
     if work.rounds == 1:
         return [plain]
-    found = [replace(plain, rounds=work.rounds)]
+    alternatives = [replace(plain, rounds=work.rounds)]
     if not work.nest.exchanged and not plain.macs:
         times = (min(work.rounds, lanes) - 1).bit_length() + 1
-        found.append(replace(plain, simple=plain.simple * times, special=plain.special * times))
-    return found
+        alternatives.append(replace(plain, simple=plain.simple * times, special=plain.special * times))
+    return alternatives
 
 
 def element_work(work: NestWork, dtype: str) -> Compute:
-    """Return a nest as element operations; elements that are only moved pass the lanes once."""
+    """Return a nest as element operations; a nest that only moves elements passes each through the lanes once."""
     operations = work.operations
     moved = 0 if operations else math.prod(work.extents)
     return Compute(dtype=dtype, macs=operations.macs, simple=operations.simple + moved, special=operations.special)

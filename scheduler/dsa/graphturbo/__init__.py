@@ -1,1 +1,1 @@
-"""GraphTurbo on a clustered DSA: instances bound to cores, tensors placed, plans compared by what they move."""
+"""GraphTurbo on a clustered DSA: core binding of instances, placement of tensors, traffic bounds of plans."""

@@ -1,11 +1,11 @@
-"""Algorithm 4: binding instances to cores so that what one core computes is what the same core reads next.
+"""Algorithm 4: binding of instances to cores so that each core reads what it computed itself.
 
 Layer runs are visited from the last to the first. A run without a binding gets a plain one; its producers inherit it
 along the dimensions that match (`matched_dim`). A producer that two readers want bound differently keeps the first
 binding and goes to the global buffer, where every core can read it.
 
 Dimensions of tensors can be annotated as not to be bound; the paper says that some are, not which or by whom. Here the
-user annotates them. They count for the tensors that layers write, not for those that exist inside a layer only.
+user annotates them. Annotations apply to tensors that layers write, not to those that exist inside a layer only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,12 +23,12 @@ from dsascape.workloads.loopnest import Box
 
 _ROUNDING = 1e-9
 Unbound = Mapping[str, frozenset[int]]
-"""By tensor: the dimensions that cannot be bound to cores."""
+"""Dimensions that must not be bound to cores, by tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A layer run as Algorithm 4 sees it: what it computes, and which earlier runs it reads through which tensor."""
+    """Layer run as input of Algorithm 4: layer, output box, and (earlier run, tensor read from it) pairs."""
 
     layer: Layer
     box: Box
@@ -37,38 +37,38 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The outcome: a binding per run, and the runs whose outputs belong into the global buffer."""
+    """Result of Algorithm 4: a binding per run, and the runs whose outputs belong in the global buffer."""
 
     bindings: tuple[Binding, ...]
     mismatched: frozenset[int]
 
 
 def unbound_dims(graph: Graph, annotations: Iterable[str]) -> Unbound:
-    """Return what ``annotations`` such as ``conv1:2`` or ``*:3`` (a tensor's name or pattern, a dimension) are about.
+    """Return the dimensions excluded by ``annotations`` such as ``conv1:2`` or ``*:3`` (name or pattern, dimension).
 
-    Raises ``ScheduleError`` for one that no tensor of ``graph`` matches.
+    Raises ``ScheduleError`` for an annotation that no tensor of ``graph`` matches.
     """
-    found: dict[str, set[int]] = {}
+    dims_by_tensor: dict[str, set[int]] = {}
     for annotation in annotations:
         pattern, _, number = annotation.rpartition(":")
         dim = int(number)
-        meant = [
+        matching = [
             name for name, tensor in graph.tensors.items()
             if dim < len(tensor.shape) and (name == pattern or fnmatchcase(name, pattern))
         ]  # fmt: skip
-        if not meant:
+        if not matching:
             raise ScheduleError(f"{graph.name}: no tensor {pattern!r} has a dimension {dim} that could be left unbound")
-        for name in meant:
-            found.setdefault(name, set()).add(dim)
-    return {name: frozenset(dims) for name, dims in found.items()}
+        for name in matching:
+            dims_by_tensor.setdefault(name, set()).add(dim)
+    return {name: frozenset(dims) for name, dims in dims_by_tensor.items()}
 
 
 def bind_runs(
     runs: Sequence[Reading], cores: int, unbound: Unbound | None = None, most_padding: float = 0.0
 ) -> Bound:
-    """Return bindings for ``runs``, which are in the order in which they execute (Algorithm 4).
+    """Return bindings for ``runs``, which are in execution order (Algorithm 4).
 
-    ``most_padding``: what uneven parts may leave empty (`plain_binding`).
+    ``most_padding``: maximum padding of uneven parts (`plain_binding`).
     """
     unbound = unbound or {}
     bind: dict[int, Binding] = {}
@@ -94,10 +94,10 @@ def bind_runs(
 def infer_binding(
     run: Reading, binding: Binding, tensor: str, producer: Reading, cores: int, most_padding: float = 0.0
 ) -> Binding | None:
-    """Return how ``producer`` has to be bound so that each core of ``run`` finds its part of ``tensor`` at home.
+    """Return the binding of ``producer`` with which each core of ``run`` holds its own part of ``tensor``.
 
-    None where a bound dimension has no match in the tensor, or its extent is not cut well into as many parts. Cores are
-    numbered along the matching dimensions in the order of ``binding``: the same core holds what the same core reads.
+    None where a bound dimension has no match in the tensor, or its extent cannot be cut well into that many parts.
+    Cores are numbered along the matching dimensions in the order of ``binding``, so that each core reads what it holds.
     """
     sink = producer.layer.sink
     if sink.name != tensor:
@@ -116,23 +116,20 @@ def infer_binding(
         order[matched] = None
         if not cuts_well(extents[matched], factors[matched], most_padding):
             return None
-    found = Binding(tuple(factors), tuple({**order, **dict.fromkeys(sink.order)}))
-    fits = filled(extents, found.part_extents(extents)) * (1 + most_padding) >= 1 - _ROUNDING
-    return found if fits and found.cores <= cores else None
+    inherited = Binding(tuple(factors), tuple({**order, **dict.fromkeys(sink.order)}))
+    fits = filled(extents, inherited.part_extents(extents)) * (1 + most_padding) >= 1 - _ROUNDING
+    return inherited if fits and inherited.cores <= cores else None
 
 
 def _unbound_of(layer: Layer, unbound: Unbound) -> frozenset[int]:
-    """Return the dimensions of a layer's output that cannot be bound, nor can those of its further outputs.
-
-    Beside those annotated they are those along which loops run in order.
-    """
+    """Return the dimensions of a layer's outputs that must not be bound: annotated ones, and sequential ones."""
     rank = len(layer.sink.shape)
-    alike = (name for name in layer.outputs if len(layer.graph.tensors[name].shape) == rank)
-    return layer.together.union(dim for name in alike for dim in unbound.get(name, ()))
+    same_rank = (name for name in layer.outputs if len(layer.graph.tensors[name].shape) == rank)
+    return layer.together.union(dim for name in same_rank for dim in unbound.get(name, ()))
 
 
 def matches_of(layer: Layer, dim: int) -> Mapping[str, int | None]:
-    """Return for each tensor of a layer the dimension that moves with dimension ``dim`` of its output."""
+    """Return for each tensor of a layer the dimension that moves with dimension ``dim`` of its output; None: none."""
     return layer.analysis.of(_matched_dims, layer.ops, dim)
 
 

@@ -1,4 +1,4 @@
-"""Instances in their order, bound to cores, with the tensor slices that they write: all but where slices live."""
+"""Instances in order, bound to cores, with the tensor slices that they write, before placement of the slices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from dsascape.workloads.loopnest import intersect
 
 @dataclass(frozen=True)
 class BoundInstances:
-    """``mismatched``: slices whose readers want them spread over the cores in different ways."""
+    """Instances bound to cores, and their slices; ``mismatched``: slices whose readers need different bindings."""
 
     instances: tuple[Instance, ...]
     slices: tuple[TensorSlice, ...]
@@ -25,17 +25,17 @@ class BoundInstances:
 
     @cached_property
     def runs(self) -> tuple[LayerRun, ...]:
-        """All layer runs in the order in which they execute."""
+        """All layer runs in execution order."""
         return tuple([run for instance in self.instances for run in instance.runs])
 
     @cached_property
     def placement(self) -> Placement:
-        """The slices, to be placed."""
+        """Placement problem of the slices."""
         return Placement(self.runs, self.slices, self.mismatched)
 
     @cached_property
     def reads(self) -> Reads:
-        """What the runs read."""
+        """Bytes that the runs read, by source."""
         return reads_of(self.runs, self.slices)
 
 
@@ -49,7 +49,7 @@ class _Written:
 def bind_instances(
     parts: InstanceGraph, order: Sequence[int], costs: DsaCosts, unbound: Unbound | None = None
 ) -> BoundInstances:
-    """Return the instances of ``parts`` in ``order``, all slices still in DDR."""
+    """Return the instances of ``parts`` in ``order``, bound to cores, with all slices still in DDR."""
     graph, cores, most_padding = costs.analysis.graph, costs.cores, costs.view.tuning.most_padding
     written: list[_Written] = []
     holding: dict[str, list[int]] = {}
@@ -60,19 +60,19 @@ def bind_instances(
         instance = parts.instances[number]
         own: dict[str, int] = {}
         for part in instance.parts:
-            found = {}
+            slices_read = {}
             for name, box in part.needs.items():
                 held = [own[name]] if name in own else holding.get(name, [])
-                found[name] = tuple(p for p in held if intersect(written[p].box, box) is not None)
-            mine = []
+                slices_read[name] = tuple(p for p in held if intersect(written[p].box, box) is not None)
+            slices_written = []
             for name in part.layer.outputs:
                 if name in instance.writes:
                     own[name] = len(written)
-                    mine.append(len(written))
+                    slices_written.append(len(written))
                     written.append(_Written(len(flat), name, instance.writes[name]))
             flat.append((number, part))
-            reads.append(found)
-            writes.append(tuple(mine))
+            reads.append(slices_read)
+            writes.append(tuple(slices_written))
         for name, held_by in own.items():
             holding.setdefault(name, []).append(held_by)
     readings = [

@@ -1,14 +1,14 @@
-"""Placement (section 4.3): where every tensor slice lives, at which address, and what is spilled.
+"""Placement (section 4.3): memory and address of every tensor slice, with spilling.
 
-A slice takes its place when it is written and keeps it until its last reader has run. Where the local buffers do not
-hold all that is alive, the slice with the longest live range is spilled to the global buffer, and from there to DDR
-(Fig. 12); so is what finds no gap, since buffers lie in one place for all their live range. A slice is spilled for all
-of it, not from then on: the plan is made before anything runs, and what is written further out at once costs one store,
-not a load and a store more.
+A slice occupies its address from its write to its last read. Where the local buffers do not hold all live slices, the
+one with the longest live range is spilled to the global buffer, and from there to DDR (Fig. 12); so are slices that fit
+no gap, since addresses are fixed for the whole live range. A slice is spilled for its whole live range, not from the
+overflow on: placement is static, and writing further out at once costs one store instead of an additional load and
+store.
 
-The local buffers' weight window stays free for weights and tiles passing through. A slice that the cores would have to
-exchange for the most part, because its readers are bound to them differently, goes to the global buffer, as Algorithm 4
-does with mismatches. On a machine without one, whose cores reach each other directly, it is exchanged: DDR is slower.
+The local buffers' weight window stays free for weights and tiles passing through. A slice that the cores would mostly
+have to exchange, because its readers are bound differently, goes to the global buffer, as mismatches do in Algorithm 4.
+On a machine without one, whose cores reach each other directly, it is exchanged, as DDR is slower.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -21,31 +21,31 @@ from dsascape.scheduler.dsa.schedule.schedule import LayerRun, TensorSlice, live
 from dsascape.workloads.analysis import Table
 
 _MOST_EXCHANGED = 10_000
-"""Of one placement."""
+"""Size of the cache of exchanged bytes per placement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Bytes that slices may take: per core in the local buffer, per cluster in the global one."""
+    """Capacity for slices: bytes per core in the local buffer, per cluster in the global one; and placement options."""
 
     local_bytes: int
     global_bytes: int
     uses_local: bool = True
-    """False keeps everything out of the local buffers, as the ablation's first variant does."""
+    """Whether slices may be in the local buffers; False: none are, as in the ablation's first variant."""
     spills_longest: bool = True
-    """False spills the slice that comes last, not the one that lives longest."""
+    """Whether the slice with the longest live range is spilled first; False: the one written last."""
     most_exchanged: float = 0.5
-    """Share of what a core needs of a slice that may come from other cores' local buffers; 1 where there is no global
-    buffer that it could come from instead."""
+    """Maximum share of a core's part of a slice that may come from other cores' local buffers; 1 without a global
+    buffer."""
     apart_steps: int = 0
-    """Layers that may be at work when the next one begins: slices avoid their addresses, where there is room."""
+    """Number of layers that may still be executing when the next one begins: slices avoid their addresses."""
 
 
 class Placement:
-    """Slices to be placed, and all that their places depend on but the room there is, worked out once.
+    """Placement problem: slices to be placed, with derived data that does not depend on capacities.
 
-    ``runs`` in the order in which they will run. ``mismatched`` slices go to the global buffer if they fit there
-    (Algorithm 4, l. 12), where there is one.
+    ``runs`` are in execution order. ``mismatched`` slices go to the global buffer, if there is one and they fit
+    (Algorithm 4, l. 12).
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class Placement:
         self._slices = slices
         self._mismatched = mismatched
         self._exchanged: Table[Mapping[int, int] | None] = Table(_MOST_EXCHANGED)
-        """By slice and share that may be exchanged: see `_exchanged`."""
+        """Cached `_exchanged` by (slice, maximum exchanged share)."""
 
     def within(self, capacity: Capacity) -> tuple[TensorSlice, ...]:
         """Return the slices with their memories and addresses.
 
-        A slice in the local buffers takes its part of each core's, and at its readers also room for what cores fetch
-        from each other.
+        A slice in the local buffers occupies one part in each core's, and at its readers additionally the halo that
+        cores fetch from each other.
         """
         near: list[LiveBuffer] = []
         if capacity.uses_local:
@@ -77,7 +77,7 @@ class Placement:
 
     @cached_property
     def _readers(self) -> Mapping[int, Sequence[tuple[LayerRun, int, str]]]:
-        """By slice: the runs that read it, with their steps, and as which tensor."""
+        """Readers of each slice: (run, step, tensor name)."""
         readers: dict[int, list[tuple[LayerRun, int, str]]] = {}
         for step, run in enumerate(self._runs):
             for name, held in run.reads.items():
@@ -87,7 +87,7 @@ class Placement:
 
     @cached_property
     def _far(self) -> Sequence[LiveBuffer]:
-        """All that may stay on the chip, as it lies in the global buffer."""
+        """Slices that may stay on chip, with their sizes and live ranges in the global buffer."""
         lives, readers, slices = live_ranges(self._runs), self._readers, self._slices
         # results leave, even if read
         results = {run.layer.graph.storage[name] for run in self._runs[:1] for name in run.layer.graph.outputs}
@@ -96,11 +96,11 @@ class Placement:
 
     @cached_property
     def _looked_at(self) -> Callable[[int], tuple[int, ...]]:
-        """By step: the cores whose needs are looked at."""
+        """Cached function from a step to the cores whose needs are evaluated."""
         return cache(lambda step: looked_at(self._runs[step], self._slices))
 
     def _may_be_near(self, capacity: Capacity) -> Iterator[LiveBuffer]:
-        """Yield what may lie in the local buffers: what fits, and is not mostly exchanged."""
+        """Yield the slices eligible for the local buffers: those that fit and are not mostly exchanged."""
         most_exchanged, has_global_buffer = capacity.most_exchanged, capacity.global_bytes > 0
         for buffer in self._far:
             number, each = buffer.owner, self._slices[buffer.owner]
@@ -128,16 +128,16 @@ def _exchanged(
     cores: Callable[[int], tuple[int, ...]],
     most_exchanged: float,
 ) -> Mapping[int, int] | None:
-    """Return by step the bytes of a slice that cores fetch from each other; None where a core lacks too much of it.
+    """Return, by step, the bytes of a slice that a core fetches from others; None if one lacks ``most_exchanged``.
 
-    ``cores``: which are looked at, by step.
+    ``cores``: the cores to evaluate, by step.
     """
-    found: dict[int, int] = {}
+    halo_bytes: dict[int, int] = {}
     for run, step, name in readers:
         missing = lacking(run, name, (each,), cores(step))
         if missing.share > most_exchanged:
             return None
         if missing.elements:
             size_bytes = missing.elements * run.layer.graph.tensors[name].element_bytes
-            found[step] = found.get(step, 0) + size_bytes
-    return found
+            halo_bytes[step] = halo_bytes.get(step, 0) + size_bytes
+    return halo_bytes

@@ -1,4 +1,4 @@
-"""What any layout of a plan has to move to and from DDR: known before instances are bound and slices have places."""
+"""Lower bound on the DDR traffic of any layout of a plan, before core binding and placement."""
 
 import math
 from collections.abc import Container, Mapping
@@ -15,12 +15,12 @@ from dsascape.workloads.regions import required_regions
 
 
 def least_bytes(analysis: Analysis, plan: FusionPlan | None = None, room_bytes: float = math.inf) -> int:
-    """Return what goes to or from DDR with the instances of a plan, at least; with any plan, without one.
+    """Return a lower bound on the bytes moved to and from DDR by a plan; by every plan, if ``plan`` is None.
 
-    Results go once, and of inputs what is read. Weights are loaded once by a group; by each of its instances where the
-    cut moves nothing of them and the first instance needs them whole, as then the others are taken to. ``room_bytes``:
-    of a cluster's local buffers together, or of its global one, whichever has more: what an instance makes and does not
-    fit either goes to DDR.
+    Results are stored once, inputs loaded as far as they are read. Weights are loaded once per group; once per instance
+    where the cut does not move them and the first instance needs them whole, assuming that the others do as well.
+    ``room_bytes``: size of a cluster's local buffers together, or of its global one, whichever is larger: outputs of
+    an instance that fit neither go to DDR.
     """
     every_op = tuple(range(len(analysis.graph.ops)))
     read, graph = analysis.of(_read_bytes), analysis.graph
@@ -28,9 +28,9 @@ def least_bytes(analysis: Analysis, plan: FusionPlan | None = None, room_bytes: 
     least += sum([read.get(name, 0) for name in graph.inputs])
     if plan is None:
         return least + _weights_of(analysis, every_op)
-    known = analysis.table(_weights_of_group)
+    cache = analysis.table(_weights_of_group)
     for number, group in enumerate(plan.groups):
-        least += known.get((group.ops, group.split), partial(_weights_of_group, analysis, plan, number))
+        least += cache.get((group.ops, group.split), partial(_weights_of_group, analysis, plan, number))
         for read_bytes in analysis.of(_read_again, group.ops):
             if read_bytes > group.instances * room_bytes:  # all parts but one may fit
                 least += 2 * (read_bytes - int((group.instances - 1) * room_bytes))
@@ -38,7 +38,7 @@ def least_bytes(analysis: Analysis, plan: FusionPlan | None = None, room_bytes: 
 
 
 def share_read(layer: Layer) -> float:
-    """Return the share of its operands' boxes that a layer reads at least: a stride of 3 over 2 elements reads 2/3."""
+    """Return a lower bound on the share of its operands' boxes that a layer reads: stride 3 over 2 elements: 2/3."""
     share = 1.0
     for nest in (compiled.nest for compiled in layer.nests):
         for index in (index for read in nest.reads for index in read.indices):
@@ -52,27 +52,27 @@ def share_read(layer: Layer) -> float:
 
 
 def _needed(analysis: Analysis) -> Mapping[str, Box]:
-    """Return what the results need of every tensor."""
+    """Return the box of every tensor that the network's results depend on."""
     graph = analysis.graph
     results = {name: full_box(graph.tensors[name].shape) for name in graph.outputs}
     return required_regions(graph, range(len(graph.ops)), results)
 
 
 def _read_bytes(analysis: Analysis) -> Mapping[str, int]:
-    """Return the bytes of each activation that at least one layer reads."""
-    graph, needed, found = analysis.graph, analysis.of(_needed), dict[str, int]()
+    """Return, per activation, the maximum over layers of the bytes that one layer reads at least."""
+    graph, needed, largest = analysis.graph, analysis.of(_needed), dict[str, int]()
     for layer in layers_by_pattern(analysis, tuple(range(len(graph.ops)))):
         needs = layer_needs(layer, needed[layer.sink.name]) if layer.sink.name in needed else {}
         share = share_read(layer)
         for name in layer.inputs:
             if name in needs and graph.tensors[name].role != "weight":
                 read_bytes = int(box_volume(needs[name]) * graph.tensors[name].element_bytes * share)
-                found[name] = max(found.get(name, 0), read_bytes)
-    return found
+                largest[name] = max(largest.get(name, 0), read_bytes)
+    return largest
 
 
 def _read_again(analysis: Analysis, ops: tuple[int, ...]) -> list[int]:
-    """Return the bytes of each output of a group's layers that is no result, as far as a layer reads them."""
+    """Return the bytes read of each output of a group's layers that is no result of the network."""
     graph, read = analysis.graph, analysis.of(_read_bytes)
     results = {graph.storage[name] for name in graph.outputs}
     names = [name for layer in layers_by_pattern(analysis, ops) for name in layer.outputs]
@@ -90,7 +90,7 @@ def _weights_of_group(analysis: Analysis, plan: FusionPlan, number: int) -> int:
 
 
 def _weights_of(analysis: Analysis, ops: tuple[int, ...], times: int = 1, again: Container[str] = ()) -> int:
-    """Return the bytes of weights that the layers of ``ops`` read; those ``again`` are read so many ``times``."""
+    """Return the bytes of weights that the layers of ``ops`` read; those in ``again`` count ``times`` times."""
     total, needed = 0, analysis.of(_needed)
     for layer in layers_by_pattern(analysis, ops):
         box = needed.get(layer.sink.name)

@@ -1,4 +1,4 @@
-"""Cost of a layout before its tiles are known: its traffic off the chip and between the buffers, its launches."""
+"""Cost of a layout before tiling: off-chip traffic, on-chip traffic and launches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,30 +12,30 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import box_volume, intersect
 
 _OF_NETWORK = -1
-"""In the place of a slice: weights and inputs of the network, which lie in DDR."""
+"""Pseudo slice number for the network's weights and inputs, which are in DDR."""
 
 
 def cost_s(costs: DsaCosts, moved_bytes: Mapping[str, int], launches: int) -> float:
-    """Return the seconds of one cluster's traffic, by memory, and of its launches, as if memories took turns."""
+    """Return the seconds of one cluster's traffic, given by memory, and of its launches, without any overlap."""
     on_chip_s = sum(moved_bytes.get(memory.name, 0) / memory.bytes_per_s for memory in costs.on_chip)
     return moved_bytes[DDR] / costs.most_off_chip_bytes_per_s + on_chip_s + launches * costs.launch_s
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What the runs of a layout read, wherever its slices lie."""
+    """Bytes that the runs of a layout read, independent of its slices' placement."""
 
     ddr_bytes: int
-    """Of weights and inputs of the network, which lie in DDR."""
+    """Bytes read of the network's weights and inputs, which are in DDR."""
     slice_bytes: tuple[tuple[int, int], ...]
-    """Numbers of slices, and bytes read of them: one entry for each run that reads one."""
+    """(Slice number, bytes read), one entry for each run that reads a slice."""
 
 
 def reads_of(runs: Sequence[LayerRun], slices: Sequence[TensorSlice]) -> Reads:
-    """Return what ``runs`` read of weights, inputs and ``slices``.
+    """Return the bytes that ``runs`` read of weights, inputs and ``slices``.
 
-    Every run is taken to read once what it needs, as a box: with what strides jump over, which small tiles do not bring
-    (1 x 1 convolutions of stride 2: half of the rows).
+    Every run is assumed to read the box that it needs once, including elements skipped by strides, which small tiles do
+    not load (1 x 1 convolutions of stride 2: half of the rows).
     """
     each = [read for run in runs for read in _read_by(run, slices)]
     ddr_bytes = sum([size_bytes for number, size_bytes in each if number == _OF_NETWORK])
@@ -43,7 +43,7 @@ def reads_of(runs: Sequence[LayerRun], slices: Sequence[TensorSlice]) -> Reads:
 
 
 def _read_by(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[tuple[int, int]]:
-    """Yield the slices that ``run`` reads, each with the bytes read of it, and all its weights and inputs as one."""
+    """Yield (slice number, bytes read) for ``run``, with all of its weights and inputs as one pseudo slice."""
     tensors, needs = run.layer.graph.tensors, whole_needs(run)
     ddr_bytes = _weights_read(run.layer, run.extents)
     for name in run.layer.inputs:
@@ -60,10 +60,10 @@ def _read_by(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[tuple[int
 
 
 def apart_s(costs: DsaCosts, layout: Layout) -> float:
-    """Return about the least seconds that the layers of ``layout`` take one after the other.
+    """Return an approximate lower bound in seconds on the layers of ``layout`` run in sequence, without overlap.
 
-    Each takes as long as its traffic off the chip, which begins when the first load has started up, or as its
-    arithmetic between its first load and its last store, whichever is more.
+    Each layer takes the longer of its off-chip traffic, begun after the first load's start-up, and its arithmetic with
+    the start-ups of its first load and its last store.
     """
     view, slices, total_ps = costs.view, layout.slices, float(layout.kernels * costs.view.spec.launch_ps)
     bytes_per_ps = costs.most_off_chip_bytes_per_s / PS_PER_S
@@ -90,20 +90,20 @@ def _memory(number: int, slices: Sequence[TensorSlice]) -> str:
 def moved_bytes(layout: Layout, reads: Reads | None = None) -> dict[str, int]:
     """Return the bytes of outputs, inputs and weights that one cluster moves to and from DDR and the global buffer.
 
-    ``reads``: what the layout's runs read, where that is known. What only passes through the global buffer is not
-    counted there.
+    ``reads``: bytes that the layout's runs read; computed if None. Data that only passes through the global buffer is
+    not counted there.
     """
     slices = layout.slices
-    known = reads_of(layout.runs, slices) if reads is None else reads
-    total = {DDR: known.ddr_bytes, GLOBAL: 0, LOCAL: 0}
+    bytes_read = reads_of(layout.runs, slices) if reads is None else reads
+    total = {DDR: bytes_read.ddr_bytes, GLOBAL: 0, LOCAL: 0}
     for each in slices:
         total[each.memory] += each.size_bytes
-    for number, size_bytes in known.slice_bytes:
+    for number, size_bytes in bytes_read.slice_bytes:
         total[slices[number].memory] += size_bytes
     return {memory: total[memory] for memory in (DDR, GLOBAL)}
 
 
 def _weights_read(layer: Layer, extents: Sequence[int]) -> int:
-    """Return the bytes of weights that ``layer`` reads for so much of its output: of a table, the rows looked up."""
+    """Return the bytes of weights read for ``extents`` of the layer's output; of a table, only the rows looked up."""
     work, tensors = layer.tile_work(tuple(extents)), layer.graph.tensors
     return sum(size for name, size in work.operand_bytes.items() if tensors[name].role == "weight")

@@ -1,1 +1,1 @@
-"""From a schedule to a program: everything is decided, instructions are only written out."""
+"""Lowering of a schedule to a program of instructions, without further decisions."""

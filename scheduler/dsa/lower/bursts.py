@@ -1,7 +1,7 @@
-"""How much one DMA transfer of a layer run brings or takes: all that its instructions have of how fast DDR is.
+"""DMA burst sizes: the only part of a layer's code that depends on DDR bandwidth.
 
-Layer runs that only differ in the rates of the machine mostly have the same instructions: the bytes of a burst matter
-only as far as they decide how many versions of an operand it brings, and only where an operand takes more than one.
+Layer runs that differ only in the rates of the machine mostly have the same instructions: the burst size matters only
+as far as it decides how many versions of an operand a burst has, and only where an operand needs several bursts.
 """
 
 import math
@@ -14,35 +14,35 @@ from dsascape.scheduler.dsa.tiling.cuts import operands_filled
 
 
 class Ahead(NamedTuple):
-    """The bursts of an operand that is fetched ahead."""
+    """Bursts of a prefetched operand."""
 
     version_bytes: int
-    """For all cores, of a version that no edge cuts short."""
+    """Bytes of a full version (not cut short by an edge), for all cores."""
     versions: int
-    """That one burst brings, at most all that there are; 0 where one version takes several bursts."""
+    """Number of versions per burst; 0 if one version takes several bursts."""
     room_bytes: int
-    """Of the global prefetch buffer that one operand has for one burst, while another leaves; 0 where versions are not
-    cut to fit there."""
+    """Bytes of the global prefetch buffer per burst of one operand, double-buffered; 0 if versions are not cut into
+    chunks to fit there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """What the DMA transfers of a layer run are made of; zero or nothing where it has none of a kind.
+    """Burst sizes of the DMA transfers of a layer run; zero or empty for kinds of transfer that it does not have.
 
-    But for operands that stay in the global buffer: what is fetched of those is gathered into bursts afterwards
+    Operands that stay in the global buffer are not included: their fetches are coalesced into bursts afterwards
     (`fetches.gathered`).
     """
 
     ahead: tuple[Ahead, ...]
-    """Of the operands that are fetched ahead, in the order of the tiling."""
+    """Bursts of the prefetched operands, in the order of the tiling."""
     stored_bytes: int
-    """With which a burst of outputs leaves."""
+    """Bytes of gathered output tiles at which a burst to DDR is sent."""
 
 
 def bursts_of(run: LayerRun, execution: Execution, burst_bytes: int, prefetch_bytes: int, *, stores: bool) -> Bursts:
-    """Return the bursts of a run where they are of ``burst_bytes``; ``stores``: whether outputs of it go to DDR.
+    """Return the bursts of a run for a burst size of ``burst_bytes``; ``stores``: whether its outputs go to DDR.
 
-    ``prefetch_bytes``: of the global prefetch buffer.
+    ``prefetch_bytes``: size of the global prefetch buffer.
     """
     layer, tiling = run.layer, execution.tiling
     filled = operands_filled(layer, run.extents, tiling.part, tiling.prefetched)
@@ -61,5 +61,5 @@ def bursts_of(run: LayerRun, execution: Execution, burst_bytes: int, prefetch_by
 
 
 def staged_burst_bytes(execution: Execution, burst_bytes: int) -> int:
-    """Return how much a burst of ``burst_bytes`` brings of what stays in the global buffer: at most all of it."""
+    """Return the burst size for operands that stay in the global buffer: at most the largest one's bytes."""
     return min(burst_bytes, max(execution.tiling.staged.values(), default=0))

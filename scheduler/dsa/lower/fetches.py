@@ -1,8 +1,8 @@
-"""Operands that stay in the global buffer: fetched version by version where a layer run is written, then in bursts.
+"""Coalescing of fetches into bursts, for operands that stay in the global buffer.
 
-How much one burst brings follows from how fast DDR is, and nothing else of the run's instructions does. So a run is
-written once, and its fetches are gathered for each machine: the first of a burst brings all of it, the others are left
-out, and who waits for these waits for the first.
+Burst size depends on DDR bandwidth, and nothing else in the run's instructions does. So a run is lowered once, with one
+fetch per version, and its fetches are coalesced for each machine: the first of a burst loads all of it, the others are
+dropped, and dependencies on them become dependencies on the first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,23 +17,23 @@ from dsascape.scheduler.programs.relocation import relocation
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fetches:
-    """What a layer run fetches of one operand: for each version a transfer, in their order, until all is there."""
+    """Fetches of one operand by a layer run: one transfer per version, in order, until all of it is loaded."""
 
     whole_bytes: int
     positions: list[int] = field(default_factory=list)
-    """In the run's fragment."""
+    """Position of each transfer in the run's fragment."""
     sizes_bytes: list[int] = field(default_factory=list)
-    """What each version takes; all together they may take more than there is."""
+    """Bytes of each version; their sum may exceed ``whole_bytes``."""
 
     def note(self, position: int, size_bytes: int) -> None:
-        """Note a transfer that fetches so much."""
+        """Record a transfer of ``size_bytes`` at ``position``."""
         self.positions.append(position)
         self.sizes_bytes.append(size_bytes)
 
     def bursts(self, burst_bytes: int) -> Iterator[tuple[int, int, int]]:
-        """Yield for each transfer its position, that of the first of its burst, and the bytes of that.
+        """Yield for each transfer (its position, position of the first of its burst, bytes of the burst).
 
-        A burst brings ``burst_bytes``, but at least what lacks of the version and at most what is left.
+        A burst has ``burst_bytes``, but at least the rest of the version and at most the rest of the operand.
         """
         left_bytes, ahead_bytes = self.whole_bytes, 0
         first = brought_bytes = 0
@@ -48,20 +48,20 @@ class Fetches:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """A fragment whose fetches are gathered, and where its instructions are now."""
+    """Fragment with coalesced fetches, and the new positions of its instructions."""
 
     fragment: Fragment
     now_at: Column
-    """By position before; of one that was left out, the first of its burst."""
+    """New position by old position; for a dropped fetch, that of the first of its burst."""
 
     def moved(self, positions: Column) -> Column:
-        """Return where instructions are now; -1 stands for none and stays."""
+        """Return the new positions of instructions; -1 (none) stays."""
         columns = relocation()
         return columns.gathered(column((-1,)) + self.now_at, columns.shifted(positions, 1))
 
 
 def gathered(fragment: Fragment, fetches: Iterable[Fetches], burst_bytes: int) -> Gathered:
-    """Return ``fragment`` with all ``fetches`` in bursts."""
+    """Return ``fragment`` with all ``fetches`` coalesced into bursts of ``burst_bytes``."""
     first_of: dict[int, int] = {}
     brought: dict[int, int] = {}
     for operand in fetches:
@@ -82,7 +82,7 @@ def gathered(fragment: Fragment, fetches: Iterable[Fetches], burst_bytes: int) -
     columns, outside = relocation(), len(fragment.outside) + 1
     place = column(range(-outside, 0)) + now_at
     after = columns.gathered(place, columns.shifted(fragment.after.items, outside))
-    made = replace(
+    coalesced = replace(
         fragment,
         works=tuple([work for work, _ in works]),
         keeps_ps=tuple([keeps_ps for _, keeps_ps in works]),
@@ -93,13 +93,13 @@ def gathered(fragment: Fragment, fetches: Iterable[Fetches], burst_bytes: int) -
         allocated_by=columns.gathered(now_at, fragment.allocated_by),
         freed_by=columns.gathered(now_at, fragment.freed_by),
     )
-    return Gathered(made, now_at)
+    return Gathered(coalesced, now_at)
 
 
 def _works(
     fragment: Fragment, brought: Mapping[int, int], left_out: Sequence[int]
 ) -> tuple[list[tuple[Work, int]], Column]:
-    """Return the works that there are when fetches bring what is ``brought``, and which each instruction does."""
+    """Return the works with fetch sizes set to ``brought`` (bytes by position), and the work of each instruction."""
     works = list(zip(fragment.works, fragment.keeps_ps, strict=True))
     numbers = {both: number for number, both in enumerate(works)}
     work_of = fragment.work_of[:]
@@ -119,8 +119,8 @@ def _works(
 
 
 def _without(numbers: Column, left_out: Sequence[int]) -> Column:
-    """Return ``numbers`` but for those at some places."""
-    found = column()
+    """Return ``numbers`` without the entries at positions ``left_out``."""
+    kept = column()
     for before, end in pairwise((-1, *left_out, len(numbers))):
-        found += numbers[before + 1 : end]
-    return found
+        kept += numbers[before + 1 : end]
+    return kept

@@ -1,7 +1,7 @@
-"""One layer run's instructions: load, compute and store its tiles, two buffers each, so that the three overlap.
+"""Instructions of one layer run: tiles are loaded, computed and stored, double-buffered, so that the three overlap.
 
-Loading the next version of an operand waits until the version before the last has been used; computing a tile waits
-until the tile before the last has been stored.
+Loading the next version of an operand waits for the last use of the version two before it; computing a tile waits for
+the store of the tile two before it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,42 +34,42 @@ from dsascape.scheduler.programs.fragments import Fragment, FragmentBuffer, Outs
 from dsascape.workloads.loopnest import Extents, LoopNest
 
 _MOST_ALIKE = 4
-"""Written for one layer run and kept, of those that differ in bursts of outputs."""
+"""Size of the cache of variants of one layer run that differ in their bursts of outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenLayer:
-    """One layer run's instructions; positions are those in the fragment, -1 where there is none."""
+    """Lowered layer run; positions are those in the fragment, -1 for none."""
 
     fragment: Fragment
     outside: tuple[Outside, ...]
-    """What lies outside of it, in the fragment's order; of the room that a prefetch buffer has to have for each that
-    comes in, only the first: all of one buffer's follow each other."""
+    """External dependencies in the fragment's order; of those on space in a prefetch buffer only the first, as all of
+    one buffer's are consecutive."""
     prefetch: tuple[Passing, ...]
-    """What it lets into the prefetch buffers, by buffer; nothing where there are none."""
+    """Admissions to each prefetch buffer; empty if there are none."""
     done: tuple[int, ...]
-    """By tile: the instruction that completes it."""
+    """Instruction that completes each tile."""
     first_compute: int
     first_path_store: int
-    """First transfer of outputs into the global buffer."""
+    """Position of the first transfer of outputs into the global buffer."""
     first_dma_store: int
-    """The same into DDR."""
+    """Position of the first transfer of outputs into DDR."""
     alike_bytes: range
-    """Bytes of a burst of outputs with which the instructions are the same."""
+    """Range of output burst sizes, in bytes, for which the instructions are the same."""
     fetches: tuple[Fetches, ...] = ()
-    """Of each operand that stays in the global buffer, if they have not been gathered into bursts yet."""
+    """Fetches of each operand that stays in the global buffer, until they are coalesced into bursts."""
 
     def in_bursts(self, burst_bytes: int) -> "WrittenLayer":
-        """Return the same with all fetches gathered into bursts."""
-        found = gathered(self.fragment, self.fetches, burst_bytes)
-        first_compute, first_path_store, first_dma_store = found.moved(
+        """Return this layer run with all fetches coalesced into bursts of ``burst_bytes``."""
+        coalesced = gathered(self.fragment, self.fetches, burst_bytes)
+        first_compute, first_path_store, first_dma_store = coalesced.moved(
             column((self.first_compute, self.first_path_store, self.first_dma_store))
         )
         return replace(
             self,
-            fragment=found.fragment,
-            prefetch=tuple([passing.moved(found.moved) for passing in self.prefetch]),
-            done=tuple(found.moved(column(self.done))),
+            fragment=coalesced.fragment,
+            prefetch=tuple([passing.moved(coalesced.moved) for passing in self.prefetch]),
+            done=tuple(coalesced.moved(column(self.done))),
             first_compute=first_compute,
             first_path_store=first_path_store,
             first_dma_store=first_dma_store,
@@ -78,25 +78,25 @@ class WrittenLayer:
 
 
 class AlikeLayers:
-    """Layer runs that differ in their bursts of outputs alone: some of any size have the same instructions."""
+    """Bounded cache of variants of a layer run that differ in their output bursts; each serves a range of sizes."""
 
     def __init__(self) -> None:
         self._written: list[WrittenLayer] = []
 
     def get(self, stored_bytes: int, write: Callable[[], WrittenLayer]) -> WrittenLayer:
-        """Return what is written for bursts of ``stored_bytes``, by ``write`` where that has not been done yet."""
+        """Return the variant for bursts of ``stored_bytes``; call ``write`` to make it if it is not cached."""
         for layer in self._written:
             if stored_bytes in layer.alike_bytes:
                 return layer
-        found = write()
-        self._written = [*self._written[1 - _MOST_ALIKE :], found]
-        return found
+        written = write()
+        self._written = [*self._written[1 - _MOST_ALIKE :], written]
+        return written
 
 
 def written_layer(emitting: Emitting, prefetch: PrefetchUse | None, waits: Waits) -> WrittenLayer:
-    """Return the instructions of a layer run; ``waits``: which tiles of others each tile waits for (`TileWaits`).
+    """Return the instructions of a layer run; ``waits``: producer tiles that each tile waits for (`TileWaits`).
 
-    What stays in the global buffer is fetched version by version: see `WrittenLayer.in_bursts`.
+    Operands that stay in the global buffer are fetched version by version: see `WrittenLayer.in_bursts`.
     """
     return _LayerEmitter(emitting, prefetch, waits).run()
 
@@ -113,24 +113,24 @@ class _LayerEmitter:
         self._output = -1
         self._first_compute = -1
         self._done: list[int] = []
-        """By tile: the instruction that completes it."""
+        """Instruction that completes each tile."""
 
     def run(self) -> WrittenLayer:
-        """Add all tiles, in the tiling's order; return what has been written."""
+        """Add all tiles, in the tiling's order; return the lowered layer run."""
         tiling = self._at.execution.tiling
         last_depth = tiling.depth_steps - 1
         tiles = tiling.passes // tiling.depth_steps
         halo: list[int] | None = None
         last = -1
-        known: dict[tuple[Extents, int | None, bool], tuple[TileWork, list[list[int]], TileBytes]] = {}
+        jobs_by_shape: dict[tuple[Extents, int | None, bool], tuple[TileWork, list[list[int]], TileBytes]] = {}
         for position, extents, depth_step, depth in tiling.steps():
             key = extents, depth, depth_step == last_depth
-            if key not in known:
+            if key not in jobs_by_shape:
                 work, jobs = self._jobs(extents, depth, last=depth_step == last_depth)
-                known[key] = work, jobs, self._loader.bytes_of(work)
-            work, jobs, needed = known[key]
+                jobs_by_shape[key] = work, jobs, self._loader.bytes_of(work)
+            work, jobs, needed = jobs_by_shape[key]
             inputs = self._loader.load(position, depth_step, work, needed)
-            if halo is None:  # behind the first loads, which need not wait for the layer before
+            if halo is None:  # after the first loads, which need not wait for the layer before
                 halo = self._exchange_halos()
             written = self._written(len(self._done)) if depth_step == 0 else []
             partial_sums = [last] if depth_step else []
@@ -151,9 +151,9 @@ class _LayerEmitter:
         return WrittenLayer(fragment, outside, prefetch, tuple(self._done), *firsts, alike_bytes, fetches)
 
     def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[list[int]]]:
-        """Return a tile's work and its jobs, the numbers of what units do for it, one group after the other.
+        """Return a tile's work and its jobs: numbers of works, in groups that run concurrently, one after the other.
 
-        What follows the nest that is added up piece by piece waits for the last pass over the depth.
+        Nests after the one that is accumulated piece by piece wait for the last pass over the depth.
         """
         at, layer, units = self._at, self._at.run.layer, self._at.execution.units
         work = layer.tile_work(extents, depth)
@@ -161,7 +161,7 @@ class _LayerEmitter:
         if not last:
             assigned = _up_to(layer.summed, assigned, layer.graph.storage)
         groups = merged(assigned, work, layer.graph.storage)
-        if groups and groups[-1][1:]:  # whoever waits for the tile waits for one instruction
+        if groups and groups[-1][1:]:  # waiting for a tile means waiting for one instruction
             unit, payload, _ = groups[-1][0]
             nothing = None if payload.shape is None else MatrixShape(0, 0, 0, 0)
             groups.append([(unit, Compute(dtype=at.dtype, shape=nothing), 0)])
@@ -174,12 +174,12 @@ class _LayerEmitter:
         ]
 
     def _written(self, tile: int) -> list[int]:
-        """Return what stands for the tiles of other runs after which all is there that a tile reads."""
+        """Return the external dependencies on the tiles of other runs that write what a tile reads."""
         waits = self._waits[tile] if self._waits else ()
         return [self._at.writer.outside(tile_of(writer, last)) for writer, last in waits]
 
     def _exchange_halos(self) -> list[int]:
-        """Fetch what other cores hold: each sends its border to the global buffer and reads what it lacks."""
+        """Exchange halos: each core sends its border to the global buffer and reads what it lacks from there."""
         at = self._at
         size, rounds = at.execution.exchange.core_bytes, at.execution.exchange.rounds
         if not size:
@@ -204,9 +204,9 @@ class _LayerEmitter:
     ) -> int:
         """Add the tile's computation, one nest after the other; return its last instruction.
 
-        The first pass over the depth allocates the output tile, unless the output stays where it is computed. What
-        nests hand to each other, ``between_bytes``, has one buffer: the next tile waits for it, as it does where loops
-        run in order.
+        The first pass over the depth allocates the output tile, unless the output stays in the local buffer.
+        Intermediates between nests, ``between_bytes``, are not double-buffered: the next tile waits for this one, as it
+        does where loops are sequential.
         """
         at = self._at
         outgoing = at.output_memory != LOCAL
@@ -236,33 +236,34 @@ class _LayerEmitter:
 
 
 def in_parts(size_bytes: int, parts: int) -> list[int]:
-    """Return ``size_bytes`` in parts of nearly one size."""
+    """Return ``size_bytes`` in ``parts`` parts of nearly equal size."""
     return [size_bytes * (part + 1) // parts - size_bytes * part // parts for part in range(parts)]
 
 
 def _up_to(summed: LoopNest | None, jobs: Sequence[Assignment], storage: Mapping[str, str]) -> list[Assignment]:
-    """Return the jobs of the nest ``summed`` and of what computes its operands, in order."""
-    found: list[Assignment] = []
+    """Return the jobs of the nest ``summed`` and of the nests that compute its operands, in order."""
+    kept: list[Assignment] = []
     needed: set[str] = set()
     for job in reversed(jobs):
         nest = job.work.nest
         if (nest is summed and not job.follows) or nest.write.tensor in needed:
-            found.append(job)
+            kept.append(job)
             needed.update(storage.get(read.tensor, read.tensor) for read in nest.reads)
-    return found[::-1]
+    return kept[::-1]
 
 
 _Job = tuple[str, Compute, int]
-"""A unit, what it does, and how long that takes it alone."""
+"""Job of a unit: (unit, computation, uncontended time in ps)."""
 
 
 def merged(jobs: Sequence[Assignment], work: TileWork, storage: Mapping[str, str]) -> list[list[_Job]]:
-    """Return the tile's jobs, one group of jobs at the same time after the other, traffic filled in.
+    """Return the tile's jobs with their traffic, in groups that run concurrently, one after the other.
 
-    Neighbours on one vector unit are made one: fused element operations hand values over in registers. Only operands
-    from outside, and results that leave the unit, pass the local buffer. ``storage``: the tensor behind each view.
+    Consecutive jobs on one vector unit are merged: fused element operations pass values in registers. Only operands
+    from outside, and results that leave the unit, pass through the local buffer. ``storage``: the tensor behind each
+    view.
     """
-    found: list[list[_Job]] = []
+    merged_groups: list[list[_Job]] = []
     groups = side_by_side(jobs)
     for place, group in enumerate(groups):
         local_bytes = _local_bytes(place, groups, work, storage)
@@ -270,15 +271,15 @@ def merged(jobs: Sequence[Assignment], work: TileWork, storage: Mapping[str, str
             (job.unit, replace(job.payload, traffic=((LOCAL, size),)), job.duration_ps)
             for job, size in zip(group, local_bytes, strict=True)
         ]
-        if found and _goes_on(found[-1], own):
-            found[-1] = [_both(before, further) for before, further in zip(found[-1], own, strict=True)]
+        if merged_groups and _goes_on(merged_groups[-1], own):
+            merged_groups[-1] = [_both(before, further) for before, further in zip(merged_groups[-1], own, strict=True)]
         else:
-            found.append(own)
-    return found
+            merged_groups.append(own)
+    return merged_groups
 
 
 def _goes_on(before: Sequence[_Job], further: Sequence[_Job]) -> bool:
-    """Whether the same vector units go on with other element operations."""
+    """Return whether the same vector units continue with further element operations."""
     payloads = [payload for _, payload, _ in (*before, *further)]
     same_units = [unit for unit, _, _ in before] == [unit for unit, _, _ in further]
     return same_units and all(payload.shape is None and payload.rounds == 1 for payload in payloads)
@@ -299,7 +300,7 @@ def _both(before: _Job, further: _Job) -> _Job:
 def _local_bytes(
     place: int, groups: Sequence[Sequence[Assignment]], work: TileWork, storage: Mapping[str, str]
 ) -> list[int]:
-    """Return the bytes that each unit that does one nest of a tile reads from and writes to the local buffer."""
+    """Return the local buffer traffic in bytes of each unit in the group at ``place``."""
     group = groups[place]
     units = [[job.unit for job in each] for each in groups]
     handed_over = work.output_bytes if place and units[place - 1] != units[place] else 0

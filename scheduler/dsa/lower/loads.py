@@ -1,8 +1,8 @@
-"""Operands on their way to the local buffers: tile by tile, two buffers each; weights ahead, through prefetch buffers.
+"""Loads of operands into the local buffers: tile by tile, double-buffered; weights through prefetch buffers.
 
 A tile's operands come from DDR over DMA into the global buffer and from there over the on-chip path into the local
-buffers; what several cores need is broadcast where the machine can. Operands that stay in the global buffer for the
-layer are fetched once, in bursts.
+buffers; data needed by several cores is broadcast if the machine supports it. Operands that stay in the global buffer
+for the layer are fetched once, in bursts.
 """
 
 import math
@@ -25,68 +25,68 @@ _GLOBAL_TO_LOCAL = ("global_buffer", "local_buffer")
 
 @dataclass(slots=True)
 class _Operand:
-    """One streamed operand: what chooses its version, and the versions so far."""
+    """State of a streamed operand: its version key, current version and users of all versions."""
 
     route: Route
     place: Callable[[tuple[int, ...]], Any]
-    """Of a tile's position: what chooses the version, with ``by_depth`` also the step in depth."""
+    """Function from a tile's position to the version key; with ``by_depth`` the depth step is added to the key."""
     by_depth: bool
     is_weight: bool
     from_ddr: float
-    """Bytes that come from DDR for all cores by those of one core's tile."""
+    """Ratio of bytes from DDR for all cores to bytes of one core's tile."""
     label: Label
     addresses: int
-    """Which addresses are those of its tiles."""
+    """Index of its tiles' addresses in `addresses_of`."""
     copies: int
-    """Local buffers that one instruction fills."""
+    """Number of local buffers that one instruction fills."""
     held: dict[tuple[int, int], FragmentBuffer] = field(default_factory=dict)
-    """Its buffers by size and slot."""
+    """Cache of its buffers by size and slot."""
     version: Any = None
-    """What chose the current one."""
+    """Key of the current version."""
     buffer: int = -1
     users: list[int] = field(default_factory=list)
-    """For each version: the last instruction that uses it."""
+    """Last user of each version (instruction position)."""
 
 
 @dataclass(slots=True)
 class _Staged:
-    """An operand that stays in the global buffer: what has been fetched of it so far, version by version."""
+    """State of an operand that stays in the global buffer: its fetches so far, version by version."""
 
     fetches: Fetches
     left_bytes: int
     buffer: int = -1
     versions: dict[Any, int] = field(default_factory=dict)
-    """The DMA transfer that brought each version."""
+    """DMA transfer that loaded each version."""
 
 
 class TileBytes(NamedTuple):
-    """What a tile needs of each operand that is brought to it."""
+    """Bytes of each streamed operand for one tile."""
 
     streamed: Mapping[str, int]
-    """Brought to one core."""
+    """Bytes brought to one core."""
     from_ddr: Mapping[str, int]
-    """For all cores; nothing of what is staged."""
+    """Bytes from DDR for all cores; staged operands are not listed."""
 
 
 class _Moved(NamedTuple):
-    """Operands that are moved to the cores together."""
+    """Operands moved to the cores by one transfer."""
 
     names: tuple[str, ...]
     one_for_all: bool
-    """One read of the global buffer for all cores that share them; else each core gets its own part."""
+    """Whether one read of the global buffer serves all cores that share them; else each core gets its own part."""
     what: str
-    """What labels call them."""
+    """Text for labels."""
     cores_sharing: int
-    """The least of how many cores share one of them."""
+    """Minimum over the operands of the number of cores that share them."""
 
 
 class _Changing(NamedTuple):
-    """How operands that change together are brought."""
+    """Transfers of operands whose versions change together."""
 
     moved: tuple[_Moved, ...]
     staged: tuple[str, ...]
     passing: tuple[str, ...]
-    """What is not staged."""
+    """Operands that are not staged."""
 
 
 class OperandLoader:
@@ -102,9 +102,9 @@ class OperandLoader:
         self._ahead = dict(zip(tiling.prefetched, emitting.bursts.ahead, strict=True))
         self._staged = {name: _Staged(Fetches(size), size) for name, size in tiling.staged.items()}
         self._together: dict[tuple[str, ...], _Changing] = {}
-        """By the operands that change with a tile."""
+        """Cached transfers by the operands whose versions change together."""
         self._passed: list[tuple[int, ...]] = []
-        """On-chip transfers of each tile that came through the global buffer."""
+        """On-chip transfers of each tile that passed through the global buffer."""
         self._last_transfer: dict[str, int] = {}
 
     def _operand(self, name: str) -> _Operand:
@@ -113,20 +113,20 @@ class OperandLoader:
         is_weight = layer.graph.tensors[name].role == "weight"
         route = at.execution.routes[name]
         from_ddr = route.from_ddr * at.active_cores / route.cores_sharing * self._filled[name]
-        of_cluster = route.broadcast or not at.view.has_global_buffer  # a unit that fills all of them
+        of_cluster = route.broadcast or not at.view.has_global_buffer  # a unit that fills all local buffers
         return _Operand(
             route, _place(sorted(depends - {DEPTH})), DEPTH in depends, is_weight, from_ddr, at.operand(name),
             at.addresses(name), at.view.cores_per_cluster if of_cluster else 1,
         )  # fmt: skip
 
     def used_by(self, position: int) -> None:
-        """Note that the instruction at ``position`` uses the current version of every operand."""
+        """Record that the instruction at ``position`` uses the current version of every operand."""
         for operand in self._operands.values():
             if operand.users:
                 operand.users[-1] = position
 
     def bytes_of(self, work: TileWork) -> TileBytes:
-        """Return what a tile needs of each operand that is brought to it."""
+        """Return the bytes of each streamed operand for a tile."""
         operands, whole = self._operands.items(), work.operand_bytes
         return TileBytes(
             {name: math.ceil(whole[name] * operand.route.streamed) for name, operand in operands},
@@ -134,7 +134,7 @@ class OperandLoader:
         )
 
     def load(self, position: tuple[int, ...], depth_step: int, work: TileWork, needed: TileBytes) -> list[int]:
-        """Bring the operands that change with this tile; return the transfers that the computation waits for."""
+        """Load the operands whose versions change with this tile; return the transfers that its jobs wait for."""
         ahead: list[str] = []
         changing: list[str] = []
         for name, operand in self._operands.items():
@@ -165,26 +165,26 @@ class OperandLoader:
         return [*transfers, *moved]
 
     def _changing(self, names: tuple[str, ...]) -> _Changing:
-        """Return how operands that change together are brought, those broadcast last."""
-        found = self._together.get(names)
-        if found is None:
+        """Return the transfers of operands whose versions change together, broadcasts last."""
+        transfers = self._together.get(names)
+        if transfers is None:
             moved = [self._moved([name for name in names if self._operands[name].route.broadcast is one_for_all])
                      for one_for_all in (False, True)]  # fmt: skip
-            found = self._together[names] = _Changing(
+            transfers = self._together[names] = _Changing(
                 tuple([each for each in moved if each.names]), tuple([name for name in names if name in self._staged]),
                 tuple([name for name in names if name not in self._staged]),
             )  # fmt: skip
-        return found
+        return transfers
 
     def _moved(self, names: Sequence[str]) -> _Moved:
-        """Return operands, all of them broadcast or none, that are moved to the cores together."""
+        """Return the transfer of operands, all or none of which are broadcast."""
         operands = [self._operands[name] for name in names]
         what = "weights" if all(operand.is_weight for operand in operands) else "tile"
         sharing = min([operand.route.cores_sharing for operand in operands], default=1)
         return _Moved(tuple(names), any(operand.route.broadcast for operand in operands), what, sharing)
 
     def _load_prefetched(self, names: list[str], work: TileWork, streamed_bytes: Mapping[str, int]) -> list[int]:
-        """Bring the next versions of weights through the prefetch buffers: which wait for room and the launch."""
+        """Load the next versions of weights through the prefetch buffers; loads wait for space and the launch."""
         assert self._prefetch is not None
         waits: dict[int, None] = {}
         for name in names:
@@ -201,12 +201,12 @@ class OperandLoader:
         names = [name for name in names if name not in large]
         bursts = self._bursts(names)
         for broadcast in (False, True):
-            alike = tuple([name for name in names if self._operands[name].route.broadcast is broadcast])
-            if alike:
-                loads = (bursts[name].load for name in alike)
+            same_kind = tuple([name for name in names if self._operands[name].route.broadcast is broadcast])
+            if same_kind:
+                loads = (bursts[name].load for name in same_kind)
                 after = tuple(dict.fromkeys((*waits, *loads)))
-                transfers.append(self._to_cores(self._changing(alike).moved[0], streamed_bytes, after))
-            for name in alike:
+                transfers.append(self._to_cores(self._changing(same_kind).moved[0], streamed_bytes, after))
+            for name in same_kind:
                 self._allocate_operand(name, transfers[-1], streamed_bytes[name])
                 bursts[name].left -= 1
                 if not bursts[name].left:
@@ -223,7 +223,7 @@ class OperandLoader:
     def _in_chunks(
         self, name: str, work: TileWork, streamed_bytes: Mapping[str, int], waits: Iterable[int]
     ) -> list[int]:
-        """Bring a version that is larger than a burst: chunk after chunk through the global prefetch buffer."""
+        """Load a version that is larger than a burst, in chunks through the global prefetch buffer."""
         assert self._prefetch is not None
         launch = self._at.writer.outside(LAUNCH)
         left = self._prefetched[name].take(self._cluster_bytes(name, work), 1)
@@ -244,7 +244,7 @@ class OperandLoader:
         return transfers
 
     def _bursts(self, names: list[str]) -> dict[str, Burst]:
-        """Return what brings the operands' next versions; for all that are used up, one new DMA transfer."""
+        """Return the burst with each operand's next version; one new DMA transfer serves all exhausted bursts."""
         assert self._prefetch is not None
         wanted: dict[str, tuple[int, int, int]] = {}
         after = [self._at.writer.outside(LAUNCH)]
@@ -265,11 +265,11 @@ class OperandLoader:
             for name, (size, versions, entry) in wanted.items():
                 buffer = self._at.writer.allocate(load, FragmentBuffer("global_buffer", size, self._at.operand(name)))
                 self._prefetched[name].burst = Burst(load, buffer, entry, versions)
-        found = ((name, self._prefetched[name].burst) for name in names)
-        return {name: burst for name, burst in found if burst is not None}
+        current = ((name, self._prefetched[name].burst) for name in names)
+        return {name: burst for name, burst in current if burst is not None}
 
     def _free_slots(self, changing: list[str]) -> tuple[int, ...]:
-        """Return the last uses of the versions whose slots are filled now, and end the current versions' lives."""
+        """Free the current versions; return the last users of the versions whose slots are filled now."""
         waits: dict[int, None] = {}
         for name in changing:
             operand = self._operands[name]
@@ -283,7 +283,10 @@ class OperandLoader:
     def _from_ddr(
         self, names: tuple[str, ...], needed_bytes: Mapping[str, int], waits: tuple[int, ...]
     ) -> tuple[list[int], int]:
-        """Fetch what lies in DDR: into the global buffer, or straight into the local ones where there is none."""
+        """Load operands from DDR into the global buffer, or directly into the local ones if there is none.
+
+        Return the transfers and the number of the global buffer's buffer, -1 for none.
+        """
         size = sum([needed_bytes[name] for name in names])
         if not size:
             return [], -1
@@ -296,7 +299,7 @@ class OperandLoader:
         return [load], self._at.writer.allocate(load, buffer)
 
     def _from_global(self, name: str, work: TileWork) -> int:
-        """Return the DMA transfer that brings a staged operand's current version, a new one if need be."""
+        """Return the DMA transfer that loads a staged operand's current version, a new one if necessary."""
         staged, version = self._staged[name], self._operands[name].version
         if version in staged.versions:
             return staged.versions[version]
@@ -316,7 +319,7 @@ class OperandLoader:
     def _to_cores(
         self, moved: _Moved, streamed_bytes: Mapping[str, int], after: tuple[int, ...], part: tuple[int, int] = (0, 1)
     ) -> int:
-        """Move operands from the global buffer to the cores. ``part``: which chunk of how many."""
+        """Move operands from the global buffer to the cores. ``part``: (number of the chunk, number of chunks)."""
         names, one_for_all, what, sharing = moved
         chunk, chunks = part
         whole = sum([streamed_bytes[name] for name in names])
@@ -327,7 +330,7 @@ class OperandLoader:
         return self._at.transfer("broadcast", what, _GLOBAL_TO_LOCAL, distinct, after, sharing)
 
     def _allocate_operand(self, name: str, owner: int, size_bytes: int) -> None:
-        """Give the operand's new version its space in the local buffers."""
+        """Allocate the operand's new version in the local buffers."""
         operand = self._operands[name]
         key = size_bytes, (len(operand.users) - 1) % SLOTS
         buffer = operand.held.get(key)
@@ -339,11 +342,11 @@ class OperandLoader:
 
     @property
     def fetches(self) -> tuple[Fetches, ...]:
-        """What has been fetched of each operand that stays in the global buffer."""
+        """Fetches of each operand that stays in the global buffer."""
         return tuple([staged.fetches for staged in self._staged.values()])
 
     def release(self) -> None:
-        """End the lives of the last versions."""
+        """Free the last versions of all operands."""
         for operand in self._operands.values():
             if operand.buffer >= 0 and operand.users:
                 self._at.writer.free(operand.users[-1], operand.buffer)
@@ -357,7 +360,7 @@ class OperandLoader:
 
 
 def _place(dims: Sequence[int]) -> Callable[[tuple[int, ...]], Any]:
-    """Return what picks of a tile's position what lies along ``dims``."""
+    """Return a function that selects the entries along ``dims`` of a tile's position."""
     return itemgetter(*dims) if dims else _nowhere
 
 

@@ -1,7 +1,7 @@
-"""Weights on their way ahead of the computation: through prefetch buffers in the global and the local buffers.
+"""Prefetching of weights through prefetch buffers in the global and the local buffers.
 
 GraphTurbo (section 4.4) fetches the weights of later layers while earlier ones compute, through "a small, fixed size of
-buffers". Such a buffer is used in turn: what comes in next waits for as much of the oldest as it needs room.
+buffers". Such a buffer is a ring: an admission waits until enough of the oldest entries have been used.
 """
 
 from collections.abc import Sequence
@@ -13,75 +13,75 @@ from dsascape.scheduler.dsa.lower.prefetch_buffer import Passing, PrefetchBuffer
 from dsascape.scheduler.programs.fragments import FragmentWriter
 
 LOCAL, FURTHER = 1, 0
-"""Which of the prefetch buffers."""
+"""Indices of the prefetch buffers: in the local buffers, in the global buffer."""
 
 
 class PrefetchUse:
-    """Notes what one layer run does with the prefetch buffers; what is in them then, is known where it is placed."""
+    """Records one layer run's use of the prefetch buffers; their contents are resolved when its fragment is placed."""
 
     def __init__(self, writer: FragmentWriter) -> None:
         self._writer = writer
         self._passing = Passing(), Passing()
-        """By buffer."""
+        """Admissions by prefetch buffer."""
 
     def admit(self, buffer: int, size_bytes: int) -> tuple[int, int]:
-        """Return the number of what comes in now, and what stands for the instructions that have to end before."""
+        """Record an admission; return its number, and the external dependency that it waits for."""
         entry = self._passing[buffer].admit(size_bytes)
         return entry, self._writer.outside(room_for(buffer, entry))
 
     def used_by(self, buffer: int, entry: int, position: int) -> None:
-        """Note the last instruction that needs what came in."""
+        """Record the last user of an admission."""
         self._passing[buffer].used_by(entry, position)
 
     def filled_by(self, buffer: int, transfers: Sequence[int]) -> None:
-        """Note the transfers that bring what was let in last."""
+        """Record the transfers that load the latest admissions."""
         self._passing[buffer].filled_by(transfers)
 
     def noted(self) -> tuple[Passing, ...]:
-        """Return what has been noted, by buffer."""
+        """Return the recorded admissions by prefetch buffer."""
         brought = [one.filled[-1] if one.filled else 0 for one in self._passing]
-        assert brought == [len(one.users) for one in self._passing], "something comes in that nobody brings"
+        assert brought == [len(one.users) for one in self._passing], "an admission has no transfer"
         return self._passing
 
 
 @dataclass(slots=True)
 class Prefetch:
-    """The prefetch buffers of one program, and the launch of the kernel that is being written."""
+    """Prefetch buffers of one program, and the launch of the kernel being lowered."""
 
     further: PrefetchBuffer
-    """In the global buffer."""
+    """Prefetch buffer in the global buffer."""
     local: PrefetchBuffer
     launch: int = -1
 
     def pass_through(self, passing: Sequence[Passing], first: int) -> Sequence[Rows]:
-        """Let a run pass through the buffers: see `PrefetchBuffer.pass_through`. Return what that does, by buffer."""
+        """Return the dependencies of a run's admissions by buffer: see `PrefetchBuffer.pass_through`."""
         local = self.local.pass_through(passing[LOCAL], first)
         return self.further.pass_through(passing[FURTHER], first), local
 
 
 @dataclass(slots=True)
 class Burst:
-    """What one DMA transfer brings of one operand: some versions in a row."""
+    """One operand's part of a DMA transfer: consecutive versions."""
 
     load: int
     buffer: int
     entry: int
     left: int
-    """Versions of it that have not been passed on yet."""
+    """Number of its versions that have not been moved to the cores yet."""
 
 
 @dataclass(slots=True)
 class PrefetchedOperand:
-    """One operand that is fetched ahead: its current version in the local buffers, its current burst."""
+    """State of a prefetched operand: its current version in the local buffers, its current burst."""
 
     versions_left: int
     bytes_left: int
-    """For all cores together, in DDR."""
+    """Bytes not loaded from DDR yet, for all cores together."""
     entry: int = -1
     burst: Burst | None = None
 
     def take(self, size_bytes: int, versions: int) -> int:
-        """Return the bytes of DDR for ``versions`` of ``size_bytes`` together; the last ones get what is left."""
+        """Return the bytes to load for ``versions`` versions of ``size_bytes`` in total; the last ones get the rest."""
         size_bytes = self.bytes_left if versions == self.versions_left else min(size_bytes, self.bytes_left)
         self.versions_left -= versions
         self.bytes_left -= size_bytes

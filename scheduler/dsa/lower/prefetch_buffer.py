@@ -1,7 +1,7 @@
-"""Buffers of a fixed size that weights on their way pass through in turn: what has to end before each of them comes in.
+"""Prefetch buffers: rings of a fixed size for weights, with the dependencies of each admission.
 
-What one layer run lets in is noted where its instructions are written. What is in a buffer then, and has to leave it,
-is known where they are placed.
+Admissions of a layer run are recorded when its instructions are written. The buffer's contents at that point, and the
+evictions needed, are resolved when the fragment is placed.
 """
 
 from array import array
@@ -19,49 +19,49 @@ if is_built("dsascape.scheduler.in_c.columns"):
     from dsascape.scheduler.in_c import columns
 
 IN_USE = 1 << 30
-"""Stated where nobody has said yet who needs it last: more admissions than any program has."""
+"""Value of `Passing.stated_before` for an entry whose last user is not known yet: more than any admission number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Passing:
-    """What one layer run lets into a buffer, in turn; instructions are numbered within the run."""
+    """Admissions of one layer run to a prefetch buffer, in order; instructions are numbered within the run."""
 
     sizes_bytes: Column = field(default_factory=lambda: array("q"))
-    """By admission, as the next two. 64 bits."""
+    """Bytes of each admission (64-bit)."""
     users: Column = field(default_factory=column)
-    """The last instruction that needs it."""
+    """Last user of each admission (instruction position)."""
     stated_before: Column = field(default_factory=column)
-    """Which admission of the run is the first that may take its place, once it has been used."""
+    """First later admission of the run that may overwrite each one: after its last use."""
     filled: Column = field(default_factory=column)
-    """By filling, which is what comes in together: how many admissions there are until then."""
+    """Total number of admissions up to each filling; a filling is the admissions loaded together."""
     transfers: Rows = field(default_factory=Rows)
-    """By filling: what brings it."""
+    """Transfers that load each filling."""
 
     def admit(self, size_bytes: int) -> int:
-        """Note that so much comes in now; return its number."""
+        """Record an admission of ``size_bytes``; return its number."""
         self.sizes_bytes.append(size_bytes)
         self.users.append(-1)
         self.stated_before.append(IN_USE)
         return len(self.users) - 1
 
     def used_by(self, entry: int, position: int) -> None:
-        """Note the last instruction that needs what came in as number ``entry``: it may leave from now on."""
+        """Record the last user of admission ``entry``: it may be overwritten from now on."""
         self.users[entry] = position
         self.stated_before[entry] = len(self.users)
 
     def filled_by(self, transfers: Sequence[int]) -> None:
-        """Note the transfers that bring what was let in last."""
+        """Record the transfers that load the latest admissions."""
         self.filled.append(len(self.users))
         self.transfers.append(transfers)
 
     def moved(self, moved: Callable[[Column], Column]) -> "Passing":
-        """Return the same where instructions have ``moved``."""
+        """Return the admissions with instruction positions mapped by ``moved``."""
         transfers = Rows(self.transfers.first, moved(self.transfers.items))
         return Passing(self.sizes_bytes, moved(self.users), self.stated_before, self.filled, transfers)
 
 
 class _Entry(NamedTuple):
-    """What is in a buffer: see `Passing`, but for the numbers, which are the program's."""
+    """Entry in a buffer: fields as in `Passing`, but numbered within the program."""
 
     size_bytes: int
     user: int
@@ -69,39 +69,39 @@ class _Entry(NamedTuple):
 
 
 class _Filling(NamedTuple):
-    """What came in together."""
+    """Entries loaded together."""
 
     transfers: list[int]
-    """That brought it; none where the buffer had not been full until then."""
+    """Transfers that loaded it; empty if the buffer had not been full until then."""
     evicted: list[int]
-    """The users of what made room for it."""
+    """Last users of the entries evicted for it."""
 
 
 class PrefetchBuffer:
-    """A fixed number of bytes that versions of weights pass through, in order.
+    """Ring of a fixed number of bytes for versions of weights.
 
-    ``in_flight`` transfers may be under way at once: what waits for room for one of them has to hold back those behind
-    it as well, since they believe that the room has been made.
+    Up to ``in_flight`` transfers may run at once: a transfer that waits for space must hold back the later ones as
+    well, as they assume that this space has been freed.
     """
 
     def __init__(self, name: str, capacity_bytes: int, in_flight: int = 1) -> None:
         self._capacity_bytes = capacity_bytes
         self._name = name
         self._entries: deque[_Entry] = deque()
-        """The oldest first."""
+        """Entries in the buffer, the oldest first."""
         self._used_bytes = 0
         self._admitted = 0
         self._filled: deque[_Filling] = deque(maxlen=in_flight)
-        """The last ones."""
+        """Latest fillings, up to ``in_flight`` of them."""
         self._was_full = False
 
     def pass_through(self, passing: Passing, first: int) -> Rows:
-        """Let in what a run does, whose first instruction is at ``first``.
+        """Admit the entries of a run whose first instruction is at ``first``.
 
-        Return for each of its admissions the instructions that have to end before. Raises ``ScheduleError`` if what is
-        in use leaves no room: the tiles were chosen too large.
+        Return for each admission the instructions that have to end before. Raises ``ScheduleError`` if entries in use
+        leave too little space, as the tiles are too large.
         """
-        found, begun, begin = Rows(), self._admitted, 0
+        dependencies, begun, begin = Rows(), self._admitted, 0
         for end, transfers in zip(passing.filled, passing.transfers, strict=True):
             behind = self._behind()
             evicted: list[int] = []
@@ -109,7 +109,7 @@ class PrefetchBuffer:
                 self._used_bytes += passing.sizes_bytes[number]
                 made_room = self._make_room()
                 evicted += made_room
-                found.append(made_room + behind)
+                dependencies.append(made_room + behind)
                 self._admitted += 1
                 user, stated_before = first + passing.users[number], begun + passing.stated_before[number]
                 self._entries.append(_Entry(passing.sizes_bytes[number], user, stated_before))
@@ -117,22 +117,22 @@ class PrefetchBuffer:
             brought_by = [first + transfer for transfer in transfers] if self._was_full else []
             self._filled.append(_Filling(brought_by, evicted))
             begin = end
-        return found
+        return dependencies
 
     def _behind(self) -> list[int]:
-        """Return what waits for room already, or what has to: nothing passes that."""
+        """Return the instructions that the next filling must not overtake: earlier fillings that wait for space."""
         if not self._was_full:
             return []
-        found: list[int] = []
+        instructions: list[int] = []
         is_oldest = len(self._filled) == self._filled.maxlen
         for filling in self._filled:
-            found += filling.transfers if is_oldest else filling.evicted
+            instructions += filling.transfers if is_oldest else filling.evicted
             is_oldest = False
-        return found
+        return instructions
 
     def _make_room(self) -> list[int]:
-        """Take away the oldest that nobody needs any more until all has room; return who needed that last."""
-        found: list[int] = []
+        """Evict the oldest unused entries until the contents fit; return the last users of those evicted."""
+        last_users: list[int] = []
         in_use: list[_Entry] = []
         while self._used_bytes > self._capacity_bytes and self._entries:
             old = self._entries.popleft()
@@ -140,15 +140,15 @@ class PrefetchBuffer:
                 in_use.append(old)
             else:
                 self._used_bytes -= old.size_bytes
-                found.append(old.user)
+                last_users.append(old.user)
         self._entries.extendleft(reversed(in_use))
         if self._used_bytes > self._capacity_bytes:
             raise _shortage(self._name, self._capacity_bytes, str(self._used_bytes))
-        return found
+        return last_users
 
 
 class _InC(PrefetchBuffer):
-    """Does the same by compiled code."""
+    """Prefetch buffer implemented in C."""
 
     def __init__(self, name: str, capacity_bytes: int, in_flight: int) -> None:
         super().__init__(name, capacity_bytes, in_flight)
@@ -165,9 +165,9 @@ class _InC(PrefetchBuffer):
 
 
 def prefetch_buffer(name: str, capacity_bytes: int, in_flight: int = 1) -> PrefetchBuffer:
-    """Return an empty buffer: one of compiled code, where that may be used."""
+    """Return an empty prefetch buffer, implemented in C where that may be used."""
     if may_use("dsascape.scheduler.in_c.columns"):
-        with suppress(OverflowError):  # more in flight than compiled code has room for
+        with suppress(OverflowError):  # more transfers in flight than the C version supports
             return _InC(name, capacity_bytes, in_flight)
     return PrefetchBuffer(name, capacity_bytes, in_flight)
 

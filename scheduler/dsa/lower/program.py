@@ -1,9 +1,9 @@
 """The program of a schedule: launches, then layer after layer, tile after tile.
 
-Instances follow each other: a launch waits until the kernel before it has ended. Inside a layer, loads run ahead of
-computation and stores behind it, two buffers each. Where layers overlap, a tile waits only for the tiles that it reads
-of the runs that the schedule lets be at work beside it, and weights are fetched as far ahead as the prefetch buffers
-reach, though not before the kernel's launch.
+Instances run in sequence: a launch waits until the kernel before it has ended. Inside a layer, loads run ahead of
+computation and stores behind it, double-buffered. Where layers overlap, a tile waits only for the tiles that it reads
+of the runs that may still be executing by the schedule, and weights are prefetched as far ahead as the prefetch buffers
+allow, though not before the kernel's launch.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,13 +37,13 @@ from dsascape.scheduler.programs.fragments import FragmentWriter, Outside
 from dsascape.scheduler.programs.relocation import relocation
 
 _MOST_LAYERS = 4_000
-"""Written for one network and kept: each may have hundreds of instructions."""
+"""Size of the cache of lowered layers per network; each may have hundreds of instructions."""
 
 
 def lower(schedule: Schedule, view: DsaView) -> Program:
     """Return the program of ``schedule``, which all clusters in use run.
 
-    Raises ``ScheduleError`` where the weights in flight do not fit the prefetch buffers.
+    Raises ``ScheduleError`` if the weights in flight do not fit the prefetch buffers.
     """
     with collector_paused():
         return _Lowering(schedule, view).run()
@@ -58,14 +58,14 @@ class _Lowering:
         self._columns = relocation()
         self._prefetch = self._prefetch_buffers()
         self._buffers: dict[int, int] = {}
-        """Of the slices that are stored at the moment."""
+        """Buffer number of each live slice."""
         self._at_work: list[WrittenRun] = []
         self._ended: list[tuple[tuple[int, ...], WrittenRun | None]] = []
-        """Last instructions of what has to have ended, with the first run that waits for them, until that has ended."""
+        """Last instructions of ended runs, with the first run that waits for them, until that has ended itself."""
         self._entry: tuple[int, ...] = ()
-        """The instructions of these."""
+        """Instructions that must end before the current run begins: those of ``_ended``, each once."""
         self._last_reads: dict[int, set[int]] = {}
-        """By run: the slices that no later one reads."""
+        """Slices whose last reader is each run."""
         for number, live in schedule.live_ranges.items():
             self._last_reads.setdefault(live.stop - 1, set()).add(number)
 
@@ -117,7 +117,7 @@ class _Lowering:
         self._at_work.append(opened)
 
     def _written(self, run: LayerRun, execution: Execution, waits: Waits) -> WrittenLayer:
-        """Return the instructions of a run: those of an equal one, where one has been written for such a machine."""
+        """Return the instructions of a run, cached for equal runs on machines with equal on-chip rates."""
         schedule, view = self._schedule, self._view
         prefetch_bytes = schedule.prefetch.global_bytes if schedule.prefetch is not None else 0
         shares = output_shares(run, self._slices)
@@ -130,12 +130,12 @@ class _Lowering:
         def of_bursts() -> WrittenLayer:
             bursts = bursts_of(run, execution, schedule.burst_bytes, prefetch_bytes, stores=DDR in shares)
             staged_bytes, analysis = staged_burst_bytes(execution, schedule.burst_bytes), run.layer.analysis
-            alike = analysis.table(AlikeLayers, _MOST_LAYERS).get((key, bursts.ahead), AlikeLayers)
-            found = alike.get(bursts.stored_bytes, partial(write, bursts))
+            variants = analysis.table(AlikeLayers, _MOST_LAYERS).get((key, bursts.ahead), AlikeLayers)
+            layer = variants.get(bursts.stored_bytes, partial(write, bursts))
             if not staged_bytes:
-                return found
-            in_bursts = partial(found.in_bursts, staged_bytes)
-            return analysis.table(WrittenLayer.in_bursts, _MOST_LAYERS).get((found.fragment, staged_bytes), in_bursts)
+                return layer
+            in_bursts = partial(layer.in_bursts, staged_bytes)
+            return analysis.table(WrittenLayer.in_bursts, _MOST_LAYERS).get((layer.fragment, staged_bytes), in_bursts)
 
         def write(bursts: Bursts) -> WrittenLayer:
             writer = FragmentWriter()
@@ -148,29 +148,29 @@ class _Lowering:
         return run.layer.analysis.table(_Lowering._written, _MOST_LAYERS).get((key, sizes), of_bursts)
 
     def _outside(self, layer: WrittenLayer, opened: WrittenRun, waits: TileWaits, first: int) -> Rows:
-        """Return the instructions behind all that a run waits for outside of it, if its first one is at ``first``."""
+        """Return the instructions for each external dependency of a run whose first instruction is at ``first``."""
         rooms: Sequence[Rows] = ()
         ends: dict[Outside, tuple[int, ...]] = {ENTRY: opened.entry}
         if self._prefetch is not None:
             rooms = self._prefetch.pass_through(layer.prefetch, first)
             ends[LAUNCH] = (self._prefetch.launch,)
-        found = Rows()
+        rows = Rows()
         for what in layer.outside:
             if what.kind == ROOM:
-                self._columns.extend(found, rooms[what.number])
+                self._columns.extend(rows, rooms[what.number])
             elif what.kind == TILE:
-                found.append((waits.position(what.number, what.part),))
+                rows.append((waits.position(what.number, what.part),))
             else:
-                found.append(ends[what])
-        return found
+                rows.append(ends[what])
+        return rows
 
     def _begin(self, run: LayerRun, number: int, execution: Execution) -> WrittenRun:
-        """Return the run that begins now; those that have ended by then are at work no longer."""
+        """Return the run that begins now; drop the runs that have ended by then from those still executing."""
         opened = WrittenRun(number, run, execution.tiling)
         ended = [one for one in self._at_work if one.number <= execution.begins_after]
         if ended:
             self._at_work = self._at_work[len(ended) :]
-            # whoever waits for the end of a run that had waited for others need not wait for those again
+            # waiting for the end of a run that had waited for others covers those
             still = [(exits, by) for exits, by in self._ended if any(by is one for one in self._at_work)]
             self._ended = [*still, (_exits(ended), opened)]
             self._entry = tuple(dict.fromkeys([position for exits, _ in self._ended for position in exits]))
@@ -178,7 +178,7 @@ class _Lowering:
         return opened
 
     def _store(self, number: int, layer: WrittenLayer, first: int, cores: int) -> None:
-        """Let the first writing instruction of the run, which begins at ``first``, allocate the slice."""
+        """Allocate a slice by the first writing instruction of the run that begins at position ``first``."""
         stored = self._slices[number]
         if stored.memory == LOCAL:
             writing, size = layer.first_compute, stored.core_bytes
@@ -190,7 +190,7 @@ class _Lowering:
         self._buffers[number] = self._builder.allocate(first + writing, buffer)
 
     def _release(self, run: LayerRun, step: int) -> None:
-        """Free the slices that no later run reads, once all that may still read them have ended."""
+        """Free the slices that no later run reads, once all runs that may still read them have ended."""
         last = self._last_reads.get(step)
         if last is None:
             return
@@ -204,5 +204,5 @@ class _Lowering:
 
 
 def _exits(runs: Iterable[WrittenRun]) -> tuple[int, ...]:
-    """Return the instructions that end ``runs``."""
+    """Return the last instructions of ``runs``."""
     return tuple(dict.fromkeys([position for one in runs for position in one.exits]))

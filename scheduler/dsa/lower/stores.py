@@ -1,4 +1,4 @@
-"""Finished tiles on their way out: to the global buffer, and in bursts to DDR."""
+"""Stores of finished tiles: to the global buffer, and in bursts to DDR."""
 
 import math
 
@@ -8,7 +8,7 @@ from dsascape.scheduler.parts import filled
 from dsascape.scheduler.programs.fragments import FragmentBuffer
 
 _MOST_BYTES = 1 << 62
-"""Stands for no limit."""
+"""Value that stands for no limit."""
 
 
 class OutputStorer:
@@ -17,29 +17,29 @@ class OutputStorer:
     def __init__(self, emitting: Emitting) -> None:
         self._at = emitting
         self._stored: list[int] = []
-        """Last instruction that takes each output tile out of the local buffer."""
+        """Instruction that moves each output tile out of the local buffer."""
         self._gathered: list[tuple[int, int, int]] = []
-        """Output tiles in the global buffer that no burst has taken yet: transfer, buffer, bytes."""
+        """Output tiles waiting in the global buffer for a burst: (transfer, buffer, bytes)."""
         self._sent: list[int] = []
-        """Bursts to DDR."""
+        """Instructions of the bursts to DDR."""
         run, tiling = emitting.run, emitting.execution.tiling
         self._burst_room = tiling.global_buffers[-1] if tiling.global_buffers else 0
-        """Bytes of the global buffer in which a burst collects."""
+        """Bytes of the global buffer in which a burst is gathered."""
         self._filled = filled(run.extents, tiling.part)
-        """Share of the cores' tiles that there is, where their parts are uneven."""
+        """Fraction of the padded per-core tiles that holds data, where the cores' parts are uneven."""
         self._tile_bytes = run.layer.tile_work(tiling.tile, tiling.depth).output_bytes * run.binding.cores
-        """Of all cores, where no edge cuts it short."""
+        """Bytes of a full output tile (not cut short by an edge), for all cores."""
         self._kept_bytes, self._sent_bytes = -1, _MOST_BYTES
-        """The most that was not sent, the least that was, of what the size of bursts decided."""
+        """Largest gathered size that was not sent, and smallest that was, where the burst size decided."""
         self.first_path_store = -1
         self.first_dma_store = -1
 
     def slot(self) -> tuple[int, ...]:
-        """Return what has to end before another output tile has room."""
+        """Return the instructions that have to end before another output tile has space."""
         return tuple(self._stored[-SLOTS:][:1]) if len(self._stored) >= SLOTS else ()
 
     def store(self, work: TileWork, computed: int, output: int, *, final: bool) -> None:
-        """Take the tile ``computed`` last, in buffer ``output``, where it belongs; gather tiles for DDR to bursts."""
+        """Store the tile ``computed`` last, in buffer ``output``, to its memory; gather tiles for DDR into bursts."""
         at, memory = self._at, self._at.output_memory
         if memory == "local_buffer":
             return
@@ -75,11 +75,11 @@ class OutputStorer:
 
     @property
     def alike_bytes(self) -> range:
-        """Bytes of a burst with which the same is stored as has been until now."""
+        """Range of burst sizes, in bytes, with which the stores so far are the same."""
         return range(self._kept_bytes + 1, self._sent_bytes + 1)
 
     def _leaving(self, work: TileWork, memories: tuple[str, ...]) -> int:
-        """Return the bytes of one core's tile that go to ``memories``."""
+        """Return the bytes of one core's output tile that go to ``memories``."""
         return math.ceil(work.output_bytes * sum([self._at.shares.get(memory, 0.0) for memory in memories], 0.0))
 
     def _send(self) -> None:

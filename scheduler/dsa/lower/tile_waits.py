@@ -1,9 +1,8 @@
-"""Computing across layers: which tiles of earlier layers a tile has to wait for.
+"""Dependencies of tiles on producer tiles of earlier layers, for computing across layers.
 
 GraphTurbo (section 4.4) lets compute units of different kinds work on different tiles, beyond the end of a layer. A
-layer that reads what lies in its own core's local buffer need not wait until all of that is written: its first tile
-waits for the tiles that hold what it reads, and the next ones likewise. Runs of equal layers that lie alike wait for
-the same tiles, by number.
+layer that reads from its own core's local buffer need not wait for the whole tensor: each tile waits for the producer
+tiles that it reads. Runs of equal layers with equal slices up to translation share the result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,21 +20,21 @@ from dsascape.workloads.regions import placed_regions
 
 @dataclass(slots=True)
 class WrittenRun:
-    """A layer run whose instructions stand in the program and that may still be at work."""
+    """Layer run that is in the program and may still be executing."""
 
     number: int
     run: LayerRun
     tiling: Tiling
     entry: tuple[int, ...] = ()
-    """Instructions that had ended when it began."""
+    """Instructions that have ended when it begins."""
     exits: tuple[int, ...] = ()
     """Its last instructions."""
     done: list[int] = field(default_factory=list)
-    """By tile, in the order in which they are computed: the instruction that completes it."""
+    """Instruction that completes each tile, in execution order."""
 
 
 class _Tiles(NamedTuple):
-    """How a layer's output is cut: ``box`` of it among cores, each core's part into tiles."""
+    """Division of a layer's output: ``box`` among cores, each core's part into tiles."""
 
     box: Box
     binding: Binding
@@ -48,7 +47,7 @@ class _Tiles(NamedTuple):
         return cls(run.box, run.binding, tiling.part, tiling.tile, tiling.order)
 
     def last_with(self, core: int, need: Box) -> int:
-        """Return the number of the last tile on ``core`` that writes some of ``need``."""
+        """Return the number of the last tile on ``core`` that writes any of ``need``."""
         part = self.binding.part(self.box, core)
         number = 0
         for dim in self.order:
@@ -58,24 +57,25 @@ class _Tiles(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A slice that a run reads while it may still be written."""
+    """Slice that a run reads while its producer may still be executing."""
 
     operand: int
-    """Place of its tensor among the inputs of the reading layer."""
+    """Index of its tensor among the inputs of the reading layer."""
     slice: int
-    """Which of the slices that are read it is."""
+    """Index among the slices read."""
     box: Box
     writer: _Tiles | None
-    """None where tiles do not follow from those of the writer: then all of these are waited for."""
+    """Tiles of the producer; None if the slice is not its sink, or the reading layer has several outputs: then all
+    producer tiles are waited for."""
     writer_tiles: int
 
 
 Waits = tuple[tuple[tuple[int, int], ...], ...]
-"""By tile: the slices that it waits for, each with the number of the tile of its writer."""
+"""(Index of the slice read, number of its producer's tile) pairs that each tile waits for."""
 
 
 class TileWaits:
-    """What the tiles of one run wait for: tiles of ``writers``, by the slice that they write."""
+    """Dependencies of one run's tiles on tiles of ``writers``, the producer runs by slice."""
 
     def __init__(
         self, run: LayerRun, tiling: Tiling, writers: Mapping[int, WrittenRun], slices: Sequence[TensorSlice]
@@ -91,32 +91,32 @@ class TileWaits:
             writer = _Tiles.of(one.run, one.tiling) if follows else None
             reads.append(_Read(layer.inputs.index(name), numbers.index(number), held.box, writer, len(one.done)))
         cores: Sequence[int] = range(run.binding.cores)
-        alike = run.binding.divides(run.extents) and all(slices[number].is_even for number in numbers)
-        alike = alike and not layer.puts_together
-        if alike and all(len(held) == 1 for held in run.reads.values()):  # needs move evenly from core to core
+        is_even = run.binding.divides(run.extents) and all(slices[number].is_even for number in numbers)
+        is_even = is_even and not layer.puts_together
+        if is_even and all(len(held) == 1 for held in run.reads.values()):  # needs shift evenly from core to core
             cores = tuple(dict.fromkeys((0, run.binding.cores - 1)))
         own, wanted = _Tiles.of(run, tiling), tuple(reads)
         self.by_tile: Waits = ()
-        """In the order in which the tiles are computed; empty if none waits for anything."""
+        """Dependencies of each tile, in execution order; empty if no tile has any."""
         if reads:
             key = layer.signature, own, tuple(cores), wanted
             work_out = partial(_waits, layer, tiling, own, cores, wanted)
             self.by_tile = layer.analysis.table(_waits).get(key, work_out)
 
     def position(self, writer: int, tile: int) -> int:
-        """Return the instruction that completes a tile of one of the writers."""
+        """Return the position of the instruction that completes a tile of a producer."""
         return self._writers[writer].done[tile]
 
 
 def _waits(layer: Layer, tiling: Tiling, own: _Tiles, cores: Sequence[int], reads: Sequence[_Read]) -> Waits:
-    """Return what the tiles of ``layer`` wait for; only what they do not know to have ended."""
+    """Return the dependencies of the tiles of ``layer``, without those implied by earlier tiles' dependencies."""
     latest = {read.slice: 0 for read in reads}
-    found: list[tuple[tuple[int, int], ...]] = []
+    by_tile: list[tuple[tuple[int, int], ...]] = []
     for position, extents, depth_step, _ in tiling.steps():
         if depth_step:
             continue
         # nothing of a slice is read before it has its space, with the first tile
-        waits: list[tuple[int, int]] = [] if found else [(number, 0) for number in latest]
+        waits: list[tuple[int, int]] = [] if by_tile else [(number, 0) for number in latest]
         for core in cores:
             needs = _needs(layer, own, core, position, extents)
             for read in reads:
@@ -128,8 +128,8 @@ def _waits(layer: Layer, tiling: Tiling, own: _Tiles, cores: Sequence[int], read
                 if last > latest[read.slice]:
                     latest[read.slice] = last
                     waits.append((read.slice, last))
-        found.append(tuple(waits))
-    return tuple(found)
+        by_tile.append(tuple(waits))
+    return tuple(by_tile)
 
 
 def _needs(

@@ -1,1 +1,1 @@
-"""Where tensors lie in a DSA's memories: live ranges, free space, addresses."""
+"""Placement of tensors in a DSA's memories: live ranges, free space, addresses."""

@@ -1,7 +1,7 @@
-"""Addresses in a memory: which buffers stay in it for their live ranges, which are spilled, which gaps are left.
+"""Static address allocation in a memory: live buffers, spilling, addresses, free gaps.
 
-A buffer lies at one address for all its live range, so that what is free may be too scattered for another one, as in a
-real memory. All live ranges are known before anything runs, and so the addresses are chosen for all buffers together.
+A buffer keeps one address for its whole live range, so free space may be too fragmented for another one, as in a real
+memory. All live ranges are known in advance, so addresses are chosen for all buffers together.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,46 +14,46 @@ from dsascape.scheduler.dsa.placing.occupied_addresses import OccupiedAddresses
 
 @dataclass(frozen=True, slots=True)
 class LiveBuffer:
-    """What ``owner`` needs of a memory: bytes for the steps of its live range, and some more beside at single steps."""
+    """Buffer of ``owner``: bytes for the steps of its live range, plus additional bytes at single steps."""
 
     owner: int
     size_bytes: int
     live: range
     beside: Mapping[int, int] = field(default_factory=dict)
-    """By step: bytes of another buffer that is there for that step only."""
+    """Bytes, by step, of a further buffer that lives for that step only."""
 
 
 class Block(NamedTuple):
-    """Bytes from ``address`` on."""
+    """Contiguous bytes from ``address`` on."""
 
     address: int
     size_bytes: int
 
 
 Gap = tuple[int, int]
-"""A free block, while many are tried: address and bytes."""
+"""Free block: (address, bytes)."""
 
 
 def gaps(blocks: Iterable[Block], capacity_bytes: int) -> list[Gap]:
-    """Return what ``blocks`` leave free, from the lowest address on."""
-    found, free = [], 0
+    """Return the gaps between ``blocks`` in a memory of ``capacity_bytes``, from the lowest address on."""
+    free_blocks, free = [], 0
     for address, size_bytes in sorted(blocks):
         if address > free:
-            found.append((free, address - free))
+            free_blocks.append((free, address - free))
         end = address + size_bytes
         free = end if end > free else free
     if free < capacity_bytes:
-        found.append((free, capacity_bytes - free))
-    return found
+        free_blocks.append((free, capacity_bytes - free))
+    return free_blocks
 
 
 def put(sizes: Sequence[int], free: Iterable[Gap]) -> list[Block] | None:
-    """Return a block for each of ``sizes`` in the gaps ``free``; None if one finds no gap for itself.
+    """Return a block for each of ``sizes`` in the gaps ``free``; None if one does not fit.
 
-    The largest takes the smallest gap that holds it, and so on; where that fails a cleverer packing might not.
+    Best fit in order of decreasing size; this heuristic may fail where another packing would succeed.
     """
     left = list(free)
-    found: list[Block | None] = [None] * len(sizes)
+    placed: list[Block | None] = [None] * len(sizes)
     for number in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
         wanted, place, least = sizes[number], -1, 0
         for gap, (_, size_bytes) in enumerate(left):
@@ -62,13 +62,13 @@ def put(sizes: Sequence[int], free: Iterable[Gap]) -> list[Block] | None:
         if place < 0:
             return None
         address = left[place][0]
-        found[number] = Block(address, wanted)
+        placed[number] = Block(address, wanted)
         left[place] = address + wanted, least - wanted
-    return [block for block in found if block is not None]
+    return [block for block in placed if block is not None]
 
 
 def fit(sizes: Sequence[int], free: Sequence[int]) -> bool:
-    """Return whether buffers of ``sizes`` find room in gaps of ``free`` bytes, the largest first, each in one gap."""
+    """Return whether buffers of ``sizes`` fit gaps of ``free`` bytes (the largest first), each within one gap."""
     total = sum(sizes)
     if not free or total > sum(free):
         return total == 0
@@ -76,17 +76,18 @@ def fit(sizes: Sequence[int], free: Sequence[int]) -> bool:
 
 
 def without_spilled(buffers: Iterable[LiveBuffer], capacity_bytes: int, *, longest: bool = True) -> list[LiveBuffer]:
-    """Return the buffers that are granted when what is too much at a step is spilled, for all its live range (Fig. 12).
+    """Return the buffers that stay when the memory overflows and others are spilled for their whole live range.
 
-    It is the longest-lived of all that are alive then (GraphTurbo, section 4.3), the latest of equals; or, if not
-    ``longest``, the one that comes last. Not in the paper: what does not even fit alone is spilled before, so that
-    nothing that lives longer makes room for it in vain. Every buffer has an owner of its own.
+    At each step that overflows, the live buffer with the longest live range is spilled (GraphTurbo, section 4.3 and
+    Fig. 12), the latest on a tie; or, if not ``longest``, the one allocated last. Not in the paper: buffers that do not
+    fit even alone are spilled first, so that nothing else is spilled for them in vain. Every buffer has a distinct
+    owner.
     """
     coming: dict[int, list[LiveBuffer]] = {}
     beside: dict[int, dict[int, int]] = {}
     for buffer in buffers:
         if buffer.size_bytes + max(buffer.beside.values(), default=0) > capacity_bytes:
-            continue  # for what never fits nobody makes room
+            continue  # never fits: spill nothing else for it
         coming.setdefault(buffer.live.start, []).append(buffer)
         for step, size_bytes in buffer.beside.items():
             beside.setdefault(step, {})[buffer.owner] = size_bytes
@@ -117,10 +118,10 @@ def without_spilled(buffers: Iterable[LiveBuffer], capacity_bytes: int, *, longe
 
 
 def addresses(buffers: Sequence[LiveBuffer], capacity_bytes: int, apart_steps: int = 0) -> dict[int, int]:
-    """Return the address of every buffer that finds a gap; of a few orders, the one that leaves out the fewest bytes.
+    """Return the address of every buffer that fits, by owner; of a few orders, the one with the fewest bytes left out.
 
-    An owner's further buffers count: it finds its place with all of them or not at all. Where there is room, a buffer
-    keeps away from those that ended up to ``apart_steps`` before it, so that it need not wait for their last use.
+    An owner is placed with all of its further buffers or not at all. Where possible, a buffer avoids addresses of
+    buffers that ended up to ``apart_steps`` steps before it, so that it need not wait for their last use.
     """
     orders = (
         sorted(buffers, key=lambda w: (-w.size_bytes, w.live.start, w.owner)),
@@ -131,9 +132,9 @@ def addresses(buffers: Sequence[LiveBuffer], capacity_bytes: int, apart_steps: i
     least = sum(buffer.size_bytes for buffer in buffers) + 1
     for apart in dict.fromkeys((apart_steps, 0)):
         for order in orders:
-            found, missing = _in_order(order, capacity_bytes, apart, least)
+            placed, missing = _in_order(order, capacity_bytes, apart, least)
             if missing < least:
-                best, least = found, missing
+                best, least = placed, missing
             if not least:
                 return best
     return best
@@ -142,14 +143,14 @@ def addresses(buffers: Sequence[LiveBuffer], capacity_bytes: int, apart_steps: i
 def _in_order(
     buffers: Sequence[LiveBuffer], capacity_bytes: int, apart_steps: int, most_missing: int
 ) -> tuple[dict[int, int], int]:
-    """Return the addresses when one buffer after the other takes the smallest gap that is free for all its live range.
+    """Return (addresses, bytes left out) when each buffer in order takes the smallest gap free for its live range.
 
-    A gap that is also free ``apart_steps`` before and after goes before all others. With them the bytes of the buffers
-    that are left out; from ``most_missing`` on the search ends.
+    Gaps that are also free ``apart_steps`` before and after are preferred. The search ends once ``most_missing`` bytes
+    are left out.
     """
     steps = sum([len(buffer.live) for buffer in buffers])
     held = OccupiedAddresses(2 * steps // max(len(buffers), 1))
-    found: dict[int, int] = {}
+    placed: dict[int, int] = {}
     missing = 0
     for buffer in buffers:
         taken: list[tuple[range, Block]] = []
@@ -168,22 +169,25 @@ def _in_order(
                 break
             taken.append((live, Block(address, size_bytes)))
         else:
-            found[buffer.owner] = taken[0][1].address
+            placed[buffer.owner] = taken[0][1].address
             for live, block in taken:
                 held.add(live, block.address, block.size_bytes)
         if missing >= most_missing:
             break
-    return found, missing
+    return placed, missing
 
 
 def _smallest_gap(there: Iterable[tuple[int, int]], capacity_bytes: int, size_bytes: int) -> int | None:
-    """Return where the smallest gap that holds ``size_bytes`` begins, the lowest of equals; ``there``: in order."""
-    found, least, free = None, capacity_bytes + 1, 0
+    """Return the address of the smallest gap of at least ``size_bytes``, the lowest on a tie; None if there is none.
+
+    ``there``: occupied (begin, end), ascending.
+    """
+    best, least, free = None, capacity_bytes + 1, 0
     for begin, end in there:
         if size_bytes <= begin - free < least and begin > free:
-            found, least = free, begin - free
+            best, least = free, begin - free
         free = max(free, end)
-    return free if size_bytes <= capacity_bytes - free < least and capacity_bytes > free else found
+    return free if size_bytes <= capacity_bytes - free < least and capacity_bytes > free else best
 
 
 def _ends(block: Block) -> tuple[int, int]:

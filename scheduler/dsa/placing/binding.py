@@ -1,4 +1,4 @@
-"""Binding a tile of a tensor to cores: into how many parts each dimension is cut, one part per core."""
+"""Binding of tensors to cores: the number of parts that each dimension is cut into, one part per core."""
 
 import math
 import operator
@@ -10,19 +10,19 @@ from dsascape.workloads.loopnest import Box, box_volume, intersect
 
 
 class Binding(NamedTuple):
-    """``factors[d]`` cores along dimension d; cores are numbered with the first dimension of ``order`` slowest."""
+    """Binding: ``factors[d]`` cores along dimension d, numbered with the first dimension of ``order`` slowest."""
 
     factors: tuple[int, ...]
     order: tuple[int, ...]
 
     @property
     def cores(self) -> int:
-        """Cores that get a part."""
+        """Number of cores that get a part."""
         return math.prod(self.factors)
 
     @property
     def numbering(self) -> tuple[tuple[int, int], ...]:
-        """The dimensions that are cut and into how many parts, in the order in which cores are numbered along them."""
+        """Cut dimensions with their number of parts, in the order in which cores are numbered along them."""
         return tuple((dim, self.factors[dim]) for dim in self.order if self.factors[dim] > 1)
 
     def binds(self, dims: Iterable[int]) -> bool:
@@ -43,7 +43,7 @@ class Binding(NamedTuple):
         return tuple(parts)
 
     def divides(self, extents: Sequence[int]) -> bool:
-        """Return whether all cores get as much."""
+        """Return whether all cores get equally large parts."""
         return not any(map(operator.mod, extents, self.factors))
 
     def part_extents(self, extents: Sequence[int]) -> tuple[int, ...]:
@@ -55,11 +55,11 @@ def plain_binding(
     extents: Sequence[int], order: Sequence[int], cores: int, unbound: Collection[int] = (),
     most_padding: float = 0.0,
 ) -> Binding:  # fmt: skip
-    """Return GraphTurbo's plain binding (section 3.4): as many cores as divide each dimension, outermost first.
+    """Return GraphTurbo's plain binding (section 3.4): the most cores that divide each dimension, outermost first.
 
-    The paper tries 8, 4, 2, 1 for its 8 cores; here the divisors of the cores that are left, largest first. Not in the
-    paper: parts may be uneven, as long as equal ones would exceed the whole by ``most_padding`` of it at most (197
-    tokens on 8 cores: seven parts of 25, one of 22). Dimensions in ``unbound`` are annotated as not to be bound.
+    The paper tries 8, 4, 2, 1 for its 8 cores; here the divisors of the remaining cores are tried, largest first. Not
+    in the paper: parts may be uneven, as long as equal ones would exceed the whole by at most ``most_padding`` of it
+    (197 tokens on 8 cores: seven parts of 25, one of 22). Dimensions in ``unbound`` are not bound.
     """
     factors = [1] * len(extents)
     left, room = cores, 1 + most_padding
@@ -73,24 +73,24 @@ def plain_binding(
 
 
 def sample_cores(binding: Binding) -> tuple[int, ...]:
-    """Return cores that stand for all where parts are equal.
+    """Return a sample of cores that represents all of them where parts are equal.
 
-    Those at both ends, one inside along every dimension, and the second along each dimension alone: these last are
-    others where cores are numbered along the dimensions in another order.
+    It has those at both ends, one that is inner along every dimension, and the second along each dimension alone: the
+    latter depend on the order in which cores are numbered along the dimensions.
     """
-    inside, seconds, apart = 0, [], binding.cores
+    inside, seconds, stride = 0, [], binding.cores
     for dim in binding.order:
         inside = inside * binding.factors[dim] + binding.factors[dim] // 2
-        apart //= binding.factors[dim]
+        stride //= binding.factors[dim]
         if binding.factors[dim] > 1:
-            seconds.append(apart)
+            seconds.append(stride)
     return tuple(dict.fromkeys((0, *seconds, inside, binding.cores - 1)))
 
 
 def needed_and_held(core: int, need: Box | None, slices: Sequence[tuple[Box, Binding]]) -> tuple[int, int] | None:
-    """Return how many of the stored elements one core needs, and how many of these it holds; None if it needs none.
+    """Return (stored elements that a core needs, those of them that it holds); None if it needs none.
 
-    ``need``: the box that it reads; ``slices``: the stored boxes of the tensor and how each is bound.
+    ``need``: the box that it reads; ``slices``: the stored boxes of the tensor with their bindings.
     """
     if need is None:
         return None

@@ -1,7 +1,7 @@
-"""Free space of the on-chip memories from layer run to layer run, beside the runs that may still be at work.
+"""Free space of the on-chip memories at each layer run, given the runs that may still be executing.
 
-A layer begins while earlier ones run only if nothing that it puts anywhere lies on what those still use: their inputs,
-their tiles. So no instruction ever waits for space that a later one gives back.
+A layer begins while earlier ones execute only if none of its buffers overlaps with theirs (inputs, tiles). So no
+instruction ever waits for space that a later one frees.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,34 +14,34 @@ from dsascape.scheduler.dsa.view import DDR
 from dsascape.scheduler.errors import ScheduleError
 
 Blocks = Mapping[str, Sequence[Block]]
-"""By memory."""
+"""Blocks by memory."""
 
 
 class RunAtWork(NamedTuple):
-    """A layer run that may not have ended when the next ones begin."""
+    """Layer run that may still be executing when the next ones begin."""
 
     number: int
     writes: tuple[int, ...]
-    """The slices that it writes."""
+    """Numbers of the slices that it writes."""
     blocks: Blocks
-    """Its tiles, and slices that nobody needs once it has ended."""
+    """Blocks of its tiles, and of slices that are dead once it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeSpace:
-    """What the slices that are kept in each on-chip memory leave of it."""
+    """Free space of each on-chip memory, given the slices kept there."""
 
     capacities: Mapping[str, int]
-    """What prefetch buffers leave of the memories."""
+    """Bytes of each memory less its prefetch buffer."""
     most_gaps: int
     held: Blocks
-    """Where the slices lie."""
+    """Blocks of the slices kept."""
 
     def free_gaps(self, memory: str, beside_bytes: int, step_bytes: int) -> tuple[int, ...]:
-        """Return the bytes of the largest gaps when ``beside_bytes`` have taken the smallest that holds them.
+        """Return the bytes of the largest gaps after reserving ``beside_bytes`` in the smallest gap that holds them.
 
-        Where none holds them they take as many as they need, the largest first: what they take is not for others. Gaps
-        are rounded down to multiples of ``step_bytes`` if they are more than two of them.
+        If none holds them, they are reserved in several gaps, the largest first. Gaps of more than two ``step_bytes``
+        are rounded down to multiples of these.
         """
         free = sorted([size_bytes for _, size_bytes in self._gaps(memory, ())]) or [0]
         if beside_bytes:
@@ -59,11 +59,11 @@ class FreeSpace:
         return gaps((*self.held[memory], *others), self.capacities[memory])
 
     def beside(self, at_work: Sequence[RunAtWork], own: Blocks, sizes: Mapping[str, Sequence[int]]) -> Blocks | None:
-        """Return where buffers of ``sizes`` lie if all ``at_work`` may still run; None if there is no room for them.
+        """Return blocks for buffers of ``sizes`` while all ``at_work`` may still execute; None if they do not fit.
 
-        ``own``: the slices that the new run writes, which are held already. The blocks are in the order of ``sizes``.
+        ``own``: blocks of the slices that the new run writes, allocated already. Blocks are in the order of ``sizes``.
         """
-        found: dict[str, Sequence[Block]] = {}
+        placed_blocks: dict[str, Sequence[Block]] = {}
         for memory in self.capacities:
             others = [block for one in at_work for block in one.blocks[memory]]
             if any(overlap(mine, other) for mine in own[memory] for other in others):
@@ -72,11 +72,11 @@ class FreeSpace:
             if blocks is None:
                 return None
             placed = iter(blocks)
-            found[memory] = [next(placed) if size else Block(0, 0) for size in sizes[memory]]
-        return found
+            placed_blocks[memory] = [next(placed) if size else Block(0, 0) for size in sizes[memory]]
+        return placed_blocks
 
     def everything(self) -> Blocks:
-        """Return blocks that leave no room for anybody."""
+        """Return blocks that cover all memories."""
         return {memory: [Block(0, capacity)] for memory, capacity in self.capacities.items()}
 
 
@@ -86,7 +86,7 @@ def overlap(one: Block, other: Block) -> bool:
 
 
 class KeptSlices:
-    """What a layout keeps on the chip from layer run to layer run, in memories of these ``capacities``."""
+    """Slices that a layout keeps on chip, tracked from layer run to layer run, in memories of ``capacities``."""
 
     def __init__(self, layout: Layout, capacities: Mapping[str, int], most_gaps: int) -> None:
         self._name = layout.graph.name
@@ -97,9 +97,9 @@ class KeptSlices:
         self._held: dict[str, dict[int, Block]] = {memory: {} for memory in capacities}
 
     def begin(self, run: LayerRun) -> Blocks:
-        """Let what ``run`` writes have its place from now on, and return that.
+        """Allocate the slices that ``run`` writes; return their blocks.
 
-        Raises ``ScheduleError`` where the layout gives it none.
+        Raises ``ScheduleError`` if an on-chip slice has no address.
         """
         own: dict[str, list[Block]] = {memory: [] for memory in self._capacities}
         for number in run.writes:
@@ -113,12 +113,12 @@ class KeptSlices:
         return own
 
     def space(self) -> FreeSpace:
-        """Return what is free now."""
+        """Return the current free space."""
         held = {memory: tuple(blocks.values()) for memory, blocks in self._held.items()}
         return FreeSpace(self._capacities, self._most_gaps, held)
 
     def end(self, run: LayerRun, step: int) -> Blocks:
-        """Take back the places of the slices that no run behind ``run``, the one at ``step``, reads; return them."""
+        """Free the slices whose last reader is ``run``, the run at ``step``; return their blocks."""
         freed: dict[str, list[Block]] = {}
         for number in dict.fromkeys([number for held in run.reads.values() for number in held]):
             memory = self._slices[number].memory

@@ -1,4 +1,4 @@
-"""Needs of layer runs: boxes of tensors, as a whole and by core, and which share of them lies where."""
+"""Inputs needed by layer runs, as a whole and per core: boxes, halos, routes, shares by memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,35 +14,34 @@ from dsascape.workloads.loopnest import Box, box_volume, intersect
 from dsascape.workloads.regions import at_origin, placed_regions
 
 _MOST_NEEDS = 64
-"""Runs whose needs are kept by core: a thousand cores take a megabyte, and operand after operand is asked for."""
+"""Size of the cache of per-core needs, in runs: a thousand cores take a megabyte; operands are evaluated one by one."""
 
 
 def whole_needs(run: LayerRun) -> Mapping[str, Box]:
-    """Return the box of every tensor that ``run`` needs on all cores together."""
+    """Return the box of every tensor, by name, that ``run`` needs on all cores together."""
     return layer_needs(run.layer, run.box)
 
 
 def looked_at(run: LayerRun, slices: Sequence[TensorSlice]) -> tuple[int, ...]:
-    """Return the cores whose needs are looked at: a few that stand for all where parts are alike, else every one."""
+    """Return the cores whose needs are evaluated: a representative sample where parts are equal, else all."""
     binding = run.binding
     return sample_cores(binding) if _are_alike(run, slices, whole_needs(run)) else tuple(range(binding.cores))
 
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """What cores need of a stored tensor but do not hold themselves."""
+    """Parts of a stored tensor that cores need but do not hold: maxima over cores."""
 
     elements: int
-    """Of the core that lacks most."""
+    """Largest number of missing elements of any core."""
     share: float
-    """Of all that a core needs of it, where that is largest."""
+    """Largest missing fraction of what a core needs."""
 
 
 def lacking(run: LayerRun, name: str, held: Sequence[TensorSlice], cores: tuple[int, ...]) -> Lacking:
-    """Return what ``cores`` lack of the slices ``held`` of a tensor when they do their parts of ``run``.
+    """Return what ``cores`` lack of the slices ``held`` of a tensor to compute their parts of ``run``.
 
-    Runs of equal layers whose slices lie alike lack as much: also where all of it lies elsewhere, as with the next
-    image.
+    Cached for equal layers with equal slices up to translation, as for the next image of a batch.
     """
     layer, sink = run.layer, run.layer.sink.name
     wanted, moves = at_origin(layer.analysis, layer.ops, {sink: run.box})
@@ -63,23 +62,23 @@ def _lacking(
     kept = layer.analysis.table(_needs_by_core, _MOST_NEEDS)
     needs = kept.get((layer.ops, *args[1:]), partial(_needs_by_core, *args))
     for core, need in needs.items():
-        found = needed_and_held(core, need.get(name), stored)
-        if found is not None:
-            needed, own = found
+        counted = needed_and_held(core, need.get(name), stored)
+        if counted is not None:
+            needed, own = counted
             most, share = max(most, needed - own), max(share, (needed - own) / needed)
     return Lacking(most, share)
 
 
 def _needs_by_core(layer: Layer, box: Box, binding: Binding, cores: tuple[int, ...]) -> dict[int, Mapping[str, Box]]:
-    """Return what each of ``cores`` needs of the operands for its part of ``box``."""
+    """Return the box of every operand that each of ``cores`` needs for its part of ``box``."""
     parts = ((core, {layer.sink.name: binding.part(box, core)}) for core in cores)
     return {core: placed_regions(layer.analysis, layer.ops, part, of=layer.inputs) for core, part in parts}
 
 
 def _are_alike(run: LayerRun, slices: Sequence[TensorSlice], needs: Mapping[str, Box]) -> bool:
-    """Return whether all cores have as much to do, and of every operand one slice that is just what the run needs.
+    """Return whether all cores have equal work, and one slice per operand that is exactly the box needed.
 
-    Not where outputs are put together of several parts: each core may need another operand.
+    False where outputs are concatenated from several parts, as each core may need another operand.
     """
     return (
         run.binding.divides(run.extents)
@@ -92,7 +91,7 @@ def _are_alike(run: LayerRun, slices: Sequence[TensorSlice], needs: Mapping[str,
 
 
 def halo_bytes(run: LayerRun, slices: Sequence[TensorSlice]) -> int:
-    """Return the bytes that one core has to fetch from the local buffers of others."""
+    """Return the maximum bytes that one core has to fetch from the local buffers of others."""
     resident = {
         name: [slices[number] for number in held if slices[number].memory == LOCAL] for name, held in run.reads.items()
     }
@@ -105,12 +104,12 @@ def halo_bytes(run: LayerRun, slices: Sequence[TensorSlice]) -> int:
 
 
 def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) -> dict[str, Route]:
-    """Return the operands that have to be brought to the local buffers, and how.
+    """Return the route of every operand that has to be brought to the local buffers.
 
     ``broadcasts``: whether one read of the global buffer can fill several local buffers.
     """
     layer, need = run.layer, whole_needs(run)
-    found = {}
+    by_operand = {}
     for name in layer.inputs:
         if name not in need:
             continue
@@ -120,32 +119,32 @@ def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) ->
         sharing = max(run.binding.cores // spread, 1)
         broadcast = broadcasts and sharing > 1
         if name not in run.reads:
-            found[name] = Route(1.0, 0.0, sharing, broadcast)
+            by_operand[name] = Route(1.0, 0.0, sharing, broadcast)
             continue
         held = share_by_memory([slices[number] for number in run.reads[name]], need[name])
         route = Route(held.get(DDR, 0.0), held.get(GLOBAL, 0.0), sharing, broadcast)
         if route.streamed:
-            found[name] = route
-    return found
+            by_operand[name] = route
+    return by_operand
 
 
 class RunNeeds(NamedTuple):
-    """What has to be brought to the cores for a run, whatever the tiles."""
+    """Halo bytes and operand routes of a run, independent of its tiles."""
 
     halo_bytes: int
-    """That one core has to fetch from the local buffers of others."""
+    """Maximum bytes that one core has to fetch from the local buffers of others."""
     routes: Mapping[str, Route]
 
 
 def needs_of(
     runs: Sequence[LayerRun], slices: Sequence[TensorSlice], *, broadcasts: bool
 ) -> tuple[RunNeeds, ...]:
-    """Return the needs of ``runs``: see `halo_bytes` and `routes`."""
+    """Return `halo_bytes` and `routes` of each of ``runs``."""
     return tuple([RunNeeds(halo_bytes(run, slices), routes(run, slices, broadcasts=broadcasts)) for run in runs])
 
 
 def share_by_memory(held: Sequence[TensorSlice], need: Box) -> dict[str, float]:
-    """Return which share of ``need`` the slices hold in each memory; what is needed of them is counted once."""
+    """Return the share of ``need`` that the slices hold in each memory; shares add up to 1."""
     volumes: dict[str, int] = {}
     for each in held:
         wanted = intersect(need, each.box)
@@ -156,7 +155,7 @@ def share_by_memory(held: Sequence[TensorSlice], need: Box) -> dict[str, float]:
 
 
 def output_shares(run: LayerRun, slices: Sequence[TensorSlice]) -> dict[str, float]:
-    """Return which share of what ``run`` writes goes to each memory."""
+    """Return the share of bytes written by ``run`` that goes to each memory."""
     sizes: dict[str, int] = {}
     for each in (slices[number] for number in run.writes):
         sizes[each.memory] = sizes.get(each.memory, 0) + each.size_bytes
@@ -165,16 +164,16 @@ def output_shares(run: LayerRun, slices: Sequence[TensorSlice]) -> dict[str, flo
 
 
 def outermost_memory(shares: Mapping[str, float]) -> str:
-    """Return the memory furthest out that a run writes to."""
+    """Return the outermost memory in ``shares``: DDR, else the global buffer, else the local buffers."""
     return next(memory for memory in (DDR, GLOBAL, LOCAL) if memory in shares)
 
 
 def exchange_rounds(core_bytes: int, cores: int, room_bytes: int) -> HaloExchange:
-    """Return in how many rounds ``cores`` exchange ``core_bytes`` each through ``room_bytes`` of the global buffer."""
+    """Return the halo exchange of ``core_bytes`` per core through ``room_bytes`` of the global buffer, in rounds."""
     rounds = -(-core_bytes * cores // max(room_bytes, cores))
     return in_rounds(core_bytes, cores, rounds)
 
 
 def in_rounds(core_bytes: int, cores: int, rounds: int) -> HaloExchange:
-    """Return the exchange of ``core_bytes`` a core in so many rounds through the global buffer."""
+    """Return the halo exchange of ``core_bytes`` per core in ``rounds`` rounds through the global buffer."""
     return HaloExchange(core_bytes, -(-core_bytes // rounds) * cores, rounds)

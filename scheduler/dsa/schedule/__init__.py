@@ -1,1 +1,1 @@
-"""Schedules of DSAs as records, their JSON, and what makes one illegal."""
+"""Schedules of DSAs: records, JSON, limits and validity checks."""

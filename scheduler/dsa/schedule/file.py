@@ -1,4 +1,4 @@
-"""The records of a schedule file: its form, checked when it is read."""
+"""Records of a schedule file: its schema, validated on reading."""
 
 from typing import Annotated, Final, Literal
 
@@ -23,14 +23,14 @@ class MachineRecord(Record):
 
 
 class SplitRecord(Record):
-    """How a group is cut into instances."""
+    """Split of a group into instances: dimension and factor."""
 
     dim: Number
     factor: Size
 
 
 class GroupRecord(Record):
-    """Operators of one kernel, by position in the network, and why it took no more."""
+    """Operators of one kernel, by position in the network, and the reason why it contains no more."""
 
     operators: Numbers
     reason: str
@@ -38,7 +38,7 @@ class GroupRecord(Record):
 
 
 class PrefetchRecord(Record):
-    """The prefetch buffers for weights, in bytes."""
+    """Sizes and addresses of the prefetch buffers for weights, in bytes."""
 
     local_bytes: Number
     global_bytes: Number
@@ -47,7 +47,7 @@ class PrefetchRecord(Record):
 
 
 class SliceRecord(Record):
-    """A stored part of an activation: its box, the memory and address that it lies at, its cores per dimension."""
+    """Stored part of an activation: its box, memory, address, and cores per dimension."""
 
     tensor: str
     box: Annotated[tuple[Interval, ...], Field(strict=False)]
@@ -58,7 +58,7 @@ class SliceRecord(Record):
 
 
 class RouteRecord(Record):
-    """Shares of an operand that come from DDR and from the global buffer, and how many cores get the same bytes."""
+    """Route of an operand: shares from DDR and from the global buffer, and the number of cores sharing the bytes."""
 
     from_ddr: Share
     from_global: Share
@@ -67,7 +67,7 @@ class RouteRecord(Record):
 
 
 class AddressesRecord(Record):
-    """Left out, the run's tiles have no fixed place, and it has the memories to itself beside what is kept there."""
+    """Addresses of a run's buffers. If left out, tiles have none, and the run uses all free space alone."""
 
     operands: dict[str, Numbers] = Field(default_factory=dict)
     between: Numbers = ()
@@ -80,14 +80,14 @@ class AddressesRecord(Record):
 
 
 class HaloRecord(Record):
-    """Bytes that a core fetches from other cores' local buffers, and in how many rounds."""
+    """Halo exchange: bytes that a core fetches from other cores' local buffers, and the number of rounds."""
 
     core_bytes: Number
     rounds: Size
 
 
 class RunRecord(Record):
-    """One layer run: what it computes on which cores, what it reads and writes (slices by number), how it is tiled."""
+    """One layer run: operators, box, cores, slices read and written (by number), and tiling."""
 
     number: Number
     output: str

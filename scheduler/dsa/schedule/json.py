@@ -1,7 +1,7 @@
-"""A schedule as JSON: written, edited by hand perhaps, and read back.
+"""Schedules as JSON: written, possibly edited by hand, and read back.
 
-The file holds what is decided. What follows from that (bytes of buffers, how often operands are loaded) is worked out
-again on reading, and the whole is checked: a schedule that cannot run is refused with what is wrong.
+The file holds decisions. Derived values (bytes of buffers, loads per operand) are recomputed on reading, and the whole
+is validated: a schedule that cannot run is refused with the reasons.
 """
 
 from typing import Any
@@ -50,10 +50,10 @@ _MOST_NAMED = 3
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:
-    """Return what is written of a schedule."""
+    """Return the JSON document of a schedule."""
     graph, kept, numbers = schedule.graph, schedule.prefetch, iter(range(len(schedule.runs)))
     cores = max((run.binding.cores for run in schedule.runs), default=1)
-    found = ScheduleFile(
+    file = ScheduleFile(
         format=FORMAT,
         network=network_record(graph, schedule.dtype),
         machine=MachineRecord(kind="clustered_dsa", clusters=schedule.clusters, cores_per_cluster=cores),
@@ -84,7 +84,7 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
             for instance in schedule.instances
         ),
     )  # fmt: skip
-    return found.model_dump(mode="json")
+    return file.model_dump(mode="json")
 
 
 def _fields(record: Any) -> dict[str, Any]:
@@ -106,10 +106,10 @@ def _run_record(schedule: Schedule, run: LayerRun, number: int) -> RunRecord:
 
 
 def read_schedule(data: object, costs: DsaCosts) -> Schedule:
-    """Return the schedule that `schedule_json` has written about the network of ``costs``.
+    """Return the schedule of a document written by `schedule_json` for the network of ``costs``.
 
-    Raises ``ScheduleError`` for what is no schedule, is one of another network or machine, or cannot run: the message
-    names what is wrong with it.
+    Raises ``ScheduleError``, with the reasons, for data that is no schedule, is for another network or machine, or
+    cannot run.
     """
     try:
         file = ScheduleFile.model_validate(data)
@@ -126,7 +126,7 @@ def read_schedule(data: object, costs: DsaCosts) -> Schedule:
 
 
 class _Reader:
-    """Builds a schedule from a file; refuses what names things that the network or the machine does not have."""
+    """Builds a schedule from a file; refuses references to things that the network or the machine does not have."""
 
     def __init__(self, file: ScheduleFile, costs: DsaCosts) -> None:
         self._file = file
@@ -150,7 +150,7 @@ class _Reader:
             for record in instance.runs:
                 where = f"run {record.number} ({record.output})"
                 if record.number != len(executions):
-                    raise ScheduleError(f"schedule: {where}: is run {len(executions)} in the order of the file")
+                    raise ScheduleError(f"schedule: {where}: is number {len(executions)} in the file")
                 try:
                     run = self._run(record, len(slices))
                     runs.append(run)
@@ -176,8 +176,8 @@ class _Reader:
             self._known_operators(group.operators, f"schedule: groups.{number}")
             split = None if group.split is None else Split(group.split.dim, group.split.factor)
             groups.append(Group(group.operators, group.reason, split))
-        made = self._file.origin
-        return FusionPlan(self._graph, tuple(groups), made.scheduled_by, made.rewritten, made.text)
+        origin = self._file.origin
+        return FusionPlan(self._graph, tuple(groups), origin.scheduled_by, origin.rewritten, origin.text)
 
     def _known_operators(self, operators: tuple[int, ...], where: str) -> None:
         for position in operators:
@@ -201,7 +201,7 @@ class _Reader:
     def _run(self, record: RunRecord, slices: int) -> LayerRun:
         self._known_operators(record.operators, "operators")
         if not record.operators or list(record.operators) != sorted(set(record.operators)):
-            raise ScheduleError("operators: needs some, ascending")
+            raise ScheduleError("operators: needs at least one, ascending")
         layer = Layer(self._graph, record.operators, self._costs.analysis)
         if record.output != layer.sink.name:
             raise ScheduleError(f"output is {record.output!r}; its operators end with {layer.sink.name!r}")
@@ -252,7 +252,7 @@ class _Reader:
         )  # fmt: skip
         candidates = TileCandidates(request, self._costs.view)
         if record.depth is not None and record.depth > candidates.depth_extent:
-            raise ScheduleError(f"depth {record.depth} is more than the {candidates.depth_extent} that there are")
+            raise ScheduleError(f"depth {record.depth} exceeds the layer's {candidates.depth_extent}")
         return candidates.decided(
             record.tile, record.depth, record.tile_order, record.prefetched, record.staged, record.store_burst_bytes
         )

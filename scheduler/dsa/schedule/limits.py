@@ -1,6 +1,6 @@
-"""Limits that a schedule is held against before it is lowered: the room in DDR, and the number of instructions.
+"""Limits checked before lowering: DDR capacity and the number of instructions.
 
-What no schedule of a network could keep is found before one is looked for, as looking takes long for large tensors.
+Limits that every schedule of a network would break are detected before the search, which takes long for large tensors.
 """
 
 import math
@@ -17,17 +17,17 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.graph import Graph
 
 _PER_PASS = 4
-"""Instructions of one pass over a tile, about: loads, computation, store."""
+"""Approximate number of instructions per pass over a tile: loads, computation, store."""
 
 
 def network_bytes(graph: Graph, view: DsaView) -> int:
-    """Return what weights and network inputs take of DDR, as one cluster's share: where it is private, all weights."""
+    """Return one cluster's share of the bytes of weights and network inputs in DDR; all weights if DDR is private."""
     copies = 1 if view.spec.ddr.sharing == "private" else view.clusters
     return graph.weight_bytes // copies + sum(graph.tensors[name].size_bytes for name in graph.inputs)
 
 
 def check_ddr(layout: Layout, view: DsaView) -> None:
-    """Raise ``ScheduleError`` where DDR cannot hold the network and what is alive in it at once."""
+    """Raise ``ScheduleError`` if DDR cannot hold weights, inputs and the peak of live tensors."""
     if not layout.kernels:
         return
     lives, end = layout.live_ranges, sum(len(instance.runs) for instance in layout.instances)
@@ -45,12 +45,12 @@ def check_ddr(layout: Layout, view: DsaView) -> None:
     capacity = view.spec.ddr.capacity_bytes
     needed = (network_bytes(layout.graph, view) + most) * view.spec.ddr_parts(view.clusters)
     if needed > capacity:
-        beside = ""
+        detail = ""
         if stored:
             largest = max((each for _, each in stored), key=lambda each: each.size_bytes)
-            beside = f", the largest of {format_bytes(largest.size_bytes)} on each cluster ({largest.tensor!r})"
+            detail = f", the largest of {format_bytes(largest.size_bytes)} on each cluster ({largest.tensor!r})"
         raise ScheduleError(
-            f"{layout.graph.name}: weights, inputs and tensors{beside} need {format_bytes(needed)} of DDR at once;"
+            f"{layout.graph.name}: weights, inputs and tensors{detail} need {format_bytes(needed)} of DDR at once;"
             f" ddr.capacity is {format_bytes(capacity)}: lower batch or sequence, or raise it"
         )
 
@@ -58,7 +58,7 @@ def check_ddr(layout: Layout, view: DsaView) -> None:
 def check_instructions(
     runs: Sequence[LayerRun], executions: Sequence[Execution], view: DsaView, name: str
 ) -> None:
-    """Raise ``ScheduleError`` where lowering would write more instructions than are allowed; name the worst layer."""
+    """Raise ``ScheduleError``, naming the worst layer, if lowering would exceed ``tuning.most_instructions``."""
     passes = [_PER_PASS * execution.tiling.passes for execution in executions]
     total, most = sum(passes), view.tuning.most_instructions
     if total <= most:
@@ -76,10 +76,10 @@ def check_instructions(
 
 
 def check_can_be_scheduled(costs: DsaCosts) -> None:
-    """Raise ``ScheduleError`` for a network of which every schedule would break a limit, whatever its plan.
+    """Raise ``ScheduleError`` for a network of which every schedule, whatever the plan, would break a limit.
 
-    A tile of single elements has to fit the local buffer, for each layer as ``fixed-pattern`` has it or for its
-    operators one by one; and a layer has at least as many tiles as results that fill the local buffers of all cores.
+    A tile of single elements has to fit the local buffer, for each layer of ``fixed-pattern`` or for its operators one
+    by one; and a layer needs at least as many tiles as its output fills the local buffers of all cores.
     """
     analysis, view = costs.analysis, costs.view
     graph, local_bytes = analysis.graph, view.local_buffer_bytes
@@ -107,7 +107,7 @@ def check_can_be_scheduled(costs: DsaCosts) -> None:
 
 
 def has_too_many_instances(plan: FusionPlan, costs: DsaCosts) -> bool:
-    """Return whether one tile of every layer of every instance would already be more instructions than are allowed."""
+    """Return whether even one tile per layer and instance would exceed the allowed number of instructions."""
     layers = (group.instances * len(layers_by_pattern(costs.analysis, group.ops)) for group in plan.groups)
     return _PER_PASS * sum(layers) > costs.view.tuning.most_instructions
 

@@ -1,8 +1,8 @@
-"""A schedule for a clustered DSA: all that is decided about a network on one cluster before a program is written.
+"""Schedule for a clustered DSA: all decisions about a network on one cluster before lowering.
 
-`Layout`: sub-graph instances in order, the layers of each bound to cores, and where every tensor slice lives.
-`Schedule` adds how each layer run is executed: its tiles, the unit of every nest, routes, halo exchange, addresses,
-and which layers may still be at work when it begins. Lowering only emits what stands here.
+`Layout`: sub-graph instances in order, their layers bound to cores, and the memory of every tensor slice. `Schedule`
+adds the execution of each layer run: its tiles, the unit of every nest, routes, halo exchange, addresses, and which
+layers may still be executing when it begins. Lowering decides nothing more.
 """
 
 import math
@@ -22,24 +22,24 @@ from dsascape.workloads.loopnest import Box
 BufferScope = Literal["local_buffer", "global_buffer", "ddr"]
 QueueOrder = Literal["by layer", "list scheduling"]
 Addresses = tuple[int, ...]
-"""Where the versions of a buffer lie in turn; empty where it has no fixed place."""
+"""Addresses that the versions of a buffer use in rotation; empty for a buffer without fixed addresses."""
 
 
 class TensorSlice(NamedTuple):
-    """A stored part of an activation, as one layer run writes it."""
+    """Stored part of an activation, as written by one layer run."""
 
     tensor: str
     box: Box
     memory: BufferScope
     binding: Binding
-    """How it is spread over the cores' local buffers (if that is its memory)."""
+    """Distribution over the cores' local buffers (if that is its memory)."""
     size_bytes: int
-    """Of the whole slice, on one cluster."""
+    """Size of the whole slice on one cluster, in bytes."""
     address: int | None = None
-    """Where it begins in its memory, the same in every core's; None in DDR, which is large."""
+    """Start address in its memory, the same in every core's; None in DDR, where no addresses are assigned."""
 
     def at(self, memory: BufferScope, address: int | None) -> "TensorSlice":
-        """Return the slice in another place."""
+        """Return the slice moved to ``memory`` and ``address``."""
         return TensorSlice(self.tensor, self.box, memory, self.binding, self.size_bytes, address)
 
     @property
@@ -49,17 +49,17 @@ class TensorSlice(NamedTuple):
 
     @property
     def is_even(self) -> bool:
-        """Whether all cores hold as much."""
+        """Whether all cores hold equally large parts."""
         return self.binding.divides(self.extents)
 
     @property
     def core_bytes(self) -> int:
-        """Of one core's part, the largest where they are uneven."""
+        """Bytes of one core's part, the largest where parts are uneven."""
         return _core_bytes(self.extents, self.binding, self.size_bytes)
 
     @property
     def held_bytes(self) -> int:
-        """What it takes of one copy of its memory, from its address on."""
+        """Bytes occupied in one instance of its memory, from its address on."""
         return self.core_bytes if self.memory == "local_buffer" else self.size_bytes
 
 
@@ -72,15 +72,15 @@ def _core_bytes(extents: tuple[int, ...], binding: Binding, size_bytes: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class LayerRun:
-    """One layer over one box of its output, bound to cores."""
+    """Execution of one layer over one box of its output, bound to cores."""
 
     layer: Layer
     box: Box
     binding: Binding
     reads: Mapping[str, tuple[int, ...]]
-    """Slices that hold what is read of each activation; network inputs and weights are not listed, they are in DDR."""
+    """Numbers of the slices that hold each activation read; network inputs and weights, all in DDR, are not listed."""
     writes: tuple[int, ...]
-    """Slices written: the layer's outputs in order."""
+    """Numbers of the slices written: the layer's outputs in order."""
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -98,41 +98,41 @@ class Instance:
 
 
 class HaloExchange(NamedTuple):
-    """Inputs that lie in other cores' local buffers: bytes that a core fetches, through the global buffer."""
+    """Halo exchange: bytes of inputs in other cores' local buffers that a core fetches, through the global buffer."""
 
     core_bytes: int
     staged_bytes: int = 0
-    """Of the global buffer, for all cores: less than they fetch together where there is little room."""
+    """Bytes of global buffer for all cores; less than they fetch together where free space is short."""
     rounds: int = 1
-    """How often as much goes through it."""
+    """Number of rounds, each of which passes up to ``staged_bytes``."""
 
 
 @dataclass(frozen=True, slots=True)
 class TileAddresses:
-    """Where the buffers of one layer run lie; all empty for a run whose tiles have no fixed place.
+    """Addresses of the buffers of one layer run; all empty for a run whose tiles have no fixed addresses.
 
-    Weights that pass through the prefetch buffers have none: they go round in them.
+    Weights in the prefetch buffers have none: these are used as rings.
     """
 
     operands: Mapping[str, Addresses] = field(default_factory=dict)
-    """In the local buffer, per streamed operand that is not prefetched."""
+    """Local buffer addresses of each streamed operand that is not prefetched."""
     between: Addresses = ()
-    """What nests hand to each other."""
+    """Local buffer address of the intermediates between nests."""
     output: Addresses = ()
     halo: Addresses = ()
-    """What is fetched from other cores."""
+    """Local buffer address of the halo fetched from other cores."""
     staged: Mapping[str, Addresses] = field(default_factory=dict)
-    """In the global buffer: operands that stay there while the layer runs."""
+    """Global buffer addresses of operands that stay there while the layer runs."""
     passing: Addresses = ()
-    """Tiles on their way from DDR."""
+    """Global buffer addresses of tiles passing through from DDR."""
     storing: Addresses = ()
-    """Bursts of output tiles on their way to DDR."""
+    """Global buffer addresses of bursts of output tiles on their way to DDR."""
     sent: Addresses = ()
-    """What cores send each other."""
+    """Global buffer address of the halos that cores send each other."""
 
     @property
     def are_fixed(self) -> bool:
-        """Whether the run's buffers have places; if not, all are empty."""
+        """Whether the run's buffers have addresses; if not, all fields are empty."""
         return self != TileAddresses()
 
     def __str__(self) -> str:
@@ -147,16 +147,16 @@ class TileAddresses:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How one layer run is executed."""
+    """Decisions on the execution of one layer run."""
 
     routes: Mapping[str, Route]
-    """Per operand that has to be brought to the local buffers."""
+    """Route of each operand that has to be brought to the local buffers."""
     units: Units
     tiling: Tiling
     exchange: HaloExchange
     addresses: TileAddresses
     begins_after: int
-    """Number of the last layer run that has ended when this one begins; the later ones may still be at work."""
+    """Number of the last layer run that has ended when this one begins; later ones may still be executing."""
 
     def __str__(self) -> str:
         routes = ", ".join(f"{name} from {route}" for name, route in self.routes.items())
@@ -169,10 +169,10 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class PrefetchBuffers:
-    """Where weights are fetched ahead: used in turn, from their address to the end of the memory."""
+    """Prefetch buffers for weights: rings from their address to the end of the memory."""
 
     local_bytes: int
-    """Of every core's local buffer."""
+    """Size in every core's local buffer, in bytes."""
     global_bytes: int
     local_address: int
     global_address: int
@@ -180,11 +180,11 @@ class PrefetchBuffers:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which layer runs are launched in which order, on which cores, and where every tensor slice lives."""
+    """Layer runs in launch order, bound to cores, and the memory of every tensor slice."""
 
     plan: FusionPlan
     instances: tuple[Instance, ...]
-    """In the order in which they are launched."""
+    """Sub-graph instances in launch order."""
     slices: tuple[TensorSlice, ...]
 
     @property
@@ -193,17 +193,17 @@ class Layout:
 
     @cached_property
     def runs(self) -> tuple[LayerRun, ...]:
-        """All layer runs in the order in which they execute."""
+        """All layer runs in execution order."""
         return tuple(run for instance in self.instances for run in instance.runs)
 
     @cached_property
     def kernels(self) -> int:
-        """Launches that do anything."""
+        """Number of launches, instances without layer runs excluded."""
         return sum(bool(instance.runs) for instance in self.instances)
 
     @cached_property
     def tensor_scopes(self) -> dict[str, int]:
-        """Per memory: how many outputs of layers (of kernels, where a kernel is one layer) are kept there."""
+        """Number of layer outputs (kernel outputs, where a kernel is one layer) kept in each memory."""
         counts: dict[str, int] = {"local_buffer": 0, "global_buffer": 0, "ddr": 0}
         for each in self.slices:
             counts[each.memory] += 1
@@ -211,30 +211,30 @@ class Layout:
 
     @cached_property
     def live_ranges(self) -> Mapping[int, range]:
-        """For each slice the steps, positions in ``runs``, from where it is written to where it is last read."""
+        """Live range of each slice: steps (positions in ``runs``) from its write to its last read."""
         return live_ranges(self.runs)
 
 
 @dataclass(frozen=True)
 class Schedule(Layout):
-    """A layout, and how each of its runs is executed."""
+    """A layout with the execution of each of its runs."""
 
     dtype: str
     clusters: int
-    """Clusters that all do this."""
+    """Number of clusters, all of which run this schedule."""
     executions: tuple[Execution, ...]
-    """One per layer run, in their order."""
+    """Execution of each layer run, in order."""
     prefetch: PrefetchBuffers | None
-    """None: weights are loaded with the tiles that use them."""
+    """Prefetch buffers for weights; None: weights are loaded with the tiles that use them."""
     burst_bytes: int
-    """Of the DMA transfers that bring weights and staged operands."""
+    """Burst size of DMA transfers that load weights and staged operands, in bytes."""
     queue_order: QueueOrder
-    """In which order units get their instructions: layer by layer, or what is ready and most urgent first."""
+    """Order of instructions in the units' queues: layer by layer, or list scheduling (most urgent ready one first)."""
     policy: str = ""
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether units get instructions of several layers as these become ready, not layer by layer."""
+        """Whether queues interleave instructions of several layers, instead of running layer by layer."""
         return self.queue_order == "list scheduling"
 
     def __str__(self) -> str:
@@ -249,7 +249,7 @@ class Schedule(Layout):
         return "\n".join(lines)
 
     def in_full(self) -> str:
-        """Return the schedule as text with all that is decided about every layer run."""
+        """Return the schedule as text with all decisions about every layer run."""
         lines = [f"schedule {self.policy} of {self.graph.name}: {self.kernels} kernels, queues {self.queue_order}"]
         lines.append(f"  {self.dtype} on {self.clusters} clusters, DMA bursts of {self.burst_bytes} B")
         if self.prefetch is not None:
@@ -277,7 +277,7 @@ def _at(address: int | None) -> str:
 
 
 def live_ranges(runs: tuple[LayerRun, ...]) -> dict[int, range]:
-    """Return for each slice the steps, positions in ``runs``, from where it is written to where it is last read."""
+    """Return the live range of each slice: steps (positions in ``runs``) from its write to its last read."""
     first = {number: step for step, run in enumerate(runs) for number in run.writes}
     last = dict(first)
     for step, run in enumerate(runs):

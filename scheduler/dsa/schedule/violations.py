@@ -1,4 +1,4 @@
-"""Violations of a schedule: none for every schedule that is made here, and for one edited by hand that can run."""
+"""Validity check of schedules: no violations for schedules made by the scheduler, or for valid edited ones."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -18,28 +18,28 @@ from dsascape.workloads.loopnest import Box, box_volume, intersect
 
 
 def violations(schedule: Schedule, view: DsaView) -> list[str]:
-    """Return what keeps ``schedule`` from running on the machine, or makes it wrong; empty if nothing does."""
-    found = [*layout_violations(schedule), *_beyond_capacity(schedule, view)]
+    """Return messages on everything that makes ``schedule`` invalid on the machine; empty if it is valid."""
+    messages = [*layout_violations(schedule), *_beyond_capacity(schedule, view)]
     if len(schedule.executions) != len(schedule.runs):
-        return [*found, f"{len(schedule.runs)} layer runs have {len(schedule.executions)} executions"]
-    return found or list(_Replay(schedule, view).violations())
+        return [*messages, f"{len(schedule.runs)} layer runs have {len(schedule.executions)} executions"]
+    return messages or list(_Replay(schedule, view).violations())
 
 
 def layout_violations(layout: Layout) -> list[str]:
-    """Return what is broken in a layout.
+    """Return messages on everything that makes a layout invalid; empty if it is valid.
 
-    A broken plan, parts of outputs that no instance computes, reads before writes, slices that lie on each other.
+    An invalid plan, parts of outputs that no instance computes, reads before writes, overlapping slices.
     """
-    found = [*plan_violations(layout.plan), *_overlapping(layout)]
+    messages = [*plan_violations(layout.plan), *_overlapping(layout)]
     written: dict[int, int] = {}
     boxes: dict[str, list[Box]] = {}
     for place, instance in enumerate(layout.instances):
         for run in instance.runs:
             for name, held in run.reads.items():
                 early = [number for number in held if number not in written]
-                found += [f"instance {instance.name!r} reads {name!r} before it is written" for _ in early]
+                messages += [f"instance {instance.name!r} reads {name!r} before it is written" for _ in early]
             again = [n for at, n in enumerate(run.writes) if n in written or n in run.writes[:at]]
-            found += [f"slice {n} is written by instances {written.get(n, place)} and {place}" for n in again]
+            messages += [f"slice {n} is written by instances {written.get(n, place)} and {place}" for n in again]
             for number in run.writes:
                 written[number] = place
                 stored = layout.slices[number]
@@ -49,33 +49,33 @@ def layout_violations(layout: Layout) -> list[str]:
     for group in range(len(layout.plan.groups)):
         for name in layout.plan.outputs(group):
             if name in covered and covered[name] < tensors[name].elements:
-                found.append(f"of {name!r} only {covered[name]} of {tensors[name].elements} elements are computed")
+                messages.append(f"only {covered[name]} of {tensors[name].elements} elements of {name!r} are computed")
             if name not in covered and tensors[name].role == "activation":
-                found.append(f"{name!r} is written by no instance")
-    return found
+                messages.append(f"{name!r} is written by no instance")
+    return messages
 
 
 def _overlapping(layout: Layout) -> list[str]:
-    """Return the slices that hold the same bytes of the same memory at the same step."""
+    """Return messages on slices that overlap in memory while both are live."""
     lives, slices = layout.live_ranges, layout.slices
     alive: list[int] = []
-    found = []
+    messages = []
     for number in sorted((n for n in lives if slices[n].address is not None), key=lambda n: lives[n].start):
         one = slices[number]
         alive = [n for n in alive if lives[number].start in lives[n]]
         own = Block(one.address or 0, one.held_bytes)
-        found += [
+        messages += [
             f"{one.tensor!r} and {other.tensor!r} overlap in the {one.memory} at {one.address}"
             for other in (slices[n] for n in alive)
             if other.memory == one.memory and overlap(own, Block(other.address or 0, other.held_bytes))
         ]
         alive.append(number)
-    return found
+    return messages
 
 
 def _beyond_capacity(schedule: Schedule, view: DsaView) -> list[str]:
     room = capacities(view, schedule.prefetch)
-    found = [
+    broken = [
         f"the prefetch buffer of the {memory} begins at {room[memory]}; it holds {whole} bytes"
         for memory, whole in ((LOCAL, view.local_buffer_bytes), (GLOBAL, view.global_buffer_bytes))
         if not 0 <= room[memory] <= whole
@@ -83,13 +83,13 @@ def _beyond_capacity(schedule: Schedule, view: DsaView) -> list[str]:
     if schedule.prefetch is not None:
         kept = schedule.prefetch
         if kept.local_address + kept.local_bytes > view.local_buffer_bytes:
-            found.append(f"the prefetch buffer of the local_buffer ends beyond its {view.local_buffer_bytes} bytes")
+            broken.append(f"the prefetch buffer of the local_buffer ends beyond its {view.local_buffer_bytes} bytes")
         if kept.global_address + kept.global_bytes > view.global_buffer_bytes:
-            found.append(f"the prefetch buffer of the global_buffer ends beyond its {view.global_buffer_bytes} bytes")
+            broken.append(f"the prefetch buffer of the global_buffer ends beyond its {view.global_buffer_bytes} bytes")
     on_chip = [each for each in schedule.slices if each.memory != DDR]
-    found += [f"{each.tensor!r} has no address in the {each.memory}" for each in on_chip if each.address is None]
+    broken += [f"{each.tensor!r} has no address in the {each.memory}" for each in on_chip if each.address is None]
     ends = [(each, each.address + each.held_bytes) for each in on_chip if each.address is not None]
-    return found + [
+    return broken + [
         f"{each.tensor!r} ends at {end} in the {each.memory}, where {room[each.memory]} bytes are"
         for each, end in ends
         if end > room[each.memory]
@@ -97,7 +97,7 @@ def _beyond_capacity(schedule: Schedule, view: DsaView) -> list[str]:
 
 
 class _Replay:
-    """Goes through the runs in order and looks at each beside what may still be at work when it begins."""
+    """Replays the runs in order and checks each against those that may still be executing when it begins."""
 
     def __init__(self, schedule: Schedule, view: DsaView) -> None:
         self._schedule = schedule
@@ -119,17 +119,17 @@ class _Replay:
             yield from (f"run {number} ({run.layer.sink.name}): {wrong}" for wrong in wrong_places)
 
     def _decisions(self, run: LayerRun, execution: Execution) -> Iterator[str]:
-        """Yield what does not follow from where the slices are, and units that cannot do their nests."""
+        """Yield messages on routes and halos that do not match the slices, and on units that cannot do their nests."""
         slices = self._schedule.slices
         yield from _wrong_slices(run, slices)
         expected = routes(run, slices, broadcasts=self._view.broadcasts)
         for name in {**expected, **execution.routes}:
             if execution.routes.get(name) != expected.get(name):
                 has, needs = (found.get(name, "the cores that hold it") for found in (execution.routes, expected))
-                yield f"{name!r} comes from {has}; as its slices lie, it has to come from {needs}"
+                yield f"{name!r} comes from {has}; its slices require {needs}"
         halo = halo_bytes(run, slices)
         if execution.exchange.core_bytes != halo:
-            yield f"cores exchange {execution.exchange.core_bytes} bytes; as the slices are bound, {halo}"
+            yield f"cores exchange {execution.exchange.core_bytes} bytes; the bindings of the slices require {halo}"
         if run.binding.cores > self._view.cores_per_cluster:
             yield f"is bound to {run.binding.cores} cores; a cluster has {self._view.cores_per_cluster}"
         part = run.binding.part_extents(run.extents)
@@ -144,10 +144,10 @@ class _Replay:
                     yield f"its weights take {used} bytes of the {memory}'s prefetch buffer, which holds {size}"
 
     def _begin(self, number: int, run: LayerRun, execution: Execution) -> Iterator[str]:
-        """Yield what a run would meet that begins while those behind ``begins_after`` are still at work."""
+        """Yield messages on conflicts of a run with those after ``begins_after``, which may still be executing."""
         first, schedule = self._first[number], self._schedule
         if not first - 1 <= execution.begins_after < number:
-            yield f"begins after run {execution.begins_after}; its kernel's runs are {first} and on"
+            yield f"begins after run {execution.begins_after}; its kernel begins with run {first}"
             return
         fetched = fetched_at_once(run, schedule.slices, execution.routes, execution.exchange)
         for other in range(execution.begins_after + 1, number):
@@ -167,14 +167,14 @@ class _Replay:
             held = [self._block(n) for n in self._held(number, memory)]
             written = [self._block(n) for n in run.writes if schedule.slices[n].memory == memory]
             for other in range(execution.begins_after + 1, number):
-                beside = [*self._tiles(other, memory), *(self._block(n) for n in self._last_read(other, memory))]
-                if any(overlap(block, there) for block in (*own, *written) for there in beside):
-                    yield f"its buffers in the {memory} lie on those of run {other}, which may be at work"
+                others = [*self._tiles(other, memory), *(self._block(n) for n in self._last_read(other, memory))]
+                if any(overlap(block, there) for block in (*own, *written) for there in others):
+                    yield f"its buffers in the {memory} overlap those of run {other}, which may still be executing"
             if any(overlap(block, there) for block in own for there in held):
-                yield f"its buffers in the {memory} lie on a tensor that is kept there"
+                yield f"its buffers in the {memory} overlap a tensor kept there"
 
     def _tiles(self, number: int, memory: str) -> list[Block]:
-        """Return where the buffers of a run lie: everywhere, if they have no fixed place."""
+        """Return the blocks of a run's buffers; the whole memory, if they have no fixed addresses."""
         execution = self._schedule.executions[number]
         if not execution.addresses.are_fixed:
             return [Block(0, self._room[memory])]
@@ -206,7 +206,7 @@ def _places(execution: Execution, memory: str) -> list[int]:
 
 
 def _wrong_slices(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[str]:
-    """Yield inputs that the slices read do not hold, and slices of other tensors or parts than those written."""
+    """Yield messages on inputs missing from the slices read, and on written slices of a wrong tensor or part."""
     needs, tensors = whole_needs(run), run.layer.graph.tensors
     for name in run.layer.inputs:
         held = [slices[number] for number in run.reads.get(name, ())]
@@ -227,7 +227,7 @@ def _wrong_slices(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[str]
 
 
 def union_volume(boxes: Sequence[Box]) -> int:
-    """Return how many elements at least one of ``boxes`` holds."""
+    """Return the number of elements in the union of ``boxes``."""
     edges = [sorted({edge for box in boxes for edge in box[dim]}) for dim in range(len(boxes[0]))]
     sizes = [np.diff(line) for line in edges]
     grid = np.zeros([len(line) for line in sizes], dtype=bool)

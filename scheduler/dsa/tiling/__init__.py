@@ -1,1 +1,1 @@
-"""Tiles of a layer on the cores of a cluster: what there is to decide, what it costs, and the search for it."""
+"""Tile search for a layer on the cores of a cluster: candidates, cost estimate, search."""

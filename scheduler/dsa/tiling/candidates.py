@@ -1,8 +1,8 @@
-"""Candidate tilings of a layer on one core: the buffers that they take, and the time.
+"""Candidate tilings of a layer on one core: buffer sizes and estimated time.
 
-Operands that fit the global buffer stay there while the layer runs, so that DDR is read once for them, in long bursts,
-however often their tiles go to the cores. Weights that every core gets once can be fetched ahead, through the prefetch
-buffers.
+Operands that fit the global buffer are staged: they stay there while the layer runs, so that DDR is read once for them,
+in long bursts, however often their tiles go to the cores. Weights that every core loads once can be prefetched through
+the prefetch buffers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,18 +22,18 @@ from dsascape.workloads.analysis import Table
 from dsascape.workloads.loopnest import Extents
 
 _MOST_TABLES = 4_000
-"""Of one network's layers, at different places on different machines."""
+"""Size of the caches of lattices, compiled searches and unit times per network."""
 _MOST_TIMES = 1_000
-"""Of one of these: tiles."""
+"""Size of the cache of unit times per layer, in tiles."""
 
 
 def burst_room_bytes(prefetch_bytes: int, operands: int) -> int:
-    """Return the most bytes of a burst of each of ``operands`` that share the global prefetch buffer, two at a time."""
+    """Return the maximum burst size in bytes when ``operands`` share the global prefetch buffer, double-buffered."""
     return max(prefetch_bytes // (2 * operands), 1)
 
 
 class Candidate(NamedTuple):
-    """A cut, the places that its operands have, and its price."""
+    """Tiling candidate: a cut, the placement of its operands, and its estimated time."""
 
     cut: Cut
     prefetched: Mapping[str, tuple[int, int]]
@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
 
 
 class TileCandidates:
-    """Candidates for one request, each with its price, whether they fit or not."""
+    """Candidates for one tile request, with estimated times, whether they fit or not."""
 
     def __init__(self, request: TileRequest, view: DsaView) -> None:
         self._request = request
@@ -59,18 +59,18 @@ class TileCandidates:
         )  # fmt: skip
         times = request.layer.analysis.table(_known_times, _MOST_TABLES)
         self._unit_ps_known: Table[Sequence[int]] = times.get(computing, _known_times)
-        """By tile and depth."""
+        """Cached time of each busy unit, by tile and depth."""
         self.depth_extent = self._cuts.depth_extent
         """Iterations of the layer's depth loops."""
-        alike = (
+        key = (
             self._cuts, request.output_memory, request.units, request.dtype, request.prefetch is None,
             view.on_chip_rates, request.in_pieces,
         )  # fmt: skip
         inner = request.layer.depth_extents[1:]
         lattices = request.layer.analysis.table(Lattice, _MOST_TABLES)
-        self.lattice: Lattice = lattices.get(alike, partial(Lattice, (*request.part, request.searched_depth), inner))
-        """What has been tried for requests that differ in room alone, on machines that compute and move alike."""
-        self._alike = alike
+        self.lattice: Lattice = lattices.get(key, partial(Lattice, (*request.part, request.searched_depth), inner))
+        """Lattice shared by requests that differ in free space alone, on machines with equal on-chip rates."""
+        self._alike = key
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
         self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
@@ -78,25 +78,26 @@ class TileCandidates:
         self._burst = burst_bytes if request.output_memory == DDR else 0
 
     def candidate(self, tile: Extents, depth: int | None) -> Candidate:
-        """Return ``tile`` elements and ``depth`` iterations in the order that loads fewest bytes.
+        """Return the candidate of ``tile`` elements and ``depth`` iterations, in the order that loads fewest bytes.
 
-        All weights that can be are prefetched, and as many operands staged as the global buffer has room for.
+        All eligible weights are prefetched, and as many operands staged as fit the global buffer.
         """
         shape = self._shape(tile, depth)
         staged = self._staged(shape)
         return self._priced(shape, staged, self._placed(shape, staged))
 
     def least_ps(self) -> float:
-        """Return the time of the busiest unit for a core's part in one piece, or of DDR for all its bytes once.
+        """Return an approximate lower bound in ps: the longer of computing and loading a core's part in one piece.
 
-        The longer of the two. Hardly any tiles do better: those of strided reads, which leave out what lies between.
+        Computing: the busiest unit; loading: all bytes from DDR once. Only tiles of strided reads may be faster, as
+        they skip the elements in between.
         """
         whole = self._cuts.least_loaded(self._request.part, None)
         loading_ps = sum(self._cuts.distinct.values()) / self._view.ddr_bytes_per_ps
         return max([*self._unit_ps(whole), loading_ps])
 
     def halved(self, way: Halved) -> Candidate:
-        """Return the same for a way to halve a core's part."""
+        """Return the candidate of a lattice point, as `candidate` does, with cached derived data."""
         shape = way.shape
         if shape is None:
             shape = way.shape = self._shape(way.tile, way.depth)
@@ -108,19 +109,19 @@ class TileCandidates:
         return self._priced(shape, staged, placed)
 
     def searched(self) -> Candidate | None:
-        """Return what compiled code finds to be best; None where that may not be used, or it finds nothing."""
+        """Return the best candidate of the compiled search; None if that cannot be used, or none fits."""
         request, view = self._request, self._view
         if not may_compile():
             return None
-        known = request.layer.analysis.table(compiled_tiles, _MOST_TABLES)
-        compiled = known.get(self._alike, partial(compiled_tiles, request, self._cuts, view))
+        cache = request.layer.analysis.table(compiled_tiles, _MOST_TABLES)
+        compiled = cache.get(self._alike, partial(compiled_tiles, request, self._cuts, view))
         if compiled is None:
             return None
         try:
-            found = compiled.search(asked_numbers(request, self._burst, view))
-        except (ValueError, OverflowError):  # more gaps than there is room for, or larger ones
+            best = compiled.search(asked_numbers(request, self._burst, view))
+        except (ValueError, OverflowError):  # more or larger gaps than the compiled search supports
             return None
-        return None if found is None else self.halved(self.lattice.at(found[0]))
+        return None if best is None else self.halved(self.lattice.at(best[0]))
 
     def _shape(self, tile: Extents, depth: int | None) -> Shape:
         cut = self._cuts.least_loaded(tile, depth)
@@ -132,15 +133,15 @@ class TileCandidates:
         self, tile: Extents, depth: int | None, order: tuple[int, ...], prefetched: Sequence[str],
         staged: Sequence[str], store_burst_bytes: int,
     ) -> Tiling:  # fmt: skip
-        """Return the tiling of which all that can be decided is given; raise ``ScheduleError`` for what cannot be."""
+        """Return the tiling with these decisions; raise ``ScheduleError`` for impossible ones."""
         cut = self._cuts.ordered(tile, depth, order)
         if not cut.is_possible:
             rounds = cut.work.rounds
-            raise ScheduleError(f"depth {depth}: tiles of {rounds} iterations that run in order cannot be cut in depth")
+            raise ScheduleError(f"depth {depth}: tiles of {rounds} sequential iterations cannot be cut in depth")
         can = self._prefetchable(cut)
         for name in prefetched:
             if name not in can:
-                raise ScheduleError(f"{name!r} cannot be prefetched: only weights that every core gets once can be")
+                raise ScheduleError(f"{name!r} cannot be prefetched: only weights that every core loads once can be")
         for name in staged:
             if name not in cut.loads or name in prefetched or not self._cuts.distinct[name]:
                 raise ScheduleError(f"{name!r} cannot be staged: it is prefetched, or does not come from DDR")
@@ -150,7 +151,7 @@ class TileCandidates:
         return self.tiling(self._priced(shape, kept, self._placed(shape, kept)))
 
     def tiling(self, candidate: Candidate) -> Tiling:
-        """Return a candidate with all figures that follow from it."""
+        """Return the tiling of a candidate, with all derived fields."""
         cut, placed = candidate.cut, candidate.placed
         return Tiling(
             part=self._request.part, tile=cut.tile, order=cut.order, depth=cut.depth, depth_extent=self.depth_extent,
@@ -161,11 +162,11 @@ class TileCandidates:
         )  # fmt: skip
 
     def _priced(self, shape: Shape, staged: Mapping[str, int], placed: Placed) -> Candidate:
-        """Return the candidate of a shape whose operands have their places."""
+        """Return the candidate of a cut with placed operands, with its estimated time."""
         return Candidate(shape.cut, shape.prefetched, staged, placed, placed.stages.estimate_ps(*self._paced_by))
 
     def _placed(self, shape: Shape, staged: Mapping[str, int]) -> Placed:
-        """Return what follows for a cut from the places of its operands."""
+        """Return the derived data of a cut with its operands' placement."""
         request, cut, prefetched = self._request, shape.cut, shape.prefetched
         work = cut.work
         output = work.output_bytes if request.output_memory != LOCAL else 0
@@ -192,11 +193,11 @@ class TileCandidates:
         return self._unit_ps_known.get((cut.tile, cut.depth), make)
 
     def _prefetchable(self, cut: Cut) -> Mapping[str, tuple[int, int]]:
-        """Return the weights that every core gets once, version by version: those can be fetched ahead."""
+        """Return the weights eligible for prefetch: those that every core loads once, version by version."""
         return {} if self._request.prefetch is None else cut.ahead
 
     def _staged(self, shape: Shape) -> dict[str, int]:
-        """Return the operands from DDR that the global buffer holds as a whole, smallest first, and their bytes."""
+        """Return the bytes of each operand from DDR that fits the global buffer as a whole, smallest first."""
         staged: dict[str, int] = {}
         if not shape.reloaded or not self._view.global_buffer_bytes or shape.reloaded[0][0] > self._global_room:
             return staged
@@ -208,7 +209,7 @@ class TileCandidates:
         return staged
 
     def fits(self, candidate: Candidate) -> bool:
-        """Whether all buffers of a candidate find their gaps, and its weights the prefetch buffers."""
+        """Return whether all buffers of a candidate fit the gaps, and its weights the prefetch buffers."""
         request, placed = self._request, candidate.placed
         if not candidate.cut.is_possible:
             return False
@@ -221,14 +222,14 @@ class TileCandidates:
         return fit(self._global_buffers(candidate), request.global_gaps)
 
     def _far_bytes(self, candidate: Candidate) -> int:
-        """Return what weights in flight take of the global prefetch buffer: two bursts of each, or two tiles."""
+        """Return the bytes of global prefetch buffer for weights in flight: two bursts of each, or two tiles."""
         if self._request.prefetch is None:
             return 0
         burst_room = burst_room_bytes(self._request.prefetch[1], max(len(candidate.prefetched), 1))
         return sum([2 * (size if size < burst_room else burst_room) for size in candidate.placed.ahead_bytes])
 
     def shortage(self, candidate: Candidate) -> str:
-        """Return what is missing for a candidate, and what to raise."""
+        """Return the error message for a candidate that does not fit: bytes needed, bytes free, what to raise."""
         request = self._request
         return (
             f"layer {request.layer.sink.name!r}: its smallest tile needs {candidate.placed.local_bytes} bytes of local"
@@ -237,9 +238,9 @@ class TileCandidates:
         )
 
     def _global_buffers(self, candidate: Candidate) -> tuple[int, ...]:
-        """Return the layer's buffers in the global buffer: staged operands, two tiles of what has no place elsewhere.
+        """Return the sizes of the layer's buffers in the global buffer: staged operands, two tiles of the others.
 
-        What is loaded together lies together; so do the output tiles of a burst.
+        Operands that are loaded together share a buffer; so do the output tiles of a burst.
         """
         if not self._view.global_buffer_bytes:
             return ()
@@ -247,7 +248,7 @@ class TileCandidates:
         return (*candidate.staged.values(), passing, passing, storing, storing)
 
     def _storing(self, output_bytes: int) -> int:
-        """Return the global buffer that output tiles on their way to DDR take: one burst collects, one leaves."""
+        """Return the bytes of global buffer for output tiles on their way to DDR: two bursts, double-buffered."""
         if self._request.output_memory != DDR:
             return 0
         tile = output_bytes * self._request.cores
@@ -255,5 +256,5 @@ class TileCandidates:
 
 
 def _known_times() -> Table[Sequence[int]]:
-    """Return a table of what computing tiles of a layer takes."""
+    """Return a cache of unit times for tiles of a layer."""
     return Table(_MOST_TIMES)

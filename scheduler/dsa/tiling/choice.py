@@ -1,7 +1,7 @@
-"""Tiles for each layer run of a schedule; equal layers in equal places are searched once.
+"""Choice of tiles for each layer run of a schedule, cached for equal tile requests.
 
-First the tiles are sought that would be best with the buffers to themselves, which depends on the layer alone. Only
-where they do not fit beside what else is kept, a search for just that room follows.
+The first search assumes empty buffers, so that its result depends on the layer alone. Only if that tiling does not fit
+the actual gaps, a second search for these follows.
 """
 
 from collections.abc import Hashable
@@ -18,7 +18,7 @@ _MOST_TILINGS = 20_000
 
 
 def asked_alike(request: TileRequest) -> Hashable:
-    """Return all of ``request`` but its gaps and the names of operands: equal layers in equal places ask alike."""
+    """Return the cache key of a tile request without its gaps and operand names."""
     layer, routes = request.layer, request.routes
     ways = tuple([(place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes])
     return (
@@ -29,14 +29,14 @@ def asked_alike(request: TileRequest) -> Hashable:
 
 @dataclass(frozen=True, slots=True)
 class KnownTilings:
-    """Tilings that have been found for one machine, whatever the network; bounded."""
+    """Bounded cache of tilings for one machine, shared by networks and policies."""
 
     tilings: Table[Tiling] = field(default_factory=lambda: Table(_MOST_TILINGS))
 
 
 @dataclass(frozen=True, slots=True)
 class TileChooser:
-    """Finds tilings on a machine whose buffers leave ``local_bytes`` and ``global_bytes`` where nothing is kept."""
+    """Chooses tilings on a machine whose buffers have ``local_bytes`` and ``global_bytes`` when empty."""
 
     view: DsaView
     local_bytes: int
@@ -51,10 +51,10 @@ class TileChooser:
             tiling = alone if fits else self._found(request, request.local_gaps, request.global_gaps)
         except TilingError as error:
             raise ScheduleError(f"{request.layer.graph.name}: {error}") from error
-        return tiling.with_names(tuple(request.routes))  # it may have been found for an equal layer
+        return tiling.with_names(tuple(request.routes))  # it may come from the cache, for an equal layer
 
     def _found(self, request: TileRequest, local_gaps: tuple[int, ...], global_gaps: tuple[int, ...]) -> Tiling:
-        """Return the tiling for ``request`` in these gaps, whatever its own are."""
+        """Return the cached or searched tiling for ``request`` in these gaps instead of its own."""
         key = asked_alike(request), local_gaps, global_gaps, self.view.ddr_bytes_per_ps
 
         def choose() -> Tiling:

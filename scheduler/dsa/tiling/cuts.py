@@ -1,7 +1,7 @@
-"""Cuts of one core's part of a layer into tiles: what follows from a cut alone, whatever the machine has room for.
+"""Cuts of one core's part of a layer into tiles, with data that does not depend on buffer sizes and bandwidths.
 
-The points of a sweep differ in buffers and bandwidths, but try the same cuts of the same layers. So cuts are kept with
-the network.
+The points of a sweep differ in buffers and bandwidths, but try the same cuts of the same layers. So cuts are cached
+with the network.
 """
 
 import math
@@ -17,15 +17,15 @@ from dsascape.workloads.analysis import Table
 from dsascape.workloads.loopnest import Extents
 
 _MOST_LAYERS = 2_000
-"""Of one network, at different places: each may have hundreds of cuts."""
+"""Size of the cache of layers per network, by part and routes; each may have hundreds of cuts."""
 _MOST_CUTS = 1_000
-"""Of one layer at one place."""
+"""Size of the cache of cuts per layer with its part and routes."""
 
 
 def operands_filled(layer: Layer, box: Extents, part: Extents, names: Iterable[str]) -> dict[str, float]:
-    """Return of each operand the share that there is of equal parts, where cores' ``part`` s of ``box`` are uneven.
+    """Return, per operand, the fraction of the padded per-core parts of ``box`` that holds data.
 
-    What is short of the last parts is spread over all of their tiles.
+    It is below 1 where the cores' parts are uneven; the shortfall is spread over all tiles.
     """
     depends = layer.dependencies
     dims = {name: sorted(depends.get(name, frozenset()) - {DEPTH}) for name in names}
@@ -33,49 +33,49 @@ def operands_filled(layer: Layer, box: Extents, part: Extents, names: Iterable[s
 
 
 class CutOperand(NamedTuple):
-    """A streamed operand of a layer that is cut in a certain way."""
+    """A streamed operand of a cut layer."""
 
     name: str
     times: int
-    """How often it is loaded into the local buffer."""
+    """Number of times it is loaded into the local buffer."""
     from_ddr: float
     is_broadcast: bool
     tile_bytes: int
-    """Of the local buffer, where all of it comes tile by tile."""
+    """Bytes of one core's tile, resident parts included."""
     streamed_bytes: int
-    """Of one tile that is brought to one core."""
+    """Bytes of one core's tile that are brought to its local buffer."""
     needed_bytes: float
-    """Of one tile, by all cores together, what they share counted once."""
+    """Bytes of one tile for all cores together, shared bytes counted once."""
     moved_bytes: float
-    """Of these, what is not in the local buffers already."""
+    """Bytes of one tile for all cores together that are not resident, shared bytes counted once."""
     versions: int
-    """Of a weight that every core gets once, part by part: how many parts. Zero for all others."""
+    """Number of versions of a weight eligible for prefetch (loaded once by every core, part by part); 0 for others."""
 
 
 class Cut(NamedTuple):
-    """A core's part of a layer cut into tiles, and what this makes of its operands."""
+    """A cut of a core's part of a layer into tiles, with the resulting loads of its operands."""
 
     tile: Extents
     order: tuple[int, ...]
     """Dimensions of the sink, the outermost first."""
     depth: int | None
     work: TileWork
-    """Of a tile that no edge cuts short."""
+    """Work of a full tile, not cut short by an edge."""
     operands: tuple[CutOperand, ...]
     loads: Mapping[str, int]
-    """How often each of them is loaded."""
+    """Number of times each operand is loaded."""
     passing_bytes: Mapping[str, int]
-    """By operand: what of a tile comes from DDR, for all cores together."""
+    """Bytes from DDR per tile of each operand, for all cores."""
     ahead: Mapping[str, tuple[int, int]]
-    """Weights that every core gets once, version by version: how many versions, and their bytes for all cores."""
+    """Weights eligible for prefetch: (versions, total bytes for all cores)."""
     reloaded: tuple[tuple[int, str], ...]
-    """What comes from DDR and is loaded several times, the smallest first: bytes for all cores, and operand."""
+    """Operands from DDR that are loaded several times, the smallest first: (bytes for all cores, operand)."""
     tiles: int
     depth_steps: int
 
     @property
     def is_possible(self) -> bool:
-        """Whether no iteration begins before the one that it needs has been added up over the whole depth."""
+        """Whether the cut respects sequential iterations, which need results summed over the whole depth."""
         return self.depth_steps == 1 or self.work.rounds == 1
 
     @property
@@ -85,7 +85,7 @@ class Cut(NamedTuple):
 
 
 class Cuts:
-    """The cuts of one layer at one place: a box of its sink, one core's part of that, the routes of its operands."""
+    """Cuts of one layer for a box of its sink, one core's part of that, and the routes of its operands."""
 
     def __init__(self, request: TileRequest) -> None:
         layer = request.layer
@@ -97,25 +97,25 @@ class Cuts:
         self.depth_extent = math.prod(layer.depth_extents)
         """Iterations of the layer's depth loops."""
         self.orders = self._candidate_orders(layer.sink.order)
-        """Dimensions of the sink, the outermost first: what is tried."""
+        """Candidate orders of the sink dimensions, the outermost first."""
         whole = layer.tile_work(request.box)
         self.distinct: Mapping[str, int] = {
             name: math.ceil(whole.operand_bytes.get(name, 0) * route.from_ddr) for name, route in request.routes.items()
         }
-        """Bytes of each operand that come from DDR at least once, for all cores."""
+        """Bytes of each operand in DDR, each byte counted once, for all cores."""
         self.filled: Mapping[str, float] = operands_filled(layer, request.box, request.part, request.routes)
-        """Of each operand the share that there is of equal parts."""
+        """Fraction of the padded per-core parts that holds data, per operand (`operands_filled`)."""
         self._known: Table[Cut] = Table(_MOST_CUTS)
 
     @staticmethod
     def of(request: TileRequest) -> "Cuts":
-        """Return the cuts that ``request`` asks for, with all that have been tried for whatever machine."""
+        """Return the cuts for ``request``, cached with the network for all machines."""
         layer = request.layer
         key = layer.ops, request.box, request.part, request.cores, tuple(request.routes.items())
         return layer.analysis.table(Cuts, _MOST_LAYERS).get(key, partial(Cuts, request))
 
     def _candidate_orders(self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Return the memory order, and the orders with one operand's dimensions outermost: it is loaded least."""
+        """Return the memory order, and for each operand the order that loads it least: its dimensions outermost."""
         orders = {order: None}
         for name in self._routes:
             outer = [dim for dim in order if dim in self._depends.get(name, ())]
@@ -127,7 +127,7 @@ class Cuts:
         return self._known.get((tile, depth), partial(self._least_loaded, tile, depth))
 
     def _least_loaded(self, tile: Extents, depth: int | None) -> Cut:
-        """Try all orders that differ in the dimensions that are cut; the first of equals is taken."""
+        """Try all orders that differ in the dimensions that are cut; the first is taken on a tie."""
         counts, steps = self._counts(tile, depth)
         work = self._layer.tile_work(tile, depth)
         best: dict[tuple[tuple[int, int], ...], tuple[int, tuple[int, ...], dict[str, int]]] = {}
@@ -141,20 +141,20 @@ class Cuts:
         return self._cut(tile, depth, order, loads)
 
     def ordered(self, tile: Extents, depth: int | None, order: tuple[int, ...]) -> Cut:
-        """Return the cut in a certain order."""
+        """Return the cut into ``tile`` elements and ``depth`` iterations in the given order of dimensions."""
         counts, steps = self._counts(tile, depth)
         trips = [*((dim, counts[dim]) for dim in order), (DEPTH, steps)]
         return self._cut(tile, depth, order, self._loads(trips, self._layer.tile_work(tile, depth)))
 
     def _counts(self, tile: Extents, depth: int | None) -> tuple[list[int], int]:
-        """Return the tiles per dimension, and the steps along the depth."""
+        """Return the number of tiles per dimension, and of steps along the depth."""
         counts = [-(-whole // part) for whole, part in zip(self._part, tile, strict=True)]
         return counts, 1 if depth is None else -(-self.depth_extent // depth)
 
     def _loads(self, trips: Sequence[tuple[int, int]], work: TileWork) -> dict[str, int]:
-        """Return how often each operand is loaded: once per change of a loop it depends on, or of one outside that.
+        """Return the loads of each operand: once per change of a loop it depends on, or of a loop outside that.
 
-        ``trips``: loops and how often they go round, outermost first.
+        ``trips``: loops with their trip counts, outermost first.
         """
         loads = {}
         for name in self._routes:
@@ -169,7 +169,7 @@ class Cuts:
         return loads
 
     def _cut(self, tile: Extents, depth: int | None, order: tuple[int, ...], loads: Mapping[str, int]) -> Cut:
-        """Return the cut with all that follows from it."""
+        """Return the cut with its derived data."""
         counts, steps = self._counts(tile, depth)
         work = self._layer.tile_work(tile, depth)
         trips = {**{dim: counts[dim] for dim in order}, DEPTH: steps}

@@ -1,4 +1,4 @@
-"""The estimate of a layer's time with given tiles, before it is simulated: the machine's pipeline in closed form.
+"""Cost model of a layer with given tiles: the machine's pipeline in closed form, without simulation.
 
 The slowest of DMA, on-chip path, broadcast and compute units sets the pace; the first load, one tile's computation and
 the last store stand alone. Only the search for tiles uses this; every reported time is simulated.
@@ -13,57 +13,57 @@ from dsascape.scheduler.dsa.view import DDR, LOCAL, DmaTiming, DsaView
 
 
 class Choice(NamedTuple):
-    """Tiles to be judged: the cut, where its operands wait meanwhile."""
+    """Tiling candidate to be estimated: its cut, and which operands are staged or prefetched."""
 
     cut: Cut
     unit_ps: Sequence[int]
-    """Time of every unit of a core at work for one tile."""
+    """Time in ps of each busy unit of a core for one tile."""
     staged: Mapping[str, int]
     prefetched: Container[str]
     distinct: Mapping[str, int]
-    """Bytes of each operand that come from DDR at least once, for all cores."""
+    """Bytes of each operand in DDR, each byte counted once, for all cores."""
 
 
 class _First(NamedTuple):
-    """A load of the first tile, on the chip or from DDR."""
+    """One load of the first tile, on chip or from DDR."""
 
     on_chip_ps: float
-    """What it takes alone; zero if it comes from DDR."""
+    """Uncontended time of an on-chip load; zero for a load from DDR."""
     ddr_bytes: float = 0.0
     held_bytes: int = 0
-    """What it takes of the prefetch buffer through which it comes ahead, if it does."""
+    """Bytes of the prefetch buffer that it occupies, if it is prefetched."""
     staged_bytes: int = 0
-    """All of its operand, where that is staged: the first load is a burst of it at least."""
+    """Bytes of its whole operand, if that is staged: the first load is at least a burst of it."""
 
 
 class Stages(NamedTuple):
-    """What the tiles of a layer ask of each stage of the pipeline, before it is known how fast DDR is."""
+    """Demand of a layer's tiles on each pipeline stage, independent of DDR bandwidth."""
 
     passes: int
     ddr_bytes: float
-    """Loaded in all."""
+    """Total bytes loaded from DDR."""
     ddr_loads: tuple[tuple[int, int], ...]
-    """Of each operand from DDR two numbers, one of them zero: all of its bytes if it is staged, in bursts; else how
-    often it is loaded, one transfer for all that change together."""
+    """Loads of each operand from DDR as (bytes, times), one of them zero: all of its bytes if it is staged, loaded in
+    bursts; else the number of times it is loaded, one transfer for all operands that change together."""
     stored_tiles: int
-    """Tiles that go to DDR."""
+    """Number of output tiles that go to DDR."""
     stored_bytes: float
     path_ps: float
     broadcast_ps: float
     computing_ps: tuple[int, ...]
-    """Of each unit that is at work beside others."""
+    """Total time of each concurrently busy unit."""
     first: tuple[_First, ...]
     on_chip_starts_ps: int
-    """Start-ups of the first tile's loads."""
+    """Start-up time of the first tile's on-chip loads."""
     tile_ps: int
-    """The computation of one tile."""
+    """Computation time of one tile."""
     last_ps: float
-    """The on-chip store of the last."""
+    """Time of the on-chip store of the last tile."""
 
     def estimate_ps(self, dma: DmaTiming, prefetch_bytes: int, hidden_cost: float) -> float:
-        """Return the layer's estimated time if the local prefetch buffer holds ``prefetch_bytes``.
+        """Return the layer's estimated time in ps with a local prefetch buffer of ``prefetch_bytes``.
 
-        ``hidden_cost``: the share of faster stages' time that counts beside the slowest one's.
+        ``hidden_cost``: share of the faster stages' time that is added to the slowest one's.
         """
         (
             passes, ddr_bytes, ddr_loads, stored_tiles, stored_bytes, path_ps, broadcast_ps, computing_ps, first,
@@ -94,18 +94,18 @@ class Stages(NamedTuple):
             alone_ps = loaded_bytes / bytes_per_ps if loaded_bytes else on_chip_ps
             if held_bytes and 2 * held_bytes < prefetch_bytes:
                 first_ps += alone_ps * (2 * held_bytes / prefetch_bytes)
-            else:  # what takes half of the prefetch buffer or more keeps others from coming in time
+            else:  # a version of half the prefetch buffer or more delays the others
                 first_ps += alone_ps
         return paced_ps + (first_ps + on_chip_starts_ps + dma_startup_ps * bool(starts)) + (tile_ps + last_ps)
 
 
 def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
-    """Return what a layer's tiles ask of each stage; neither sizes of buffers nor DDR are read for it."""
+    """Return the demand of a layer's tiles on each stage; depends neither on buffer sizes nor on DDR."""
     cut, staged, prefetched, has_prefetch = choice.cut, choice.staged, choice.prefetched, request.prefetch is not None
     path_bytes_per_ps, broadcast_bytes_per_ps = view.path_bytes_per_ps, view.broadcast_bytes_per_ps
     ddr_bytes = path_ps = broadcast_ps = 0.0
     path_starts = broadcast_starts = 0
-    """What changes with a tile is moved together: as often as the operand that changes most often."""
+    """Number of transfers on path and broadcast: operands that change with a tile are moved together."""
     first: list[_First] = []
     ddr_loads: list[tuple[int, int]] = []
     for name, times, from_ddr, is_broadcast, tile_bytes, _, needed_bytes, moved_bytes, _ in cut.operands:
@@ -121,7 +121,7 @@ def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
             path_starts = times if times > path_starts else path_starts
         first.append(_First(once_ps, 0.0, held_bytes))
         if goes_around and from_ddr:
-            first.append(_First(0.0, choice.distinct[name]))  # nothing of it comes ahead
+            first.append(_First(0.0, choice.distinct[name]))  # nothing of it is prefetched
         if name in staged:
             ddr_bytes += staged[name]
             ddr_loads.append((staged[name], 0))
@@ -140,7 +140,7 @@ def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
         if request.output_memory == DDR:
             stored_tiles, stored_bytes = cut.tiles, store_bytes * cut.tiles
     tile_ps, passes = sum(choice.unit_ps), max(cut.passes, 1)
-    # what nests hand to each other has one buffer for all tiles
+    # intermediates between nests have one buffer for all tiles
     one_after_the_other = cut.work.between_bytes > 0 or request.layer.is_ordered
     computing = [tile_ps] if one_after_the_other else choice.unit_ps
     on_chip_starts = (path_starts > 0) + (broadcast_starts > 0)

@@ -1,9 +1,8 @@
-"""What is asked of the search for tiles, in plain numbers: what compiled code (``scheduler/in_c/tiles.c``) is given.
+"""Encoding of tile requests as numbers for the compiled tile search (``scheduler/in_c/tiles.c``).
 
-It knows loop nests and what a dimension's index reaches, lanes and arrays, operands and gaps: no operator and no kind
-of machine. What it does not know is left to Python: tensors that are read at several places, scalars, numbers beyond
-64 bits, units that share a nest, loops that run in order, reductions other than products that are added up piece by
-piece.
+The compiled search handles loop nests, index reach, lanes and arrays, operands and gaps: no operators and no kinds of
+machine. Unsupported cases are left to Python: tensors that are read at several places, scalars, numbers beyond 64 bits,
+units that share a nest, sequential loops, reductions other than products that are accumulated piece by piece.
 """
 
 import math
@@ -30,32 +29,32 @@ Numbers = tuple[float, ...]
 
 _MODULE = "dsascape.scheduler.in_c.tiles"
 _DEPTH_BIT = 16
-"""Of what an operand depends on: the lower ones are the sink's dimensions."""
+"""Bit for the depth in the mask of loops an operand depends on; lower bits are the sink's dimensions."""
 _MOST_ELEMENT_BYTES = 64
 _ROLES: tuple[LoopRole, ...] = ("rows", "columns", "depth", "count")
 _MEMORIES = (LOCAL, GLOBAL, DDR)
 _MOST = 2**53
-"""Whole numbers that floating point holds, too."""
+"""Bound of integers that floating point represents exactly."""
 _MOST_BYTES_LOADED = 2**62
 
 
 def may_compile() -> bool:
-    """Return whether compiled code may be used."""
+    """Return whether the compiled tile search may be used."""
     return may_use(_MODULE)
 
 
 def compiled_tiles(request: TileRequest, cuts: Cuts, view: DsaView) -> "Tiles | None":
-    """Return what searches tiles for ``request``, and for all that ask alike elsewhere; None where Python has to."""
+    """Return a compiled searcher for this class of requests; None if it is not supported."""
     if not _can_compute(request, view) or not _is_known(request):
         return None
     try:
         return Tiles(tuple(_LayerNumbers(request, cuts, view).all()))
-    except (ValueError, OverflowError):  # more dimensions, operands or units than there is room for
+    except (ValueError, OverflowError):  # more dimensions, operands or units than the compiled search supports
         return None
 
 
 def _can_compute(request: TileRequest, view: DsaView) -> bool:
-    """Whether all units can do their nests, each alone; Python says why one cannot."""
+    """Return whether all units can do their nests, each alone; otherwise Python reports the reason."""
     works, units = request.layer.tile_work(request.part).nests, view.spec.units
     return bool(request.units) and all(
         can_do(work, name, view, request.dtype) and rate_of(units[name], request.dtype)
@@ -65,7 +64,7 @@ def _can_compute(request: TileRequest, view: DsaView) -> bool:
 
 
 def _is_known(request: TileRequest) -> bool:
-    """Whether the layer is one of those whose tiles are worked out, and no number can be too large."""
+    """Return whether the compiled search supports the layer, and no number can overflow."""
     layer = request.layer
     if layer.reads_apart or layer.is_ordered or request.in_pieces:
         return False
@@ -84,7 +83,7 @@ def _is_known(request: TileRequest) -> bool:
 
 
 def asked_numbers(request: TileRequest, store_burst_bytes: int, view: DsaView) -> Numbers:
-    """Return what a search is asked for, in the order in which it is read: room, how fast DDR is, tuning."""
+    """Return the numbers of one search in the order in which C reads them: free space, DDR timing, tuning."""
     tuning = view.tuning
     return (
         len(request.local_gaps), *request.local_gaps, len(request.global_gaps), *request.global_gaps,
@@ -95,7 +94,7 @@ def asked_numbers(request: TileRequest, store_burst_bytes: int, view: DsaView) -
 
 
 class _LayerNumbers:
-    """The numbers of a layer at one place, in the order in which they are read (``scheduler/in_c/tile_reading.h``)."""
+    """Numbers of a layer with its part and routes, in the order in which C reads them (``in_c/tile_reading.h``)."""
 
     def __init__(self, request: TileRequest, cuts: Cuts, view: DsaView) -> None:
         self._request = request
@@ -113,7 +112,7 @@ class _LayerNumbers:
         self._unit_of = {work.nest: unit for work, unit in zip(whole.nests, request.units, strict=True)}
 
     def all(self) -> Iterator[float]:
-        """Yield them."""
+        """Yield all numbers in order."""
         request, layer, view = self._request, self._layer, self._view
         spec = view.spec
         yield from (len(request.part), *request.part, request.searched_depth, *layer.sink.shape, *layer.sink.order)

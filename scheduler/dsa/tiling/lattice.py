@@ -1,7 +1,6 @@
-"""Ways to halve a core's part of a layer: the lattice that the search for tiles walks.
+"""Lattice of tilings walked by the tile search: each sink dimension, and the depth, halved some number of times.
 
-Each dimension is halved some number of times, the depth too. What is known of one way is kept with it, for all requests
-that differ in room alone.
+Each lattice point caches its derived data and neighbours, for all requests that differ in free space alone.
 """
 
 import math
@@ -14,41 +13,42 @@ from dsascape.scheduler.kernels.layer import whole_pieces
 from dsascape.workloads.loopnest import Extents
 
 Halvings = tuple[int, ...]
-"""How often each sink dimension is halved; the last entry is the depth."""
+"""Number of halvings of each sink dimension; the last entry is the depth's."""
 _MOST_WAYS = 4_000
-"""Of one lattice."""
+"""Maximum number of points of one lattice before `Lattice.forget` drops them."""
 
 
 class Shape(NamedTuple):
-    """A cut, and what there is to be decided about the places of its operands."""
+    """A cut, and the options for prefetching and staging its operands."""
 
     cut: Cut
     prefetched: Mapping[str, tuple[int, int]]
-    """All weights that can be."""
+    """Weights eligible for prefetch: (versions, total bytes for all cores)."""
     reloaded: tuple[tuple[int, str, int], ...]
-    """The others that may be staged, the smallest first: bytes for all cores, operand, bytes of a tile on its way."""
+    """Other operands eligible for staging, the smallest first: (bytes for all cores, operand, bytes of a tile passing
+    through the global buffer)."""
     passing_bytes: int
-    """Of a tile of all that is not prefetched: what comes from DDR, for all cores together."""
+    """Bytes from DDR per tile, for all cores, of operands that are not prefetched."""
 
 
 class Placed(NamedTuple):
-    """What follows for a cut from the places of its operands, whatever there is room for and however fast DDR is."""
+    """Derived data of a cut with its operands' placement, independent of free space and DDR bandwidth."""
 
     local_buffers: tuple[int, ...]
     local_bytes: int
-    """Of all of these."""
+    """Sum of ``local_buffers``, in bytes."""
     near_bytes: int
-    """Of the local prefetch buffer."""
+    """Bytes occupied in the local prefetch buffer."""
     ahead_bytes: tuple[int, ...]
-    """Of a tile of each prefetched operand: what comes from DDR, for all cores together."""
+    """Bytes from DDR per tile, for all cores, of each prefetched operand."""
     passing_bytes: int
-    """The same of all operands that are neither prefetched nor staged."""
+    """Bytes from DDR per tile, for all cores, of all operands that are neither prefetched nor staged."""
     tile_bytes: int
     stages: Stages
 
 
 class Halved:
-    """One way to halve. Ways of one lattice are the same only if they are one object."""
+    """Lattice point: one combination of halvings. Points of one lattice are compared by identity."""
 
     __slots__ = ("around", "depth", "finer", "halvings", "passes", "placed", "shape", "tile", "tiles")
 
@@ -58,59 +58,59 @@ class Halved:
         depth = whole_pieces(inner, depth)
         self.tile = tuple(along)
         self.depth: int | None = depth if halvings[-1] else None
-        """Iterations of the depth loop in a step; None: all of them, in one piece."""
+        """Iterations of the depth loops per step; None: all of them, in one piece."""
         *pieces, steps = [-(-size // part) for size, part in zip(extents, (*along, depth), strict=True)]
         self.tiles = math.prod(pieces)
         self.passes = self.tiles * steps
         """Tiles times steps along the depth."""
         self.shape: Shape | None = None
         self.placed: dict[tuple[str, ...], Placed] = {}
-        """By what is staged."""
+        """Derived data by the names of the staged operands."""
         self.finer: Sequence[Halved] | None = None
-        """What `Lattice.finer` returns for it, once that was asked for."""
+        """Cached result of `Lattice.finer`."""
         self.around: Sequence[Halved] | None = None
-        """What `Lattice.near` does, with trades."""
+        """Cached result of `Lattice.near` with trades."""
 
 
 class Lattice:
-    """All ways to halve dimensions of these extents, made when they are asked for."""
+    """Lattice of all combinations of halvings of ``extents``; points are created on demand."""
 
     def __init__(self, extents: Extents, inner: Extents = ()) -> None:
         self._extents = extents
         self._inner = inner
-        """Iterations of the depth loops that lie inside another one: steps end where they do."""
+        """Iterations of the inner depth loops: steps end on whole runs of these."""
         self.limits: Halvings = tuple([max(size - 1, 0).bit_length() for size in extents])
-        """How often a dimension can be halved."""
+        """Maximum number of halvings per dimension."""
         self._ways: dict[Halvings, Halved] = {}
 
     def forget(self) -> None:
-        """Forget all ways if they have become many. Who still walks the lattice must not call this."""
+        """Drop all points if there are too many. Must not be called while the lattice is being walked."""
         if len(self._ways) > _MOST_WAYS:
             self._ways = {}
 
     def at(self, halvings: Halvings) -> Halved:
-        """Return the way to halve so often."""
-        found = self._ways.get(halvings)
-        if found is None:
-            found = self._ways[halvings] = Halved(halvings, self._extents, self._inner)
-        return found
+        """Return the point with these halvings."""
+        point = self._ways.get(halvings)
+        if point is None:
+            point = self._ways[halvings] = Halved(halvings, self._extents, self._inner)
+        return point
 
     def finer(self, way: Halved) -> Sequence[Halved]:
-        """Return the ways that halve one dimension once more."""
+        """Return the points with one dimension halved once more."""
         if way.finer is None:
             way.finer = [self.at(halvings) for halvings in self._halved(way.halvings)]
         return way.finer
 
     def near(self, way: Halved, *, trades: bool) -> Sequence[Halved]:
-        """Return the same; with ``trades`` also those with one dimension doubled, or one traded for another."""
+        """Return the points with one dimension halved; with ``trades`` also doubled, or one halved for another."""
         if not trades:
             return self.finer(way)
         if way.around is None:
-            found = dict.fromkeys(self._halved(way.halvings))
+            halvings_near = dict.fromkeys(self._halved(way.halvings))
             for doubled in _doubled(way.halvings):
-                found[doubled] = None
-                found |= dict.fromkeys(self._halved(doubled))
-            way.around = [self.at(halvings) for halvings in found if halvings != way.halvings]
+                halvings_near[doubled] = None
+                halvings_near |= dict.fromkeys(self._halved(doubled))
+            way.around = [self.at(halvings) for halvings in halvings_near if halvings != way.halvings]
         return way.around
 
     def _halved(self, halvings: Halvings) -> list[Halvings]:
@@ -123,5 +123,5 @@ class Lattice:
 
 def _doubled(halvings: Halvings) -> Iterator[Halvings]:
     for place, times in enumerate(halvings):
-        for fewer in dict.fromkeys((times - 1, 0)) if times else ():  # 0: an operand may stay from there on only
+        for fewer in dict.fromkeys((times - 1, 0)) if times else ():  # 0: only then may an operand stay resident
             yield (*halvings[:place], fewer, *halvings[place + 1 :])

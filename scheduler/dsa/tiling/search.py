@@ -1,10 +1,10 @@
-"""Tiles of a layer on one core: small enough for the local buffer, in an order that reloads little.
+"""Tile search for a layer on one core: tiles that fit the local buffer, in an order with few reloads.
 
-A tile halves each dimension of a core's part some number of times. The search halves what helps most until the tile
-fits, then climbs: halve one dimension, double one, or trade one for another, while the estimated time falls. Where that
-ends with many tiles, or the layer has several products, it is done again from a part that is cut along its depth, and
-the better is taken. The estimate is the pipeline of the machine: the slowest of DMA, on-chip path and compute units
-sets the pace, the first load and the last store stand alone.
+A tile halves each dimension of a core's part some number of times. The search halves the most profitable dimension
+until the tile fits, then climbs: halve one dimension, double one, or trade one for another, while the estimated time
+falls. If that ends with many tiles, or the layer has several products, a second search starts from a part that is cut
+along its depth, and the better result is taken. The cost model is the pipeline of the machine: the slowest of DMA,
+on-chip path and compute units sets the pace, the first load and the last store do not overlap.
 
 On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
 """
@@ -26,14 +26,14 @@ _TILED_DIMS = 2
 
 
 class TilingError(ScheduleError):
-    """A layer of which not even the smallest tile fits."""
+    """Raised for a layer of which not even the smallest tile fits."""
 
 
 def choose_tiling(request: TileRequest, view: DsaView) -> Tiling:
-    """Return the best tiling found; raise ``TilingError`` when not even single elements fit.
+    """Return the best tiling found; raise ``TilingError`` if not even single elements fit.
 
-    Reductions that are no products, and products that follow each other, are added up piece by piece only where nothing
-    fits otherwise, or where a core has so few results that cutting these leaves little to overlap.
+    Reductions that are no products, and sequential products, are accumulated piece by piece only if nothing fits
+    otherwise, or where a core has so few results that cutting these leaves little to overlap.
     """
     in_pieces = replace(request, in_pieces=True)
     can_cut = not request.cuts_depth and bool(request.layer.depth_loops)
@@ -50,16 +50,16 @@ def choose_tiling(request: TileRequest, view: DsaView) -> Tiling:
 
 
 def _best_tiling(request: TileRequest, view: DsaView) -> Tiling:
-    """Return the best tiling found with weights through the prefetch buffers, if there are any, or around them.
+    """Return the best tiling found with weights prefetched, if there are prefetch buffers, or not.
 
-    Where the prefetch buffers force small tiles, weights go around them if that is estimated to be faster. That is not
-    tried where computing in one piece, or loading everything once, would not be faster either.
+    Where the prefetch buffers force small tiles, weights bypass them if that is estimated to be faster. This is pruned
+    if computing in one piece, or loading everything once, would not be faster either.
     """
     if request.paper_tiles:
-        for asked in (request, replace(request, prefetch=None)):
-            found = paper_tiling(asked, view)
-            if found is not None:
-                return found
+        for variant in (request, replace(request, prefetch=None)):
+            tiling = paper_tiling(variant, view)
+            if tiling is not None:
+                return tiling
     if request.prefetch is None:
         return _Search(request, view).run()
     try:
@@ -80,16 +80,16 @@ def paper_tiling(request: TileRequest, view: DsaView) -> Tiling | None:
     """Return GraphTurbo's tiles (section 4.1); None if they do not fit however small.
 
     The two outermost dimensions of the layer's output are tiled, each by the largest divisor of its extent with which
-    everything fits, the outermost first; no other dimension is, nor the depth.
+    all buffers fit, the outermost first; no other dimension is tiled, nor the depth.
     """
     candidates = TileCandidates(request, view)
     tile = list(request.part)
     for dim in request.layer.sink.order[:_TILED_DIMS]:
         for size in divisors(request.part[dim]):
             tile[dim] = size
-            found = candidates.candidate(tuple(tile), None)
-            if candidates.fits(found):
-                return candidates.tiling(found)
+            candidate = candidates.candidate(tuple(tile), None)
+            if candidates.fits(candidate):
+                return candidates.tiling(candidate)
     return None
 
 
@@ -122,7 +122,7 @@ class _Search:
         return pipelined[-1] if pipelined else best
 
     def _from(self, current: Halved) -> Candidate:
-        """Return what is found from ``current`` on: halved until it fits, then changed as long as that helps."""
+        """Return the local optimum reached from ``current``: halved until it fits, then improved step by step."""
         lattice, candidate = self._lattice, self._candidate
         best = candidate(current)
         while not self._fits(current):
@@ -157,7 +157,7 @@ class _Search:
     def _in_memory_order(self) -> Iterator[Candidate]:
         """Yield candidates that cut the output from the outermost dimension inwards and load everything once.
 
-        Their tiles are complete one after the other, in the order in which the next layer reads them.
+        Their tiles are finished in the order in which the next layer reads them.
         """
         limits = self._lattice.limits
         halvings = [0] * len(limits)
@@ -173,20 +173,20 @@ class _Search:
 
     @staticmethod
     def _price(option: Candidate, before: Candidate) -> float:
-        """Return time lost per byte saved: the price of fitting."""
+        """Return the estimated time lost per byte saved."""
         return (option.estimate_ps - before.estimate_ps) / (before.tile_bytes - option.tile_bytes)
 
     def _fits(self, way: Halved) -> bool:
-        found = self._fitting.get(way)
-        if found is None:
-            found = self._fitting[way] = self._candidates.fits(self._candidate(way))
-        return found
+        fits = self._fitting.get(way)
+        if fits is None:
+            fits = self._fitting[way] = self._candidates.fits(self._candidate(way))
+        return fits
 
     def _candidate(self, way: Halved) -> Candidate:
-        found = self._found.get(way)
-        if found is None:
-            found = self._found[way] = self._candidates.halved(way)
-        return found
+        candidate = self._found.get(way)
+        if candidate is None:
+            candidate = self._found[way] = self._candidates.halved(way)
+        return candidate
 
 
 _estimate_ps = operator.attrgetter("estimate_ps")

@@ -1,4 +1,4 @@
-"""A tiling: how one core's part of a layer is cut into tiles, in which order, and what is in flight meanwhile."""
+"""Tilings and tile requests: how one core's part of a layer is cut into tiles, their order, and their buffers."""
 
 import itertools
 import math
@@ -13,18 +13,18 @@ from dsascape.workloads.loopnest import Extents
 
 
 class Route(NamedTuple):
-    """How an operand reaches the local buffers: which share of it comes from where; the rest is there already."""
+    """Route of an operand to the local buffers: shares from DDR and the global buffer; the rest is resident."""
 
     from_ddr: float
     from_global: float
     cores_sharing: int
-    """How many cores need the same bytes."""
+    """Number of cores that need the same bytes."""
     broadcast: bool = False
-    """Whether one read of the global buffer fills the local buffers of all of these."""
+    """Whether one read of the global buffer fills the local buffers of all sharing cores."""
 
     @property
     def streamed(self) -> float:
-        """Share that is brought to the local buffers tile by tile."""
+        """Share of the operand that is brought to the local buffers tile by tile."""
         return self.from_ddr + self.from_global
 
     def __str__(self) -> str:
@@ -35,10 +35,10 @@ class Route(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """``tile`` elements per sink dimension, outer dimensions first in ``order``; ``depth`` iterations per pass.
+    """Tiling: ``tile`` elements per sink dimension, outer dimensions first in ``order``; ``depth`` iterations per pass.
 
-    ``tile``, ``order``, ``depth`` and which operands are prefetched or staged are decided; the other figures follow
-    from them (`scheduler.dsa.tiling.candidates`).
+    ``tile``, ``order``, ``depth`` and which operands are prefetched or staged are decisions; the other fields are
+    derived (`scheduler.dsa.tiling.candidates`).
     """
 
     part: Extents
@@ -47,21 +47,21 @@ class Tiling:
     depth: int | None
     depth_extent: int
     loads: Mapping[str, int]
-    """How often each streamed operand is loaded into the local buffer."""
+    """Number of times each streamed operand is loaded into the local buffer."""
     prefetched: Mapping[str, tuple[int, int]]
-    """Weights that are fetched ahead through the prefetch buffers: versions that a core gets, bytes for all cores."""
+    """Weights prefetched through the prefetch buffers: (versions per core, bytes for all cores)."""
     staged: Mapping[str, int]
-    """Operands from DDR that stay in the global buffer while the layer runs, with their bytes."""
+    """Bytes of each operand from DDR that stays in the global buffer while the layer runs."""
     local_buffers: tuple[int, ...]
-    """Bytes of each buffer in the local buffer that the tiles in flight take."""
+    """Bytes of each buffer in the local buffer, for tiles in flight."""
     global_buffers: tuple[int, ...]
-    """The same of the global buffer: staged operands, and two tiles of everything else on its way."""
+    """Bytes of each buffer in the global buffer: staged operands, and two tiles of all others passing through."""
     prefetch_bytes: tuple[int, int]
-    """Of the local and the global prefetch buffer: what the weights in flight take."""
+    """Bytes of the local and of the global prefetch buffer that weights in flight occupy."""
     store_burst_bytes: int
-    """Output tiles gather in the global buffer to bursts of this size before they go to DDR; 0 where none does."""
+    """Size of the bursts in which output tiles leave the global buffer for DDR; 0 if outputs do not go to DDR."""
     tile_bytes: int
-    """Of one tile alone: its operands and its output once."""
+    """Bytes of one tile alone, not double-buffered: operands, intermediates and output."""
     estimate_ps: float = field(compare=False)
 
     @property
@@ -79,7 +79,7 @@ class Tiling:
         return math.prod(self.counts) * self.depth_steps
 
     def with_names(self, names: Sequence[str]) -> "Tiling":
-        """Return the tiling of an equal layer whose streamed operands, in the same order, may have other names."""
+        """Return this tiling for an equal layer whose streamed operands have ``names``, in the same order."""
         if tuple(self.loads) == tuple(names):
             return self
         renamed = dict(zip(self.loads, names, strict=True))
@@ -91,7 +91,7 @@ class Tiling:
         )
 
     def steps(self) -> Iterator[tuple[tuple[int, ...], Extents, int, int | None]]:
-        """Yield (position per dimension, extents, depth step, depth iterations) of every tile in order."""
+        """Yield (position per dimension, extents, depth step, depth iterations) of every pass in order."""
         counts, depth_steps = self.counts, self.depth_steps
         along = [
             [min(size, whole - where * size) for where in range(count)]
@@ -116,31 +116,31 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True)
 class TileRequest:
-    """What a tiling is asked for: a layer, one core's part, where operands are, where the output goes, the space."""
+    """Tile request: layer, one core's part, routes of operands, memory of the output, free space."""
 
     layer: Layer
     box: Extents
-    """Of the sink, on all cores of the cluster together."""
+    """Elements per sink dimension on all cores of the cluster together."""
     part: Extents
     cores: int
     units: Units
     routes: Mapping[str, Route]
-    """Per streamed operand; operands that are resident in the local buffer are not listed."""
+    """Route of each streamed operand; operands resident in the local buffer are not listed."""
     output_memory: str
     local_gaps: tuple[int, ...]
-    """Free bytes of the local buffer in a row, the largest gap first."""
+    """Bytes of each free gap of the local buffer, the largest first."""
     global_gaps: tuple[int, ...]
-    """The same of the global buffer, for operands and tiles passing through."""
+    """Bytes of each free gap of the global buffer, for operands and tiles passing through, the largest first."""
     dtype: str
     overlaps: bool = False
-    """Whether the layer may compute while the one before and the one after do: all it reads is where it computes."""
+    """Whether the layer may overlap with its neighbours: all activations that it reads are resident."""
     paper_tiles: bool = False
-    """Whether tiles are to be those of GraphTurbo's text, where these fit, not searched for."""
+    """Whether tiles are those of GraphTurbo's text, where these fit, instead of searched ones."""
     prefetch: tuple[int, int] | None = None
-    """Bytes of local and global prefetch buffer that weights are fetched ahead through; None: they are not."""
+    """Bytes of the local and the global prefetch buffer for weights; None: weights are not prefetched."""
     in_pieces: bool = False
-    """Whether reductions that are no products may be added up piece by piece, too, and products that follow each
-    other: their operands are then brought for each of them."""
+    """Whether reductions that are no products, and sequential products, may also be accumulated piece by piece: their
+    operands are then loaded for each piece."""
 
     @property
     def cuts_depth(self) -> bool:
@@ -150,5 +150,5 @@ class TileRequest:
 
     @property
     def searched_depth(self) -> int:
-        """Iterations of the layer's depth loops, as far as these may be cut; 1 where they may not."""
+        """Iterations of the layer's depth loops if these may be cut, else 1."""
         return math.prod(self.layer.depth_extents) if self.cuts_depth else 1

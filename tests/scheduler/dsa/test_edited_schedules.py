@@ -120,7 +120,7 @@ class TestIsRefused:
         to_ddr(file)
 
         assert refusal(file).startswith(
-            "schedule: run 1 (relu2): 'relu1' comes from the cores that hold it; as its slices lie, it has to come from"
+            "schedule: run 1 (relu2): 'relu1' comes from the cores that hold it; its slices require"
             " 100% ddr x1; run 2 (relu3): 'relu1' comes from"
         )
 
@@ -147,7 +147,8 @@ class TestIsRefused:
         runs_of(file)[1]["begins_after"] = -1
 
         assert refusal(file) == (
-            "schedule: run 1 (relu2): its buffers in the local_buffer lie on those of run 0, which may be at work"
+            "schedule: run 1 (relu2): its buffers in the local_buffer"
+            " overlap those of run 0, which may still be executing"
         )
 
     def test_one_address_more_than_a_run_has_buffers(self) -> None:
@@ -172,7 +173,7 @@ class TestIsRefused:
         file = file_of("fixed-pattern")
         file["instances"].reverse()
 
-        assert refusal(file) == "schedule: run 2 (relu3): is run 0 in the order of the file"
+        assert refusal(file) == "schedule: run 2 (relu3): is number 0 in the file"
 
     @pytest.mark.parametrize(
         ("entries", "message"),
@@ -180,16 +181,16 @@ class TestIsRefused:
             ({"tile": [1, 4, 8, 9]}, "tile [1, 4, 8, 9] is larger than a core's part [1, 4, 8, 8]"),
             ({"tile": [1, 4, 8]}, "tile [1, 4, 8] is larger than a core's part [1, 4, 8, 8]"),
             ({"tile_order": [0, 1, 2, 2]}, "tile_order [0, 1, 2, 2] is no order of 4 dimensions"),
-            ({"depth": 5}, "depth 5 is more than the 4 that there are"),
+            ({"depth": 5}, "depth 5 exceeds the layer's 4"),
             ({"units": ["cube", "vector"]}, "units: there is no 'cube'; known: matrix, vector"),
             ({"units": ["matrix", "matrix"]}, "unit matrix cannot do the nest that writes 'relu1'"),
             ({"units": ["vector"]}, "units has 1; needs 2"),
-            ({"prefetched": ["in1"]}, "'in1' cannot be prefetched: only weights that every core gets once can be"),
+            ({"prefetched": ["in1"]}, "'in1' cannot be prefetched: only weights that every core loads once can be"),
             ({"staged": ["w2"]}, "'w2' cannot be staged: it is prefetched, or does not come from DDR"),
             ({"operators": [0, 99]}, "operators: there is no operator 99; there are 7"),
             ({"reads": {"relu2": [0]}}, "reads: 'relu2' is no input; inputs are in1, w1"),
             ({"writes": [9]}, "there is no slice 9; there are 3"),
-            ({"begins_after": 0}, "begins after run 0; its kernel's runs are 0 and on"),
+            ({"begins_after": 0}, "begins after run 0; its kernel begins with run 0"),
         ],
     )
     def test_what_is_not_there_or_does_not_fit(self, entries: Mapping[str, object], message: str) -> None:
