@@ -121,7 +121,7 @@ class TestRecipes:
         _, imported, entry = lines.strip().splitlines()
         sections = experiments / "report" / "sections.py"
         insert(sections, "import pandas as pd", imported)
-        insert(sections, "    made = [", entry)
+        insert(sections, "    sections = [", entry)
         study = tmp_path / "study.yaml"
         study.write_text(
             "name: study\nworkloads: [squeezenet]\nhardware: {base: stcp920}\npolicies: [unfused]\n", encoding="utf-8"

@@ -33,6 +33,7 @@ from dsascape.scheduler import (
     make_plan,
     make_policy,
     make_schedule,
+    network_of,
     policy_types,
 )
 from dsascape.scheduler.dsa.costs import DsaCosts
@@ -54,6 +55,7 @@ EVERY_DIRECT_POLICY = pytest.mark.parametrize("name", DIRECT_POLICIES)
 
 
 _SHORT: Mapping[str, Mapping[str, object]] = {
+    "dnnfusion": {"rewriting": False},
     "searched": {
         "rivals": ("fixed-pattern", "astitch"),
         "rewriting": False,
@@ -61,7 +63,8 @@ _SHORT: Mapping[str, Mapping[str, object]] = {
         "most_neighbours": 1,
     }
 }
-"""Options of policies that run others, so that they do not take as long as all of these together."""
+"""Options of policies that run others, so that they do not take as long as all of these together; and of one that may
+plan a rewritten network, where the one given is looked at."""
 
 
 @st.composite
@@ -84,7 +87,10 @@ def costs_on(spec: ClusteredDsa, graph: Graph) -> DsaCosts:
 def schedule_with(policy: Policy, costs: DsaCosts) -> Schedule:
     """Return the policy's schedule of its own plan for the network and the machine of ``costs``."""
     placing = Placing(hardware=costs.view.spec, parts=costs.view.clusters, dtype=costs.dtype)
-    schedule: Schedule = make_schedule(policy, make_plan(policy, placing, costs), placing, costs)
+    plan = make_plan(policy, placing, costs)
+    network = network_of(plan, costs.analysis)
+    own = costs if network is costs.analysis else costs.with_network(network)
+    schedule: Schedule = make_schedule(policy, plan, placing, own)
     return schedule
 
 

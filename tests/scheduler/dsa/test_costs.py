@@ -79,7 +79,7 @@ def test_one_kernel_of_two_layers_saves_what_they_hand_over_and_a_launch() -> No
 def test_four_times_the_local_buffer_makes_agos_kernels_hardly_slower(graph: Graph, spec: ClusteredDsa) -> None:
     """AGO joins kernels by these estimates: one that falls with more room where the machine does not misleads it.
 
-    What is left, an eighth, is tiles: they are searched for from the largest that fit.
+    What is left, a quarter, is tiles: they are searched for from the largest that fit.
     """
     large = with_values(spec, {"local_buffer.capacity": f"{4 * spec.local_buffer.capacity_bytes} B"})
     try:
@@ -88,4 +88,4 @@ def test_four_times_the_local_buffer_makes_agos_kernels_hardly_slower(graph: Gra
         assume(False)
     after_ps = run_of(make_policy("ago"), graph, large).result.makespan_ps
 
-    assert after_ps <= before_ps * 1.125
+    assert after_ps <= before_ps * 1.25
