@@ -57,7 +57,7 @@ class LoopTiles:
     depth_step: int | None
     """Iterations of the anchor's depth loop (`Layer.depth_loop`) before the next register tile; None: all of them."""
     upstream: tuple[UpstreamTiles, ...] = ()
-    """Of the anchors in front of the layer's last one (`scheduler.cpu.structure.chains`), the nearest first."""
+    """Tiles of the anchors before the layer's last one (`scheduler.cpu.structure.chains`), the nearest first."""
 
     def __post_init__(self) -> None:
         dims = len(self.tile)

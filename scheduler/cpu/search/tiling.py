@@ -161,7 +161,7 @@ def best_of(kernels: Sequence[TiledKernel], threads: int) -> list[Tiling]:
 
 
 _SPLIT_AGAIN = 2
-"""So many of the best tiles of each register tile are tried on other numbers of threads."""
+"""Number of best tiles of each register tile that are tried on other numbers of threads."""
 
 
 def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: CpuView) -> LoopTiles:

@@ -57,7 +57,7 @@ class Taps:
     start: Any
     """Where in the tile's first phase iterations begin (`Spaced.rest`)."""
     phases: int
-    """That the tile has: fewer than all."""
+    """Number of phases that the tile spans: fewer than all of them."""
 
     def dim_of(self, number: Any) -> Any:
         """Return the element that lies at ``number``; one behind the dimension where a phase has fewer."""
