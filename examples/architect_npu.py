@@ -4,7 +4,7 @@
 
 ``npu.yaml``, beside this file, states the machine. One network runs on it under two policies; then one value at a time
 is doubled, and the table says what each doubling is worth and what it costs in area. Area is that of arrays and
-memories: wider DDR and vector units are not in it, so they look free here.
+memories: that of wider DDR and vector units is unknown.
 """
 
 from pathlib import Path
@@ -50,7 +50,8 @@ def main() -> None:
         record = dsascape.simulate(NETWORK, changed, "graphturbo", batch=BATCH).record
         gains[what] = base.latency_s / record.latency_s
         area = (changed.area_mm2 or 0) - (npu.area_mm2 or 0)
-        print(f"  {what:<21} {gains[what]:5.2f} times as fast, {area:+6.2f} mm2, then limited by {record.bottleneck}")
+        cost = f"{area:+6.2f} mm2" if area else "area unknown"
+        print(f"  {what:<21} {gains[what]:5.2f} times as fast, {cost}, then limited by {record.bottleneck}")
 
     best = max(gains, key=lambda what: gains[what])
     print(f"Finding: {base.bottleneck} sets the pace; of these, {best} helps most ({gains[best]:.2f} times as fast).")
