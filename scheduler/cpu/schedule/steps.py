@@ -22,10 +22,12 @@ from dsascape.scheduler.cpu.structure.chains import (
 )
 from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run
 from dsascape.scheduler.cpu.structure.passes import MOST_VECTORS, kept_tensors, partial_sums
+from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.build import halvings, loop_program
+from dsascape.scheduler.kernels.loops.illegal import Limits
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reduction_loops
+from dsascape.scheduler.kernels.loops.nodes import SUMS, LoopKind, Stage, reduction_loops
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import (
     CacheRead,
@@ -257,3 +259,14 @@ def _along(order: Sequence[int], sizes: Sequence[int]) -> Extents:
 def program_of(layer: Layer, tiles: LoopTiles, lanes: int) -> LoopProgram:
     """Return the loops of ``layer`` in ``tiles``, for vectors of ``lanes``."""
     return loop_program(NaiveProgram(layer), steps_of(layer, tiles, lanes))
+
+
+_STACK_BYTES = 2**30
+"""Most that one thread's buffers may take: they are allocated like any memory, so nearly all there is."""
+
+
+def cpu_limits(view: CpuView) -> Limits:
+    """Return what the code of a CPU can have: loops of its kinds, and buffers of a thread that its memory holds."""
+    threads = max(view.thread_counts)
+    kinds: frozenset[LoopKind] = frozenset({"serial", "parallel", "vector", "unrolled"})
+    return Limits(kinds, {"stack": _STACK_BYTES // threads})

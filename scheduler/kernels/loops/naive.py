@@ -55,8 +55,9 @@ class NaiveProgram:
         def numbered(access: Access) -> str:
             number = numbers.setdefault(access.tensor, len(numbers))
             order = self.order_of(access.tensor, len(access.shape))
-            role = getattr(self.layer.graph.tensors.get(access.tensor), "role", "internal")
-            return f"t{number}:{role}{list(access.shape)}{list(order)}{access.indices}"
+            described = self.layer.graph.tensors.get(access.tensor)
+            is_weight = described is not None and described.role == "weight"
+            return f"t{number}:{is_weight}{list(access.shape)}{list(order)}{access.indices}"
 
         lines = [dtype, machine_kind]
         for stage in self.stages.values():
