@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from dsascape.scheduler.cpu.cost.operands import Footprints
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.workloads.loopnest import Extents
 
 
@@ -31,10 +31,10 @@ class Chunks:
         return self.count - 1 + self.last_share
 
 
-def chunks_of(shape: Extents, tiles: LoopTiles, threads: int) -> Chunks:
+def chunks_of(shape: Extents, loops: TiledLoops, threads: int) -> Chunks:
     """Return the chunks that ``threads`` make of the loops over tiles."""
-    counts = [-(-size // part) for size, part in zip(shape, tiles.tile, strict=True)]
-    fused = tiles.order[: tiles.parallel]
+    counts = [-(-size // part) for size, part in zip(shape, loops.tile(shape), strict=True)]
+    fused = loops.parallel_dims
     whole = math.prod(counts[dim] for dim in fused)
     each = -(-whole // min(threads, whole))
     number = -(-whole // each)
@@ -45,7 +45,7 @@ def chunks_of(shape: Extents, tiles: LoopTiles, threads: int) -> Chunks:
     return Chunks(number, each, whole - (number - 1) * each, tuple(counts))
 
 
-def split_operands(found: Footprints, tiles: LoopTiles) -> tuple[bool, ...]:
+def split_operands(found: Footprints, loops: TiledLoops) -> tuple[bool, ...]:
     """Return for each operand whether chunks use different parts of it; of the others every chunk uses the same."""
-    parallel = frozenset(tiles.order[: tiles.parallel])
+    parallel = frozenset(loops.parallel_dims)
     return tuple([not parallel.isdisjoint(operand.depends_on) for operand in found.operands])

@@ -9,7 +9,7 @@ from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.chunks import chunks_of
 from dsascape.scheduler.cpu.schedule.steps import program_of
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, TiledLoops
 from dsascape.scheduler.kernels.cut import layers_in_order
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
@@ -25,7 +25,12 @@ class CpuKernel(Kernel):
     @property
     def chunks(self) -> int:
         """Parts of the parallel loop, one a thread; fewer than threads where there are not so many iterations."""
-        return chunks_of(self.layer.sink.shape, self.tiles, self.threads).count
+        return chunks_of(self.layer.sink.shape, self.tiled, self.threads).count
+
+    @property
+    def tiled(self) -> TiledLoops:
+        """The loops around its register tiles, as the cost model sees them."""
+        return self.tiles.tiled
 
     def program(self, lanes: int) -> LoopProgram:
         """Return the loops of the kernel, for vectors of ``lanes``."""

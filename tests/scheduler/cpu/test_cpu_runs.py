@@ -234,7 +234,7 @@ def test_what_is_copied_with_padding_is_traffic_where_the_copy_leaves_the_cache(
     row = replace(kernel.tiles, tile=kernel.tiles.register, parallel=0)
 
     def l2_bytes(tiles: LoopTiles) -> int:
-        (chunk,) = kernel_work(kernel.layer, tiles, 1, "fp32", costs.view).chunks
+        (chunk,) = kernel_work(kernel.layer, tiles.tiled, 1, "fp32", costs.view).chunks
         return dict(chunk.payload.traffic)["l2"]
 
     image = 64 * 56 * 56 * 4
