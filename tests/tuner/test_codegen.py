@@ -255,7 +255,9 @@ def test_vectors_do_not_reach_over_groups_so_that_all_lanes_use_one_element_of_t
     graph = net.graph(net.conv(net.input(1, 8, 8, 8), 8, groups=4), dtype="fp32")
     (kernel,) = generated(fixed_pattern_plan(graph)).kernels
 
-    assert (LANES, kernel.tiles.register[1] % LANES) == (4, 0)  # whole vectors would fit, but a group is of two
+    assert kernel.program is not None
+    (layout,) = kernel.program.layouts
+    assert (LANES, layout.panel % LANES) == (4, 0)  # whole vectors would fit, but a group is of two
     assert loops_around(kernel.program, "conv1.sum", "update")[-1] == "vector 2"
 
 
@@ -266,7 +268,8 @@ def test_weights_lie_in_panels_as_wide_as_the_register_tile() -> None:
     (packing,) = kernel.packings.values()
 
     assert packing.shape((10, 6, 3, 3)) == (-(-10 // packing.block), 3, 3, 6, packing.block)
-    assert packing.block == kernel.tiles.register[1]
+    assert kernel.program is not None
+    assert packing.block == kernel.program.layouts[0].panel
 
 
 def test_an_operator_without_code_is_named_and_the_rest_has_code() -> None:

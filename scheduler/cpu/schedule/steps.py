@@ -256,9 +256,17 @@ def _along(order: Sequence[int], sizes: Sequence[int]) -> Extents:
 
 
 
-def program_of(layer: Layer, tiles: LoopTiles, lanes: int) -> LoopProgram:
-    """Return the loops of ``layer`` in ``tiles``, for vectors of ``lanes``."""
-    return loop_program(NaiveProgram(layer), steps_of(layer, tiles, lanes))
+Decided = LoopTiles | Steps
+"""What is decided about the loops of a kernel: tiles, from which the built-in choice writes its steps, or steps."""
+
+
+def program_of(layer: Layer, decided: Decided, lanes: int) -> LoopProgram:
+    """Return the loops of ``layer`` in tiles, for vectors of ``lanes``, or those that steps make.
+
+    Raises ``StepError`` for steps that do not fit the layer.
+    """
+    steps = steps_of(layer, decided, lanes) if isinstance(decided, LoopTiles) else decided
+    return loop_program(NaiveProgram(layer), steps)
 
 
 _STACK_BYTES = 2**30
