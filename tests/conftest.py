@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis.vendor.pretty import RepresentationPrinter, for_type_by_name
 
 from dsascape.workloads import Graph
-from tests.tiers import NIGHT, draw_fewer, examples, leave_to_the_night
+from tests.tiers import NIGHT, examples, leave_to_the_night
 
 gc.set_threshold(200_000, 50, 1000)
 """Tests make many small records that live long; collecting as often as by default takes a tenth of their time."""
@@ -48,7 +48,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what is marked as slow, so that no process is left with it at the end; by day, take a part of it."""
     if not NIGHT:
         leave_to_the_night(items)
-        draw_fewer(items)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

@@ -22,6 +22,7 @@ from dsascape.experiments.question.sources import (
 )
 from dsascape.hw_models.in_c import digest, is_built, sources_of
 from tests.experiments.runs import ENVIRONMENT
+from tests.tiers import examples
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (*FIGURES, *MEASUREMENTS)
@@ -89,7 +90,7 @@ def test_all_that_a_run_reads_and_executes_counts() -> None:
     assert here >= {"point/evaluate.py", "point/job.py", "point/layers.py", "question/points.py", "engine/run.py"}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
 @given(
     name=st.from_regex(r"[a-z]{1,6}(\.[a-z]{1,5}){0,2}", fullmatch=True).filter(
         lambda name: not name.endswith(SAYS_NOTHING)

@@ -42,6 +42,7 @@ from tests.scheduler.runs import (
     timed,
     traffic,
 )
+from tests.tiers import examples
 
 
 @EVERY_POLICY
@@ -215,7 +216,7 @@ class TestEveryPolicy:
             assert needed <= of_parts <= needed * (1 + DsaTuning().most_padding)
             assert of_parts == needed or not all(r.binding.divides(r.extents) for r in runs)
 
-    @settings(max_examples=15)
+    @settings(max_examples=examples(15))
     @given(data=st.data(), graph=networks(most_blocks=2), spec=machines())
     def test_lockstep_and_unrolled_program_agree(
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa

@@ -36,6 +36,7 @@ def test_on_a_cpu_no_other_policy_is_faster(graph: Graph) -> None:
     assert all(found <= makespan_ps(graph, spec, rival) for rival in rivals_on(spec))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("hardware", ["stcp920", "adreno640"])
 @pytest.mark.parametrize("name", ["squeezenet", "bert-tiny"])
 def test_on_a_dsa_or_a_gpu_no_other_policy_is_faster(name: str, hardware: str) -> None:

@@ -24,6 +24,7 @@ from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
+from tests.tiers import examples
 from tests.tuner.gpu.test_gpu_codegen import VIEW, check, difference, values_of
 from tests.tuner.runs import deviations, generated, varied
 
@@ -80,14 +81,14 @@ def networks(draw: st.DrawFn) -> Graph:
     return net.graph(net.unary("Sigmoid", y) if draw(st.booleans()) else y, dtype="fp32")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=networks())
 def test_any_transposed_convolution_is_right_on_a_cpu(graph: Graph) -> None:
     wrong = {name: by for name, by in deviations(fixed_pattern_plan(graph)).items() if by > KERNEL_TOLERANCE}
     assert wrong == {}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=networks(), order=st.sampled_from(get_args(Loops)))
 def test_any_transposed_convolution_is_right_on_a_gpu(graph: Graph, order: Loops) -> None:
     check(fixed_pattern_plan(graph), order)

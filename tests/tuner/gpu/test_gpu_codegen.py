@@ -44,6 +44,7 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import Executable, drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
 from tests.graphs import Net, networks
+from tests.tiers import examples
 from tests.tuner.runs import varied
 
 pytestmark = pytest.mark.tvm
@@ -246,7 +247,7 @@ def test_any_tiles_give_the_same_results_and_take_what_the_schedule_says(name: s
     assert (code.threads, code.shared_bytes) == (needs.threads, needs.shared_bytes)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=networks(dtype="fp32"))
 def test_random_networks_compute_what_onnxruntime_computes(graph: Graph) -> None:
     check(fixed_pattern_plan(graph))
