@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tiers import FEW, NIGHT, chosen, examples
+from tests.tiers import FEW, NIGHT, chosen, examples, told_apart
 
 ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -62,6 +62,13 @@ def test_each_pair_of_values_is_chosen_while_there_is_room() -> None:
 
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert len({(cases[name][one], cases[name][other]) for name in taken}) == 25
+
+
+def test_values_that_are_given_together_count_each_by_itself() -> None:
+    cases = {f"{x}-{y}": told_apart((x, [y])) for x in range(4) for y in range(4)}
+
+    assert cases["1-2"] == (1, "[2]")
+    assert {name[-1] for name in chosen(cases, 4)} == set("0123")
 
 
 def test_what_takes_long_is_left_to_the_night() -> None:

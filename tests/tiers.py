@@ -10,7 +10,7 @@ environment runs all.
 import os
 import zlib
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 
 import pytest
@@ -54,6 +54,11 @@ def _pairs(case: Sequence[Hashable]) -> set[Hashable]:
     return {*combinations(enumerate(case), 2)}
 
 
+def told_apart(arguments: Iterable[object]) -> tuple[Hashable, ...]:
+    """Return the arguments of a test case, as what can be counted: those that cannot be hashed as their text."""
+    return tuple(value if isinstance(value, str | int | float) else repr(value) for value in arguments)
+
+
 def leave_to_the_night(items: Sequence[pytest.Item]) -> None:
     """Mark with ``night`` what a day's run leaves out of tests that are marked ``sampled(count)``."""
     families: dict[str, list[pytest.Function]] = defaultdict(list)
@@ -63,7 +68,7 @@ def leave_to_the_night(items: Sequence[pytest.Item]) -> None:
     for family in families.values():
         marker = family[0].get_closest_marker("sampled")
         assert marker is not None
-        cases = {item.callspec.id: tuple(item.callspec.indices.values()) for item in family}
+        cases = {item.callspec.id: told_apart(item.callspec.params.values()) for item in family}
         kept = chosen(cases, *marker.args, **marker.kwargs)
         for item in family:
             if item.callspec.id not in kept:

@@ -50,7 +50,12 @@ def outcome(network: str, policy: str, hardware: str, batch: int) -> Outcome | N
         return None
 
 
-@pytest.mark.parametrize(("network", "policy", "hardware"), EVERY_POINT)
+LONG = [f"mobilenet-v2-ago-{hardware}" for hardware in ("stcp920", "kirin990", "a100", "adreno640")]
+"""Points of which AGO's search takes two seconds and more."""
+
+
+@pytest.mark.sampled(40, long=LONG)
+@pytest.mark.parametrize(("network", "policy", "hardware"), EVERY_POINT, scope="class")
 class TestEveryPoint:
     @pytest.fixture
     def point(self, network: str, policy: str, hardware: str) -> Outcome:
@@ -59,14 +64,12 @@ class TestEveryPoint:
             pytest.skip("does not fit")
         return found
 
-    @pytest.mark.sampled(24)
     def test_nothing_computes_faster_than_the_peak(self, point: Outcome, network: str, hardware: str) -> None:
         machine = load_hardware(hardware)
         macs = load_network(network).operations.macs * point.record.batch
 
         assert point.record.latency_s >= macs / machine.peak_macs_per_s(point.record.dtype)
 
-    @pytest.mark.sampled(24)
     def test_nothing_moves_faster_than_the_memory(self, point: Outcome, hardware: str) -> None:
         bandwidth = point.record.off_chip_bytes_per_s
 
@@ -115,6 +118,7 @@ class TestEveryPoint:
         assert sum(record.tensor_scopes.values()) >= 1
 
 
+@pytest.mark.sampled(2, long=["mobilenet-v2"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_most_presets_run_every_network(network: str) -> None:
     dsas = [h for h in preset_names() if load_hardware(h).kind == "clustered_dsa"]

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from itertools import product
 from typing import get_args
 
 import pytest
@@ -118,7 +117,9 @@ CPU_TILES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "tiles"), list(product(WINDOWS, CPU_TILES)))
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("tiles", CPU_TILES)
+@pytest.mark.parametrize("name", WINDOWS)
 def test_results_do_not_depend_on_whether_tiles_hold_whole_phases(name: str, tiles: LoopTiles) -> None:
     found = deviations(fixed_pattern_plan(upsampled(name)), {0: tiles})
     assert max(found.values()) <= KERNEL_TOLERANCE
@@ -132,8 +133,10 @@ GPU_TILES = [
 ]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("inner", [1, 6])
-@pytest.mark.parametrize(("name", "tiles"), list(product(WINDOWS, GPU_TILES)))
+@pytest.mark.parametrize("tiles", GPU_TILES)
+@pytest.mark.parametrize("name", WINDOWS)
 def test_blocks_stage_what_their_tile_meets_as_the_schedule_says(name: str, tiles: GpuTiles, inner: int) -> None:
     graph = upsampled(name, inner)
     layer = layer_of(Analysis(graph), range(len(graph.ops)))
@@ -145,6 +148,7 @@ def test_blocks_stage_what_their_tile_meets_as_the_schedule_says(name: str, tile
     assert code.shared_bytes <= block_needs(layer, tiles, VIEW).shared_bytes
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.parametrize("behind", [True, False])
 def test_a_transposed_convolution_may_be_one_of_two_in_a_kernel(name: str, behind: bool) -> None:

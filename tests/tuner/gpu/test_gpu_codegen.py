@@ -154,6 +154,7 @@ FUSED: dict[str, Callable[[Net], str]] = {
 }
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("order", get_args(Loops))
 @pytest.mark.parametrize("name", FUSED)
 def test_a_kernel_computes_what_onnxruntime_computes_whichever_thread_comes_first(name: str, order: Loops) -> None:
