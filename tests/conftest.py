@@ -15,8 +15,8 @@ from hypothesis.vendor.pretty import RepresentationPrinter, for_type_by_name
 from dsascape.workloads import Graph
 from tests.tiers import NIGHT, examples, leave_to_the_night
 
-gc.set_threshold(200_000, 50, 1000)
-"""Tests make many small records that live long; collecting as often as by default takes a tenth of their time."""
+gc.set_threshold(200_000, 10, 10)
+"""Collecting as often as by default takes a tenth of the time; hardly ever, and processes that tests fork hold more."""
 
 settings.register_profile("day", deadline=None, derandomize=True, max_examples=examples(100))
 settings.register_profile("night", deadline=None, derandomize=True)

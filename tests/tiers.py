@@ -22,9 +22,12 @@ FEW = 10
 """Examples that are drawn in any case, if a test asks for so many."""
 
 
-def examples(count: int) -> int:
-    """Return how many examples of ``count`` are drawn in this run: what ``settings(max_examples=...)`` is given."""
-    return count if NIGHT else max(min(count, FEW), count // SHARE)
+def examples(count: int, few: int = FEW) -> int:
+    """Return how many examples of ``count`` are drawn in this run: what ``settings(max_examples=...)`` is given.
+
+    ``few`` is how many are drawn in any case; fewer than ten do where a test draws them for each of its parameters.
+    """
+    return count if NIGHT else max(min(count, few), count // SHARE)
 
 
 def chosen(cases: Mapping[str, Sequence[Hashable]], count: int, long: Collection[str] = ()) -> frozenset[str]:

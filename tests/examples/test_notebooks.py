@@ -47,6 +47,7 @@ def test_cells_run_from_first_to_last(path: Path, tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.sampled(1)
 @every_notebook
 @pytest.mark.slow
 def test_a_kernel_runs_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

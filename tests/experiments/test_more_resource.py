@@ -44,6 +44,7 @@ def test_twice_of_any_resource_is_no_slower_and_twice_the_images_are_no_faster(k
 
 
 class TestClusters:
+    @pytest.mark.sampled(3, long=["ago"])
     @pytest.mark.parametrize("policy", ["fixed-pattern", "astitch", "graphturbo", "ago"])
     def test_that_share_ddr_are_left_idle_where_each_would_load_the_weights_again(self, policy: str) -> None:
         records = [run("bert-tiny", 8, "goya", policy, clusters=number) for number in (1, 2, 4, 64, 4096)]
@@ -85,7 +86,7 @@ def test_pipes_that_nothing_feeds_do_not_make_little_cores_the_first(policy: str
         assert more <= TOLERANCE * fewer
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "astitch", "graphturbo", "ago", "dnnfusion"])
 @pytest.mark.parametrize(
     ("path", "values"),

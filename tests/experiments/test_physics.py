@@ -1,5 +1,6 @@
 """An architect's reading of real networks: no figure beats the machine it was simulated on."""
 
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -52,6 +53,13 @@ def outcome(network: str, policy: str, hardware: str, batch: int) -> Outcome | N
 
 LONG = [f"mobilenet-v2-ago-{hardware}" for hardware in ("stcp920", "kirin990", "a100", "adreno640")]
 """Points of which AGO's search takes two seconds and more."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """Let go of the outcomes afterwards: millions of records, which processes that later tests fork would have."""
+    yield
+    outcome.cache_clear()
 
 
 @pytest.mark.sampled(40, long=LONG)

@@ -311,7 +311,7 @@ def test_layer_by_layer_is_judged_however_large_programs_are(name: str, images: 
         ("stcp920", "bert-tiny", 64, (32, 64, 128, 256, 1024)),
         ("stcp920_paper", "bert-tiny", 16, (32, 64, 128)),
         pytest.param("stcp920", "bert-base-128", 8, (192, 256), marks=pytest.mark.night),
-        ("stcp920_paper", "bert-base-128", 2, (64, 128)),
+        pytest.param("stcp920_paper", "bert-base-128", 2, (64, 128), marks=pytest.mark.night),
     ],
 )
 def test_more_local_buffer_costs_no_berts_time_nor_do_steps_beyond_layer_by_layer(
