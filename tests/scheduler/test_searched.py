@@ -63,7 +63,7 @@ def test_kernels_that_no_other_policy_has_are_found_where_they_pay() -> None:
 
 def test_a_plan_says_which_policy_it_comes_from_where_nothing_found_is_faster() -> None:
     placing = Placing(hardware=load_hardware("stcp920"), parts=1, dtype="fp16")
-    graph = load_network("squeezenet", batch=1).with_dtype("fp16")
+    graph = load_network("dcgan", batch=1).with_dtype("fp16")
 
     plan = make_plan(QUICK, placing, placing.costs(Analysis(graph)))
 

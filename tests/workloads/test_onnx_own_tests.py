@@ -12,7 +12,6 @@ from onnx.backend.test.case import test_case
 from onnx.backend.test.case.node import collect_testcases
 
 from dsascape.workloads import Graph, WorkloadError, import_onnx
-from tests.tiers import NIGHT
 from tests.workloads.region_check import Case, leak, random_tile
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -58,11 +57,8 @@ def taken(case: test_case.TestCase) -> tuple[Case, Graph] | None:
 
 @pytest.mark.slow
 def test_no_operator_test_leaks_from_outside_its_region() -> None:
-    """By day one test in three; `test_input_regions` looks at every kind of operator."""
     checked, leaks = 0, []
     for number, case in enumerate(node_cases()):
-        if not NIGHT and number % 3:
-            continue
         found = taken(case)
         if found is None or case.name.startswith(RANDOM) or case.name.endswith(WRONGLY_EMPTY):
             continue
@@ -78,7 +74,7 @@ def test_no_operator_test_leaks_from_outside_its_region() -> None:
                 leaks += [f"{case.name}: {text}" for text in [leak(small, graph, output, tile, rng)] if text]
                 checked += 1
     assert leaks == []
-    assert checked > (1000 if NIGHT else 300)
+    assert checked > 1000
 
 
 def test_whole_networks_import() -> None:
