@@ -5,6 +5,7 @@ much of the tests a run takes.
 """
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.vendor.pretty import RepresentationPrinter, for_type_by_name
 
+from dsascape.experiments.question.network import network
 from dsascape.workloads import Graph
 from tests.tiers import NIGHT, examples, leave_to_the_night
 
@@ -49,6 +51,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not NIGHT:
         leave_to_the_night(items)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_networks() -> Iterator[None]:
+    """Let go of analysed networks behind each file: millions of records, which processes that tests fork would have."""
+    yield
+    network.cache_clear()
 
 
 @pytest.fixture

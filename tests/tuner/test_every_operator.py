@@ -102,7 +102,7 @@ def test_before_opset_11_output_o_takes_input_o_by_the_scale(opset: int, mode: s
     assert made[0]
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("opset", [11, 13, 18, 19])

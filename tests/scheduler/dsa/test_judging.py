@@ -97,7 +97,7 @@ def worst_rise(times: list[int]) -> float:
 
 
 @pytest.mark.sampled(
-    14, long=[f"{network}-ago" for network in ("squeezenet-2", "mobilenet-v2-1", "shufflenet-v2-1", "mobilevit-1")]
+    10, long=[f"{network}-ago" for network in ("squeezenet-2", "mobilenet-v2-1", "shufflenet-v2-1", "mobilevit-1")]
 )
 @EVERY_DIRECT_POLICY
 @pytest.mark.parametrize(
