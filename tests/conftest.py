@@ -53,11 +53,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+def pytest_collection_finish() -> None:
+    """Keep what is imported by now, which stays, out of every garbage collection."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def forgotten_networks() -> Iterator[None]:
     """Let go of analysed networks behind each file: millions of records, which processes that tests fork would have."""
     yield
-    network.cache_clear()
+    if network.cache_info().currsize:
+        network.cache_clear()
+        gc.collect()
 
 
 @pytest.fixture
