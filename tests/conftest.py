@@ -60,11 +60,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def forgotten_networks() -> Iterator[None]:
-    """Let go of analysed networks behind each file: millions of records, which processes that tests fork would have."""
+    """Let go of networks behind each file: gigabytes after a while, which processes that tests fork would hold too."""
     yield
-    if network.cache_info().currsize:
-        network.cache_clear()
-        gc.collect()
+    network.cache_clear()
+    gc.collect()
 
 
 @pytest.fixture
