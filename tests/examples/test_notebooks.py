@@ -36,6 +36,7 @@ def test_cells_have_names_of_their_own(path: Path) -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.sampled(1, long=["where_time_goes"])
 @every_notebook
 def test_cells_run_from_first_to_last(path: Path, tmp_path: Path) -> None:
     script = tmp_path / "cells.py"
