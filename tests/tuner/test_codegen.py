@@ -18,6 +18,7 @@ from dsascape.tuner.codegen.kernels import GroupTiles
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.workloads import Graph, load_network
 from tests.graphs import Net, networks
+from tests.tiers import examples
 from tests.tuner.loops import loops_around
 from tests.tuner.runs import LANES, deviations, generated
 
@@ -282,7 +283,7 @@ def test_an_operator_without_code_is_named_and_the_rest_has_code() -> None:
     assert [kernel.operators for kernel in code.kernels] == [("relu1",), ("tanh1",)]
 
 
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(graph=networks(dtype="fp32"), fused=st.booleans())
 def test_any_plan_of_any_network_computes_what_onnxruntime_computes(graph: Graph, fused: bool) -> None:
     correct(fixed_pattern_plan(graph) if fused else unfused_plan(graph))

@@ -25,6 +25,7 @@ from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.hw_models.cpu.cpus import cpu
+from tests.tiers import examples
 
 SINGLE = UpstreamTiles((0, 2, 3, 1), (1, 1, 1, 1), 1)
 
@@ -85,7 +86,7 @@ def test_what_loops_further_in_do_not_choose_is_computed_once_for_all_of_them() 
     size=st.integers(3, 9), kernel=st.sampled_from([1, 3]), stride=st.integers(1, 2), depthwise=st.booleans(),
     tile=st.tuples(st.integers(1, 8), st.integers(1, 9), st.integers(1, 9)),
 )  # fmt: skip
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_boxes_hold_exactly_what_tiles_read(
     size: int, kernel: int, stride: int, depthwise: bool, tile: tuple[int, int, int]
 ) -> None:
@@ -224,7 +225,7 @@ def test_schedules_with_several_anchors_say_so_and_survive_writing_and_reading()
 
 
 @given(size=st.integers(4, 40), depthwise=st.booleans(), stride=st.integers(1, 2))
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 def test_one_kernel_never_moves_less_than_comes_in_and_goes_out(size: int, depthwise: bool, stride: int) -> None:
     graph = chain(size, 3, stride, depthwise=depthwise)
     costs = CpuCosts(CpuView(cpu(), CpuTuning()), Analysis(graph), "fp32")

@@ -22,6 +22,7 @@ from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import big_and_little, cpus
 from tests.scheduler.cpu.running import costs_of, planned
 from tests.scheduler.small import convolution
+from tests.tiers import examples
 
 
 def kernels(costs: CpuCosts) -> Iterator[TiledKernel]:
@@ -35,7 +36,7 @@ def kernels(costs: CpuCosts) -> Iterator[TiledKernel]:
 
 
 @given(graph=networks(), spec=cpus())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_nothing_takes_less_than_its_bounds(graph: Graph, spec: Cpu) -> None:
     for kernel in kernels(costs_of(graph.with_dtype("fp32"), spec)):
         found = estimate(kernel)
@@ -67,7 +68,7 @@ def test_the_tiles_found_are_the_best_of_all_that_are_tried(graph: Graph, spec: 
 
 
 @given(graph=networks(), spec=cpus())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_what_a_kernel_takes_is_within_its_bounds(graph: Graph, spec: Cpu) -> None:
     costs = costs_of(graph.with_dtype("fp32"), spec)
     for group in make_policy("fixed-pattern").plan(costs.analysis.graph, costs).groups:

@@ -25,11 +25,12 @@ from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import cpu, cpus
+from tests.tiers import examples
 
 VIEW = CpuView(cpu(), CpuTuning())
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(graph=networks(dtype="fp32"), spec=cpus())
 def test_the_tree_costs_what_its_tiles_cost(graph: Graph, spec: Cpu) -> None:
     view = CpuView(spec)

@@ -26,6 +26,7 @@ from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import cpu
+from tests.tiers import examples
 
 VIEW = CpuView(cpu(), CpuTuning(chunks_per_thread=1))
 LANES = VIEW.lanes("fp32")
@@ -115,7 +116,7 @@ class TestRanges:
         assert one.joined(Range(Affine(2, (("h", 4),)), 6), 12) == Range(Affine(0, (("h", 4),)), 8)
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
 @given(graph=networks(dtype="fp32"))
 def test_programs_of_any_network_are_legal_and_survive_writing_and_reading(graph: Graph) -> None:
     for kernel in kernels(graph):

@@ -18,6 +18,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
+from tests.tiers import examples
 
 KIB = 1024
 VIEW = DsaView(machine(), 1)
@@ -85,7 +86,7 @@ def test_what_does_not_fit_even_alone_names_network_and_layer() -> None:
         tiles.choose(request_of(layer, 4))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(one=networks(), other=networks(), spec=machines())
 def test_what_one_network_has_left_changes_nothing_for_the_next(one: Graph, other: Graph, spec: ClusteredDsa) -> None:
     view, known = DsaView(spec, spec.clusters), KnownTilings()
