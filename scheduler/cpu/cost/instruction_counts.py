@@ -152,7 +152,7 @@ def _add_nest(total: Counts, nest: NestCode, of: _Registers) -> None:
         total.load += (passes - 1) * vectors.outputs
         total.store += (passes - 1) * vectors.outputs
         total.register_bytes += 2 * (passes - 1) * vectors.outputs * vectors.lanes * element
-        total.scalar += vectors.steps / in_tile * tuning.loop_instructions / tuning.unrolled
+        total.scalar += vectors.steps / in_tile * tuning.loop_instructions / max(tuning.unrolled, tiles.unrolled)
         total.scalar += vectors.outputs / in_tile * passes * tuning.tile_instructions
         if nest.iterations > passes * tuning.unrolled_whole:
             total.loops += vectors.outputs / in_tile * passes
@@ -205,8 +205,8 @@ def counts_by_nest(
     layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning
 ) -> tuple[Counts, ...]:
     """Return the instructions of each nest in register tiles, once for equal ones: whatever cache tiles are around."""
-    passes = tiles.passes(footprints_of(layer).depth)
-    key = layer.signature, tiles.register, tiles.vector_dim, passes, lanes, _instructions_of(simd), tuning
+    of_tiles = tiles.register, tiles.vector_dim, tiles.unrolled, tiles.passes(footprints_of(layer).depth)
+    key = layer.signature, of_tiles, lanes, _instructions_of(simd), tuning
     made = partial(_by_nest, layer, tiles, lanes, simd, tuning)
     return layer.analysis.table(_by_nest).get(key, made)
 

@@ -44,7 +44,7 @@ def known_codes(
     if tiles.upstream is None:
         depends = layer.analysis.table(_depends_on_tile).get(layer.signature, partial(_depends_on_tile, layer))
         tile = tiles.tile(layer.sink.shape) if depends else ()
-        key = tile, tiles.register, tiles.vector_dim, tiles.passes(footprints_of(layer).depth)
+        key = tile, tiles.register, tiles.vector_dim, tiles.unrolled, tiles.passes(footprints_of(layer).depth)
     made = partial(codes_of, layer, tiles, dtype, simd, tuning)
     return layer.analysis.table(codes_of).get((layer.signature, key, dtype, machine), made)
 

@@ -24,7 +24,7 @@ from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run
 from dsascape.scheduler.cpu.structure.passes import MOST_VECTORS, kept_tensors, partial_sums
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.build import halvings, loop_program
+from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.illegal import Limits
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import SUMS, LoopKind, Stage, reduction_loops
@@ -45,6 +45,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     Unroll,
     Vectorise,
 )
+from dsascape.scheduler.kernels.loops.tree import halvings
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 _MOST_UNROLLED = 16

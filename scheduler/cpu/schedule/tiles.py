@@ -50,6 +50,8 @@ class TiledLoops:
     """The dimension along which vectors lie; -1 where nothing is vectorised."""
     repeated: int = 1
     """Iterations of further reduction loops outside of the register tiles, each of which goes on with partial sums."""
+    unrolled: int = 1
+    """Iterations of the innermost reduction loop that are written out one by one; compilers may write out more."""
     upstream: "LoopTiles | None" = None
     """Tiles of a kernel with several anchors, in front of the last of which something is computed."""
 

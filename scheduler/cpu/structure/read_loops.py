@@ -63,6 +63,7 @@ def read_loops(layer: Layer, program: LoopProgram) -> TiledLoops:
         parallel, of_tile, register,
         next((loop.axis for loop in held if loop.kind == "vector"), _innermost(layer)),
         math.prod([loop.extent for loop in outside if loop.axis == _FURTHER]),
+        math.prod([loop.extent for loop in loops if loop.kind == "unrolled" and loop.axis < 0]),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.steps import ComputeAt, Level, Steps, Tile
+from dsascape.scheduler.kernels.loops.steps import ComputeAt, Level, Steps, Tile, UnrollReduction
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
@@ -88,6 +88,19 @@ class TestLoops:
 
         assert read.loops == ((1, 16), (2, 8), (DEPTH, 16), (2, 1), (3, 4))
         assert read.passes(64) == 4
+
+
+def test_iterations_of_a_reduction_that_are_written_out_spare_its_branches() -> None:
+    layer = convolution()
+    steps = (*steps_of(layer, TILES, 4), UnrollReduction("conv1.sum", 16))
+    read = read_loops(layer, loop_program(NaiveProgram(layer), steps))
+    codes = [
+        TiledKernel(layer, tiled, 1, "fp32", VIEW).codes[0].issued for tiled in (read, replace(read, unrolled=1))
+    ]
+
+    assert read.unrolled == 16
+    assert codes[0].scalar < codes[1].scalar
+    assert (codes[0].fma, codes[0].load, codes[0].store) == (codes[1].fma, codes[1].load, codes[1].store)
 
 
 def test_a_further_level_of_tiles_moves_less_where_it_fits_a_cache_and_the_outer_one_does_not() -> None:

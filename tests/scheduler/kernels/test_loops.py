@@ -17,10 +17,11 @@ from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, loop_ranges, read_ranges
-from dsascape.scheduler.kernels.loops.build import StepError, loop_program
+from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.files import program_json, read_program, read_steps
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.plans import StepError
 from dsascape.scheduler.kernels.loops.steps import ComputeAt, Inline, Parallel, Tile, Unroll, without_sizes
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
