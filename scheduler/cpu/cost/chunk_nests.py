@@ -127,15 +127,9 @@ def lines_together(
     layer: Layer, tiled: TiledLoops, chunks: Chunks, cores: int, line_bytes: int
 ) -> list[tuple[float, float]]:
     """Return for each operand by how much more lines ``cores`` touch than one of them, and how many it has."""
-    found, shape = footprints_of(layer), layer.sink.shape
-    split = {}
-    tile = tiled.tile(shape)
-    for dim in tiled.parallel_dims:
-        in_all = -(-shape[dim] // tile[dim])
-        split[dim] = -(-in_all // chunks.per_dim[dim])
-    bounds = []
+    found, bounds = footprints_of(layer), []
     for operand, is_split in zip(found.operands, split_operands(found, tiled), strict=True):
         full = chunks.count / chunks.in_all if is_split else 1.0
-        apart = math.prod([number for dim, number in split.items() if dim in operand.depends_on])
+        apart = math.prod([number for dim, number in chunks.parts if dim in operand.depends_on])
         bounds.append((min(cores, apart * full), math.ceil(operand.size_bytes / line_bytes) * full))
     return bounds

@@ -19,6 +19,8 @@ class Chunks:
     """Of the last one."""
     per_dim: tuple[int, ...]
     """Tiles of a full chunk along each dimension of the sink."""
+    parts: tuple[tuple[int, int], ...] = ()
+    """Dimensions that chunks are split along, and the parts that this makes of each."""
 
     @property
     def last_share(self) -> float:
@@ -35,14 +37,16 @@ def chunks_of(shape: Extents, loops: TiledLoops, threads: int) -> Chunks:
     """Return the chunks that ``threads`` make of the loops over tiles."""
     counts = [-(-size // part) for size, part in zip(shape, loops.tile(shape), strict=True)]
     fused = loops.parallel_dims
-    whole = math.prod(counts[dim] for dim in fused)
+    in_all = tuple(counts)
+    whole = math.prod([counts[dim] for dim in fused])
     each = -(-whole // min(threads, whole))
     number = -(-whole // each)
     left = each
     for dim in reversed(fused):
         counts[dim] = min(counts[dim], left)
         left = -(-left // counts[dim])
-    return Chunks(number, each, whole - (number - 1) * each, tuple(counts))
+    parts = tuple([(dim, -(-in_all[dim] // counts[dim])) for dim in fused])
+    return Chunks(number, each, whole - (number - 1) * each, tuple(counts), parts)
 
 
 def split_operands(found: Footprints, loops: TiledLoops) -> tuple[bool, ...]:
