@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from dsascape.hw_models.common.cached_parts import CachedMachine, Dram, LaneEnergy
-from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
+from dsascape.hw_models.common.cached_parts import Dram, LaneEnergy
+from dsascape.hw_models.common.machine_spec import MachineSpec
+from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, PerCycle
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.hw_models.text.quantities import (
@@ -155,13 +156,11 @@ class CpuEnergy(LaneEnergy):
     """Energy per byte read or written; by default that of an SRAM of its whole size."""
 
 
-class Cpu(CachedMachine):
+class Cpu(MachineSpec):
     """A whole processor. Raises ``ValueError`` (pydantic) for values that are inconsistent."""
 
     kind: Literal["cpu"]
     """Kind of machine that the file describes."""
-    name: MachineName
-    """Name in tables and reports; the default of a file with a base is the file's name."""
     cores: dict[KindName, CoreKind] = Field(min_length=1, max_length=8)
     """Kinds of cores, by name."""
     simd: Simd

@@ -6,7 +6,7 @@ import pytest
 
 from dsascape.experiments.shell.catalogue import parameters_page
 from dsascape.hw_models import known_paths, load_hardware, preset_names
-from dsascape.hw_models.machine_files.load import hardware_kinds
+from dsascape.hw_models.machine_files.kinds import SPECS
 from dsascape.hw_models.machine_files.reference import Parameter, sections
 from dsascape.scheduler.kinds.table import KINDS, kind_named
 from tests.experiments.terminal import Terminal
@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "parameters.md"
 
 
 def parameters(kind: str) -> list[Parameter]:
-    found = [*sections(hardware_kinds()[kind]), *sections(kind_named(kind).tuning, "tuning")]
+    found = [*sections(SPECS[kind]), *sections(kind_named(kind).tuning, "tuning")]
     return [parameter for section in found for parameter in section.parameters]
 
 

@@ -66,6 +66,7 @@ class TestEveryPreset:
 
     def test_has_an_energy_for_every_dtype_that_a_unit_computes(self, name: str) -> None:
         spec = load_hardware(name)
+        assert isinstance(spec, ClusteredDsa | Cpu | Gpu)
         if isinstance(spec, Cpu):
             dtypes = set(spec.simd.lanes)
         elif isinstance(spec, Gpu):
