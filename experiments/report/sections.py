@@ -19,6 +19,7 @@ from dsascape.experiments.report.frames import (
     speedups,
     usable,
 )
+from dsascape.experiments.report.installed_sections import installed_sections
 from dsascape.experiments.report.layout import Evaluation, Figure, Section
 from dsascape.experiments.report.leading import by_leading, source_of
 from dsascape.experiments.report.measured_section import measured_sections
@@ -83,6 +84,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
             source_of(lead.every),
         ),
         Section("timelines", "Timelines", tuple(timelines_section(evaluation.study.timelines))),
+        *installed_sections(evaluation),
     ]
     return [section for section in sections if section.figures]
 

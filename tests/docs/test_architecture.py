@@ -116,14 +116,17 @@ class TestRecipes:
         listed = python("-c", "import dsascape; print(dsascape.policy_names())", path=[tmp_path])
         assert "'pairs'" in listed
 
-    def test_a_report_section_is_one_file_and_two_lines(self, tmp_path: Path) -> None:
-        experiments = own_copy(tmp_path, "experiments")
-        write(PAGE, "experiments/report/memory_section.py", tmp_path / "dsascape")
-        (lines,) = (content for _, content in PAGE.blocks if content.startswith("# in experiments/report/sections.py"))
-        _, imported, entry = lines.strip().splitlines()
-        sections = experiments / "report" / "sections.py"
-        insert(sections, "import pandas as pd", imported)
-        insert(sections, "    sections = [", entry)
+    def test_a_report_section_is_one_function_and_one_line(self, tmp_path: Path) -> None:
+        write(PAGE, "memory_held.py", tmp_path)
+        entry_points = tomllib.loads(PAGE.after("### A report section", "toml"))["project"]["entry-points"]
+        about = tmp_path / "memory_held-1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: memory-held\nVersion: 1.0\n", encoding="utf-8")
+        lines = [
+            f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in named.items())
+            for group, named in entry_points.items()
+        ]
+        (about / "entry_points.txt").write_text("".join(lines), encoding="utf-8")
         study = tmp_path / "study.yaml"
         study.write_text(
             "name: study\nworkloads: [squeezenet]\nhardware: {base: stcp920}\npolicies: [unfused]\n", encoding="utf-8"

@@ -12,6 +12,7 @@ from dsascape.hw_models import MachineSpec
 from dsascape.hw_models.machine_files import kinds
 from dsascape.hw_models.machine_files.kinds import SPECS, broken_kinds, hardware_kinds
 from dsascape.scheduler.kinds.table import KINDS, kind_named
+from tests import packages
 from tests.scheduler.test_policy import MODULES
 
 MACHINE = "kind: theirs\nname: mine\n"
@@ -45,15 +46,7 @@ def _forget() -> None:
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, offered: Mapping[str, str]) -> None:
     """Install a package that offers machine kinds: the name of each and its place."""
-    about = folder / "theirs-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    entries = "".join(f"{name} = {place}\n" for name, place in offered.items())
-    (about / "entry_points.txt").write_text(f"[dsascape.machine_kinds]\n{entries}")
-    for name, text in OWN.items():
-        (folder / f"{name}.py").write_text(text)
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.syspath_prepend(str(folder))
+    packages.install(folder, monkeypatch, "dsascape.machine_kinds", offered, OWN)
 
 
 class TestInstalledKinds:
