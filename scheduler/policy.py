@@ -18,6 +18,7 @@ from dsascape.hw_models.common.extensions import ExtensionError, Extensions
 from dsascape.hw_models.text.messages import option_mistake
 from dsascape.hw_models.text.raised import where_raised
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.wording import count
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
 
@@ -194,7 +195,7 @@ def _from_file(path: Path) -> type[Any]:
     policies = list(_policies_in(module))
     if len(policies) != 1:
         raise ScheduleError(
-            f"policy file {str(path)!r} defines {len(policies)} policies; needs one class with name and plan"
+            f"policy file {str(path)!r} defines {count(len(policies), 'policy')}; needs one class with name and plan"
         )
     if not dataclasses.is_dataclass(policies[0]):
         raise ScheduleError(

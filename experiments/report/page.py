@@ -23,7 +23,7 @@ from dsascape.experiments.report.sections import GRID, sections_of
 from dsascape.experiments.report.study import Study
 from dsascape.experiments.report.words import answer, setting
 from dsascape.experiments.results.frame import CSV, csv_text
-from dsascape.hw_models.text.quantities import count
+from dsascape.wording import count
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 SCRIPTS = ("points.js", "timeline.js")
@@ -102,6 +102,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters["breakable"] = _breakable
+    environment.filters["counted"] = count
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.get_template("report.html.j2")
 

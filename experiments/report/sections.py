@@ -42,7 +42,7 @@ from dsascape.experiments.report.tables import (
     winner_heats,
 )
 from dsascape.experiments.report.words import TIMES, enumeration, meaning, times
-from dsascape.hw_models.text.quantities import count
+from dsascape.wording import count
 
 EVERYWHERE = "all networks"
 GRID = "grid"
@@ -238,7 +238,7 @@ def _trade_offs(evaluation: Evaluation) -> Iterator[Figure]:
         front = complete.loc[pd.concat(fronts).reindex(complete.index)] if fronts else complete
         table = front.iloc[evenly(len(front), _MOST_OF_FRONT)][["network", "policy", *evaluation.axes, *pair]]
         drawn_points = complete.loc[complete.index.isin(evaluation.embedded.index)]
-        some = f" {len(drawn_points):,} points are drawn." if len(drawn_points) < len(complete) else ""
+        some = f" The drawing has {count(len(drawn_points), 'point')}." if len(drawn_points) < len(complete) else ""
         source = source_of(evaluation.every)
         words = [meaning(name, source)[0] for name in pair]
         yield Figure(

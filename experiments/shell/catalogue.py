@@ -16,9 +16,10 @@ from dsascape.hw_models import HardwareError, known_paths, load_hardware, preset
 from dsascape.hw_models.machine_files.kinds import SPECS, broken_kinds
 from dsascape.hw_models.machine_files.machine_file import machine_file
 from dsascape.hw_models.machine_files.reference import markdown, sections
-from dsascape.hw_models.text.quantities import count, format_bytes, readable
+from dsascape.hw_models.text.quantities import format_bytes, readable
 from dsascape.scheduler import broken_policies, kind_of, policy_types
 from dsascape.scheduler.kinds.table import kind_named
+from dsascape.wording import count
 from dsascape.workloads import WorkloadError, load_network, zoo_names
 from dsascape.workloads.summary import summarise, summarise_kinds
 from dsascape.workloads.zoo import zoo_entry

@@ -21,7 +21,7 @@ from dsascape.experiments.results.files import FileError, write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
 from dsascape.experiments.shell.simulate import policy_asked_for, workload_asked_for
 from dsascape.hw_models import Cpu, HardwareError, load_hardware
-from dsascape.hw_models.text.quantities import PS_PER_S, count, format_bytes, format_ps
+from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
 from dsascape.tuner.calibrate import host_spec, local_facts
 from dsascape.tuner.measure import (
@@ -37,6 +37,7 @@ from dsascape.tuner.measure import (
     runs_here,
     usable_cores,
 )
+from dsascape.wording import count
 
 _MOST_KERNELS = 20
 """Largest number of kernels shown without ``--json``."""
@@ -104,7 +105,7 @@ def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
     own = usable_cores() if device == LOCAL else spec.core_count
     threads = arguments.threads or min(own, spec.core_count)
     if threads > spec.core_count:
-        raise MeasureError(f"threads has {threads}; {spec.name} has {spec.core_count} cores")
+        raise MeasureError(f"threads has {threads}; {spec.name} has {count(spec.core_count, 'core')}")
     policy, schedule = _decided_by(arguments)
     return DesignPoint(
         workload_asked_for(arguments), spec, policy,

@@ -22,6 +22,7 @@ from dsascape.hw_models.text.quantities import (
     PicojoulesPerByteOrBySize,
     Picoseconds,
 )
+from dsascape.wording import count
 
 KindName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
@@ -193,9 +194,9 @@ class Cpu(MachineSpec):
         for place, cache in levels:
             lines = cache.capacity_bytes // self.line_bytes
             if lines < cache.associativity:
-                needs = f"one set of {cache.associativity} lines"
+                needs = f"one set of {count(cache.associativity, 'line')}"
             elif lines < cache.shared_by:
-                needs = f"a line for each of the {cache.shared_by} cores that share it,"
+                needs = f"a line for each of the {count(cache.shared_by, 'core')} that share it,"
             else:
                 continue
             raise ValueError(
@@ -203,7 +204,8 @@ class Cpu(MachineSpec):
             )
         if self.l3 is not None and self.l3.capacity_bytes < self.line_bytes * self.core_count:
             raise ValueError(
-                f"l3.capacity is {self.l3.capacity_bytes} B; needs a line for each of the {self.core_count} cores, of"
+                f"l3.capacity is {self.l3.capacity_bytes} B; needs a line for each of the"
+                f" {count(self.core_count, 'core')}, of"
                 f" {self.line_bytes} B, at least"
             )
         return self

@@ -364,7 +364,7 @@ def test_one_bad_line_is_one_message_with_file_and_key(
         (b"this is a letter, not a machine", "at the top; needs a mapping"),
         (b"\x7fELF\x02\x01\x01\x00", "not YAML: "),
         (b"\xff\xfe\x00\x01", "is not UTF-8 text (byte 0xff at offset 0)"),
-        (b"a: " + b"x" * 10_000_000, "has 10000003 bytes; at most 1048576"),
+        (b"a: " + b"x" * 10_000_000, "has 10000003 B; at most 1048576"),
         (b"[" * 100_000, "is nested more than 31 levels deep"),
         (b"a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "line 1: anchor &a is not supported"),
         (b"{a: [", "not YAML: "),

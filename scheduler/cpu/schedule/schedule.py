@@ -11,6 +11,7 @@ from dsascape.scheduler.cpu.schedule.chunks import chunks_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.cut import layers_in_order
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
+from dsascape.wording import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class CpuKernel(Kernel):
         return (
             f"{self.name}: tile {shown(tiles.tile)} of {shown(self.layer.sink.shape)}, loops {_loops(tiles.order)},"
             f" first {tiles.parallel} in parallel, registers {shown(tiles.register)}, {vectors}, depth {depth}"
-            f"{in_front}, {self.threads} threads, {self.chunks} chunks"
+            f"{in_front}, {count(self.threads, 'thread')}, {count(self.chunks, 'chunk')}"
         )
 
 
