@@ -43,8 +43,8 @@ def expanded(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
     total = counted.of_nodes(model.graph.node, ())
     if total.nodes > MOST_NODES or total.size_bytes > MOST_BYTES:
         raise WorkloadError(
-            f"{where}: its local functions stand for {count(total.nodes, 'node')} of {total.size_bytes} B; at most"
-            f" {MOST_NODES} nodes of {MOST_BYTES} B are supported"
+            f"{where}: its local functions stand for {count(total.nodes, 'node')} of {total.size_bytes:,} B; at most"
+            f" {MOST_NODES:,} nodes of {MOST_BYTES:,} B are supported"
         )
     try:
         written = _written_out(model)

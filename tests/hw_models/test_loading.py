@@ -292,7 +292,7 @@ HOSTILE = [
     ("clusters: 1\n", "clusters: '1'\n", "clusters: has '1'; needs a whole number"),
     ("clusters: 1\n", f"clusters: 1{'0' * 30}\n",
      "clusters: has 1000000000000000000000000000000; needs to be less than"),
-    ("clusters: 1\n", f"clusters: 1{'0' * 6000}\n", "line 4: has a number of 6001 characters"),
+    ("clusters: 1\n", f"clusters: 1{'0' * 6000}\n", "line 4: has a number of 6,001 characters"),
     ("clusters: 1\n", "clusters: &a 1\n", "line 4: anchor &a is not supported"),
     ("clusters: 1\n", "clusters: !!python/object/apply:os.getpid []\n",
      "line 4: tag tag:yaml.org,2002:python/object"),

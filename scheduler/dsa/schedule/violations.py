@@ -52,7 +52,7 @@ def layout_violations(layout: Layout) -> list[str]:
         for name in layout.plan.outputs(group):
             if name in covered and covered[name] < tensors[name].elements:
                 messages.append(
-                    f"only {covered[name]} of {count(tensors[name].elements, 'element')} of {name!r} are computed"
+                    f"only {covered[name]:,} of {count(tensors[name].elements, 'element')} of {name!r} are computed"
                 )
             if name not in covered and tensors[name].role == "activation":
                 messages.append(f"{name!r} is written by no instance")
