@@ -201,7 +201,7 @@ def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Exper
         sweeps = [f"hardware.{i}.sweep" for i, entry in enumerate(experiment.hardware) if entry.sweep]
         where = sweeps[0] if sweeps else "workloads"
         raise ExperimentError(
-            f"{path}: {where}: asks for {count(points, 'design point')} in all; at most {MOST_POINTS} are run"
+            f"{path}: {where}: asks for {count(points, 'design point')} in all; at most {MOST_POINTS:,} are run"
         )
     policies = []
     for position, entry in enumerate(experiment.policies):
