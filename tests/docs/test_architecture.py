@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
@@ -17,8 +18,10 @@ import dsascape
 from tests.docs.pages import ROOT, Page, page, paths_in
 
 PAGE = page("architecture.md")
-ENTRY_POINTS = {"policies", "operators", "machine_kinds", "report_sections"}
+ENTRY_POINTS = {"policies", "operators", "machine_kinds", "report_sections", "cpu_targets"}
 """Groups of entry points, which are written like modules."""
+RISC_V = 0xF3
+"""Number of the architecture in ELF files."""
 
 
 def test_the_worked_example_prints_what_the_page_says(
@@ -118,15 +121,7 @@ class TestRecipes:
 
     def test_a_report_section_is_one_function_and_one_line(self, tmp_path: Path) -> None:
         write(PAGE, "memory_held.py", tmp_path)
-        entry_points = tomllib.loads(PAGE.after("### A report section", "toml"))["project"]["entry-points"]
-        about = tmp_path / "memory_held-1.0.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: memory-held\nVersion: 1.0\n", encoding="utf-8")
-        lines = [
-            f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in named.items())
-            for group, named in entry_points.items()
-        ]
-        (about / "entry_points.txt").write_text("".join(lines), encoding="utf-8")
+        installed(tmp_path, entry_points("### A report section"))
         study = tmp_path / "study.yaml"
         study.write_text(
             "name: study\nworkloads: [squeezenet]\nhardware: {base: stcp920}\npolicies: [unfused]\n", encoding="utf-8"
@@ -146,10 +141,21 @@ class TestRecipes:
         assert "dram" in ran[-1]
 
     def test_the_line_of_a_machine_kind_is_that_of_the_example(self) -> None:
-        written = tomllib.loads(PAGE.after("### A machine kind", "toml"))
         example = tomllib.loads((ROOT / "examples" / "tiny_npu" / "pyproject.toml").read_text(encoding="utf-8"))
 
-        assert written["project"]["entry-points"] == example["project"]["entry-points"]
+        assert entry_points("### A machine kind") == example["project"]["entry-points"]
+
+    @pytest.mark.tvm
+    def test_a_target_is_one_object_and_one_line(self, tmp_path: Path) -> None:
+        pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
+        write(PAGE, "riscv.py", tmp_path)
+        installed(tmp_path, entry_points("### A target of generated code"))
+        product = matmul(tmp_path / "product.onnx", rows=8, columns=8, depth=8)
+
+        measure = ("-m", "dsascape", "measure", str(product), "--policy", "unfused", "--dtype", "fp32")
+        python(*measure, "--target", "riscv", "--out", str(tmp_path / "out"), path=[tmp_path])
+        (written,) = (tmp_path / "out").glob("*.o")
+        assert int.from_bytes(written.read_bytes()[18:20], "little") == RISC_V
 
     def test_a_third_cache_is_a_section_of_the_machine_file(self, tmp_path: Path) -> None:
         machine = write(PAGE, "with_l3.yaml", tmp_path)
@@ -188,6 +194,22 @@ def write(document: Page, name: str, folder: Path) -> Path:
     path = folder / name
     path.write_text(document.files[name], encoding="utf-8")
     return path
+
+
+def entry_points(heading: str) -> dict[str, dict[str, str]]:
+    """Return the entry points that stand behind a heading, by group and name."""
+    found: dict[str, dict[str, str]] = tomllib.loads(PAGE.after(heading, "toml"))["project"]["entry-points"]
+    return found
+
+
+def installed(folder: Path, entry_points: Mapping[str, Mapping[str, str]]) -> None:
+    """Make a package of what lies in ``folder``, with entry points by group and name."""
+    about = folder / "theirs-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n", encoding="utf-8")
+    groups = [f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in named.items())
+              for group, named in entry_points.items()]  # fmt: skip
+    (about / "entry_points.txt").write_text("".join(groups), encoding="utf-8")
 
 
 def own_copy(folder: Path, room: str) -> Path:
@@ -237,7 +259,7 @@ def command(words: list[str], folder: Path) -> str:
 def matmul(path: Path, rows: int, columns: int, depth: int) -> Path:
     """Write a network of one matrix product."""
     sizes = {"a": [rows, depth], "b": [depth, columns], "c": [rows, columns]}
-    a, b, c = (helper.make_tensor_value_info(name, TensorProto.FLOAT16, shape) for name, shape in sizes.items())
+    a, b, c = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in sizes.items())
     graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["c"], "product")], "product", [a, b], [c])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
