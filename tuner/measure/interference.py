@@ -74,5 +74,5 @@ def disturbances(device: Device, timings: Sequence[Timing], width: float) -> lis
         warnings.append(f"{disturbed} of {count(taken, 'run')} were disturbed by other processes and left out")
     wide = sum(timing.interval > width for timing in timings)
     if wide:
-        warnings.append(f"{wide} of {count(len(timings), 'median')} are known less well than to {width:.1%}")
+        warnings.append(f"{wide} of {count(len(timings), 'median')} known less well than to {width:.1%}")
     return warnings
