@@ -163,9 +163,9 @@ class Costs:
         return self.kernel_s(ops)
 
 
-def costs(spec: TinyNpu, parts: int, dtype: str, tuning: Any, known: Any, analysis: Analysis) -> Costs:
+def costs(spec: TinyNpu, parts: int, dtype: str, tuning: Any, cache: Any, analysis: Analysis) -> Costs:
     """Return the costs of a network; there is one part, no tuning and nothing worth caching."""
-    del parts, tuning, known
+    del parts, tuning, cache
     return Costs(View(spec, dtype), analysis)
 
 

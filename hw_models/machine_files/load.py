@@ -152,9 +152,9 @@ def _schema(kind: str) -> Schema:
 def _checked(data: dict[str, Any], where: str) -> AnyHardware:
     kind = data.get("kind")
     if not isinstance(kind, str) or (kind not in SPECS and kind not in hardware_kinds()):
-        known = hardware_kinds()
-        has = f"has {shown(kind)}{nearest(str(kind), known)}" if "kind" in data else "is missing"
-        raise HardwareError(f"{where}: kind: {has}; known: {listed(sorted(known))}")
+        kinds = hardware_kinds()
+        has = f"has {shown(kind)}{nearest(str(kind), kinds)}" if "kind" in data else "is missing"
+        raise HardwareError(f"{where}: kind: {has}; known: {listed(sorted(kinds))}")
     spec = spec_of(kind)
     try:
         return spec.model_validate(data)
