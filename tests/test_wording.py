@@ -57,7 +57,7 @@ def counted_by_hand(source: Path) -> Iterator[str]:
             found = BEHIND.match(str(behind.value))
             text = ast.unparse(value.value)
             is_constant = re.fullmatch(r"[A-Z_0-9]+( [-+*] \d+)?", text)
-            is_name = re.search(r"(name|path|policy)\W*$|^format_", text)
+            is_name = re.search(r"(name|path|policy)\W*$|^(format_|count\()", text)
             if found and not is_constant and not is_name and NOT_COUNTED.isdisjoint([*found[1].split(), found[2]]):
                 yield f"{source.relative_to(ROOT)}:{value.lineno}: {{{text}}}{found[0]}"
 
