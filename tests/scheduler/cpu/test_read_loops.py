@@ -43,7 +43,7 @@ def test_the_tree_costs_what_its_tiles_cost(graph: Graph, spec: Cpu) -> None:
         of_tree, of_tiles = [
             estimate(TiledKernel(layer, tiled, threads, "fp32", view)).time_ps for tiled in (read, kernel.tiled)
         ]
-        assert of_tree == pytest.approx(of_tiles, rel=1e-3 if parts_of(layer) else 0.1)
+        assert of_tree == pytest.approx(of_tiles, rel=1e-2 if parts_of(layer) else 0.1)
 
 
 @settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
@@ -59,7 +59,7 @@ def test_kernels_with_several_anchors_too(graph: Graph, spec: Cpu) -> None:
         of_tree, of_tiles = [
             estimate(TiledKernel(layer, tiled, threads, "fp32", view)).time_ps for tiled in (read, kernel.tiled)
         ]
-        assert of_tree == pytest.approx(of_tiles, rel=1e-3)
+        assert of_tree == pytest.approx(of_tiles, rel=1e-2)
         times = [[made.times for made in fronts_of(layer, tiled)] for tiled in (read, kernel.tiled)]
         assert times[0] == times[1]
 
