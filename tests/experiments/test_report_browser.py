@@ -115,7 +115,7 @@ class TestPoints:
         )
 
         assert page.run(lengths) == [150, 75, 150]
-        page.click("#alike")
+        page.click("#equal")
         assert page.run(lengths) == [150, 150, 150]
 
     def test_failed_points_are_listed_with_their_reason(self, page: Page, tmp_path: Path) -> None:
