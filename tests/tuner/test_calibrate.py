@@ -11,7 +11,7 @@ import pytest
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.hw_models import Cpu, load_hardware
-from dsascape.hw_models.caches.lines import found_again
+from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.scheduler import make_policy
 from dsascape.tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts, probing
 from dsascape.tuner.calibrate.facts import CacheFact, facts_told
@@ -62,7 +62,7 @@ class KnownMachine:
         return lambda: self._seconds(probe, arguments)
 
     def after_waits(self, probe: str, arguments: Sequence[Any], wait_ms: int, tries: int) -> list[float]:
-        found = found_again(wait_ms / 8)
+        found = random_placement_hit_rate(wait_ms / 8)
         byte_s = found * self.BYTE_S["l3"] + (1 - found) * self.BYTE_S["dram"]
         return [math.prod(arguments[0]) * 4 * byte_s] * tries
 
@@ -249,7 +249,7 @@ def test_of_a_shared_cache_there_is_as_much_as_arrays_are_found_in() -> None:
     # from 40 ps a byte to 100: at 70 half is found, between 64 MiB (55) and 128 MiB (85) that is at 90.5 MiB
     held, whole = l3_of(40e-12, 55e-12, 85e-12, 98e-12)
 
-    assert found_again(2**26.5 / held) == pytest.approx(0.5, abs=0.01)
+    assert random_placement_hit_rate(2**26.5 / held) == pytest.approx(0.5, abs=0.01)
     assert held < whole
     assert l3_of(40e-12, 40e-12, 41e-12) == (whole, whole)
 
@@ -258,7 +258,7 @@ def test_what_others_replace_in_a_shared_cache_is_kept_for_so_long() -> None:
     # of 60 ps that DRAM takes more, a fifth after 6 ms and 0.35 after 8, as where a cache of 8 ms is filled once
     shared = host_spec(FACTS, FIGURES).l3
     alone = host_spec(FACTS, replace(FIGURES, idle=(Idle(0.0, 4e-11), Idle(4e-3, 4.1e-11)))).l3
-    assert found_again(6 / 8) > 0.8 > found_again(8 / 8) == pytest.approx(0.65, abs=0.01)
+    assert random_placement_hit_rate(6 / 8) > 0.8 > random_placement_hit_rate(8 / 8) == pytest.approx(0.65, abs=0.01)
 
     assert shared is not None
     assert alone is not None
@@ -274,7 +274,7 @@ def test_lines_that_are_new_to_a_shared_cache_have_a_part_of_it() -> None:
     assert shared is not None
     assert trusted is not None
     assert shared.fresh_bytes is not None
-    assert found_again(2**24 / shared.fresh_bytes) == pytest.approx(0.5, abs=0.01)
+    assert random_placement_hit_rate(2**24 / shared.fresh_bytes) == pytest.approx(0.5, abs=0.01)
     assert trusted.fresh_bytes is None
 
 

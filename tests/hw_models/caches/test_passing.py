@@ -209,12 +209,12 @@ class TestPasses:
         assert share_of_iterations(rows_in_three_passes(10), CacheShape(100)) == pytest.approx(1 / 3)
         assert share_of_iterations(rows_in_three_passes(10), CacheShape(8)) == pytest.approx(64**2 / 1536 / 3)
 
-    @given(size=st.integers(1, 10**6), lines=st.integers(16, 10**5), by_chance=st.booleans())
-    def test_no_more_passes_than_each_pass_uses(self, size: int, lines: int, by_chance: bool) -> None:
+    @given(size=st.integers(1, 10**6), lines=st.integers(16, 10**5), is_randomly_placed=st.booleans())
+    def test_no_more_passes_than_each_pass_uses(self, size: int, lines: int, is_randomly_placed: bool) -> None:
         body = Lines(float(size))
         nest = Nest((), ((body, body, body),), (False, True, True), passes=((0, 1), (3,), (1, 2, 3)))
 
-        passed = passed_on(nest, CacheShape(lines, by_chance=by_chance), write_allocate=True)
+        passed = passed_on(nest, CacheShape(lines, is_randomly_placed=is_randomly_placed), write_allocate=True)
 
         assert passed.total <= (2 + 2 + 4) * size
         assert passed.total >= (1 + 2 + 2) * size
