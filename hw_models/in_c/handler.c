@@ -3,9 +3,9 @@
  *
  * This is a port of running.py, units.py, pipelining.py, space.py and bandwidth.py in hw_models/simulation, with the
  * same order of events and the same rounding, on plain numbers that compiled_run.py derives from a program and a
- * machine; it is independent of the kinds of instructions and machines. Functions have the names of the methods they
- * port. Repeated parts of a program are simulated once (repeats.h), with identical results. Any failure ends the run;
- * Python then repeats it and reports the error.
+ * machine; it is independent of the kinds of instructions and machines. Most functions have the names of the methods
+ * they port. Repeated parts of a program are simulated once (repeats.h), with identical results. Any failure ends the
+ * run; Python then repeats it and reports the error.
  *
  * This file is the interface to Python. The rest is in these files, each of which needs those before it:
  */

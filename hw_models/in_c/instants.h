@@ -1,5 +1,6 @@
-/* Instants (timestamps) and their turns (events): a port of hw_models/simulation/clock.py, except the clock itself,
- * which is SimPy's. Pending instants are in a hash table by time, their times in a heap; finished ones are reused.
+/* Instants (timestamps) and their events: a port of hw_models/simulation/clock.py, except the clock itself, which is
+ * SimPy's. Pending instants are in a hash table by time, their times in a heap; finished ones are reused. A turn is an
+ * event: its handler (actor) and the number with which it was scheduled; happen() handles those of one instant.
  */
 
 static int bucket_of(const Handler *h, int64_t time_ps) {

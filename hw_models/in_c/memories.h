@@ -65,7 +65,7 @@ static int by_position(const void *one, const void *other) {
     return a->buffer < b->buffer ? -1 : a->buffer > b->buffer;
 }
 
-/* Grant waiting allocations in memories that changed in this instant: SharedSpace.happen and Space.grant. Requests are
+/* Grant waiting allocations in memories that changed in this instant: SharedSpace.handle and Space.grant. Requests are
  * served first in, first out, those of one instant by instruction; one that does not fit blocks those behind it.
  */
 static void grant(Handler *h) {

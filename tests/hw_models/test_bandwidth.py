@@ -147,7 +147,7 @@ class Timeline(Mover):
         self.log.append((name, self.clock.now_ps))
         self.limits[name] = limit
 
-    def happen(self, turn: int) -> None:
+    def handle(self, number: int) -> None:
         """Nothing: flows have turns of their own."""
 
     def run(self) -> list[tuple[str, int]]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from dsascape.hw_models.simulation.clock import Actor, Clock, whole_ps
+from dsascape.hw_models.simulation.clock import Clock, EventHandler, whole_ps
 
 
-class Diary(Actor):
+class Diary(EventHandler):
     """A clock, and what happened when: a turn is the number of an entry that was announced."""
 
     def __init__(self) -> None:
@@ -18,8 +18,8 @@ class Diary(Actor):
         self.announced.append((name, then))
         self.clock.after(delay_ps, self, len(self.announced) - 1)
 
-    def happen(self, turn: int) -> None:
-        name, then = self.announced[turn]
+    def handle(self, number: int) -> None:
+        name, then = self.announced[number]
         self.log.append((self.clock.now_ps, name))
         then()
 
@@ -28,13 +28,13 @@ class Diary(Actor):
         return self.log
 
 
-class Last(Actor):
+class Last(EventHandler):
     """Notes a name at the end of an instant, then does something."""
 
     def __init__(self, diary: Diary, name: str, then: Callable[[], object] = lambda: None) -> None:
         self.diary, self.name, self.then = diary, name, then
 
-    def happen(self, turn: int) -> None:
+    def handle(self, number: int) -> None:
         self.diary.log.append((self.diary.clock.now_ps, self.name))
         self.then()
 
