@@ -16,10 +16,10 @@ def job_of(
     workload: Workload,
     hardware: AnyHardware,
     tuning: Mapping[str, object],
-    known: object = None,
+    cache: object = None,
     at_work: int | None = None,
 ) -> tuple[Analysis, Job]:
-    """Return the network of one cluster and its job; ``known`` is a cache shared by the points of one machine.
+    """Return the network of one cluster and its job; ``cache`` is a cache shared by the points of one machine.
 
     ``at_work`` is the number of parts that share the batch, where the machine supports it; by default all do.
 
@@ -34,12 +34,12 @@ def job_of(
     tried = [share_of_cluster(batch, parts, own.missing) for parts in counts]
     clusters, share = next((each for each in tried if each[0] == at_work), tried[0])
     placing = Placing(
-        hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), known=known
+        hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), cache=cache
     )
     return network(workload, share, dtype), Job(workload.label, batch, placing)
 
 
-def evaluate(point: DesignPoint, known: object = None) -> Outcome:
+def evaluate(point: DesignPoint, cache: object = None) -> Outcome:
     """Simulate ``point`` and return the outcome; raises what `job_of` raises."""
-    analysis, job = job_of(point.workload, point.hardware, point.tuning, known)
+    analysis, job = job_of(point.workload, point.hardware, point.tuning, cache)
     return run_shared_out(analysis, point.policy, job)

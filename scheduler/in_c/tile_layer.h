@@ -1,4 +1,4 @@
-/* A layer as the tile search sees it, in plain numbers (from scheduler/dsa/tiling/in_numbers.py), and the work of one
+/* A layer as the tile search sees it, in plain numbers (from scheduler/dsa/tiling/encoding.py), and the work of one
  * of its tiles: `TileWork` of scheduler/kernels/layer.py, and its time according to hw_models/dsa.
  */
 

@@ -1,5 +1,5 @@
 /* Tile search, compiled: returns the same tiles as scheduler/dsa/tiling/search.py, with the same rounding. Its input is
- * plain numbers (scheduler/dsa/tiling/in_numbers.py), independent of the operators and the kind of array. Layers whose
+ * plain numbers (scheduler/dsa/tiling/encoding.py), independent of the operators and the kind of array. Layers whose
  * regions those numbers cannot express are searched in Python, and so is everything but the search itself.
  */
 #define PY_SSIZE_T_CLEAN

@@ -95,7 +95,7 @@ class Emitting:
         return self.writer.add(work, label, after)
 
 
-def made_of(run: LayerRun, execution: Execution) -> Hashable:
+def content_key(run: LayerRun, execution: Execution) -> Hashable:
     """Return the cache key of a run's instructions, without names, addresses, bursts and external dependencies."""
     layer, tiling, exchange = run.layer, execution.tiling, execution.exchange
     place = {name: number for number, name in enumerate(layer.inputs)}

@@ -21,7 +21,7 @@ from dsascape.scheduler.dsa.lower.emit import (
     Emitting,
     Transfers,
     addresses_of,
-    made_of,
+    content_key,
     names_of,
 )
 from dsascape.scheduler.dsa.lower.layer import AlikeLayers, WrittenLayer, written_layer
@@ -122,7 +122,7 @@ class _Lowering:
         prefetch_bytes = schedule.prefetch.global_bytes if schedule.prefetch is not None else 0
         shares = output_shares(run, self._slices)
         key = (
-            made_of(run, execution), waits, tuple(shares.items()), schedule.dtype, self._prefetch is None,
+            content_key(run, execution), waits, tuple(shares.items()), schedule.dtype, self._prefetch is None,
             view.on_chip_rates,
         )  # fmt: skip
         sizes = schedule.burst_bytes, execution.tiling.store_burst_bytes, prefetch_bytes

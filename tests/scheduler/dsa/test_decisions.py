@@ -11,7 +11,7 @@ from dsascape.scheduler import ScheduleError
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import Decisions, decide, prefetch_buffers
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
-from dsascape.scheduler.dsa.deciding.requests import How, asked_of
+from dsascape.scheduler.dsa.deciding.requests import ExecutionOptions, requests_of
 from dsascape.scheduler.dsa.placing.needs import needs_of
 from dsascape.scheduler.dsa.schedule.schedule import Layout
 from dsascape.scheduler.policies.graphturbo import GraphTurbo
@@ -76,7 +76,7 @@ def test_runs_that_ask_alike_are_asked_for_once() -> None:
     layout = through_ddr(fixed_pattern_plan(graph), costs)
     needs = needs_of(layout.runs, layout.slices, broadcasts=costs.view.broadcasts)
 
-    asked = asked_of(layout, costs, How(prefetch_buffers(costs.view), True, False), needs)
+    asked = requests_of(layout, costs, ExecutionOptions(prefetch_buffers(costs.view), True, False), needs)
     assert len(asked.runs) == len(layout.runs)
     assert len(asked.requests) < len(layout.runs) * 2 / 3
     for run, one in zip(layout.runs, asked.runs, strict=True):

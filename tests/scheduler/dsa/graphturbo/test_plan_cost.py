@@ -5,8 +5,8 @@ from hypothesis import given, settings
 
 from dsascape.hw_models import ClusteredDsa
 from dsascape.scheduler import ScheduleError
+from dsascape.scheduler.dsa.deciding.evaluation import evaluate_schedule
 from dsascape.scheduler.dsa.deciding.execution import decide
-from dsascape.scheduler.dsa.deciding.judging import judged
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.graphturbo.plan_cost import apart_s
 from dsascape.scheduler.policies.fixed_pattern import FixedPattern
@@ -36,7 +36,7 @@ def test_layers_one_after_the_other_take_no_less_but_for_a_fifth(graph: Graph, s
     costs = costs_on(spec, graph)
     try:
         layout = through_ddr(FixedPattern().plan(graph, costs), costs)
-        found = judged(decide(layout, costs, "test"), costs)
+        found = evaluate_schedule(decide(layout, costs, "test"), costs)
     except ScheduleError:
         return
 

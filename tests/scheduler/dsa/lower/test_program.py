@@ -10,7 +10,7 @@ from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.dsa.schedule.violations import violations
-from dsascape.scheduler.dsa.tiling.choice import KnownTilings
+from dsascape.scheduler.dsa.tiling.choice import TilingCache
 from dsascape.scheduler.dsa.view import DsaView
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
@@ -194,13 +194,13 @@ def test_tilings_that_are_known_already_change_nothing(policy: str) -> None:
         x = net.relu(net.conv(x, 4))
     graph = net.graph(x)
     spec = machine(local_buffer={"capacity": "2 KiB", "bandwidth": "128 GB/s"})
-    known = KnownTilings()
+    cache = TilingCache()
     programs = []
-    for kept in (known, known, None):
+    for kept in (cache, cache, None):
         costs = DsaCosts(DsaView(spec, 1), Analysis(graph), "fp16", kept)
         programs.append(lower(schedule_with(make_policy(policy), costs), costs.view))
 
-    assert len(known.tilings) > 0
+    assert len(cache.tilings) > 0
     assert programs[0].instructions == programs[1].instructions == programs[2].instructions
 
 

@@ -18,7 +18,7 @@ from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.deciding.unit_choice import choose_units
 from dsascape.scheduler.dsa.tiling.candidates import TileCandidates
 from dsascape.scheduler.dsa.tiling.cuts import Cuts
-from dsascape.scheduler.dsa.tiling.in_numbers import asked_numbers, compiled_tiles
+from dsascape.scheduler.dsa.tiling.encoding import compiled_tiles, request_numbers
 from dsascape.scheduler.dsa.tiling.search import TilingError, choose_tiling
 from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
 from dsascape.scheduler.dsa.view import DsaView
@@ -74,7 +74,7 @@ def check_alike(request: TileRequest, view: DsaView) -> bool:
     if found is None or of_python is None:
         return False
     burst_bytes = candidates.tiling(of_python).store_burst_bytes
-    halvings, estimate_ps = found.search(asked_numbers(request, burst_bytes, view))
+    halvings, estimate_ps = found.search(request_numbers(request, burst_bytes, view))
     assert (candidates.lattice.at(halvings).tile, estimate_ps) == (of_python.cut.tile, of_python.estimate_ps)
     return True
 
@@ -146,8 +146,8 @@ def test_where_not_even_single_elements_fit_nothing_is_found() -> None:
     found = compiled(request, view)
 
     assert found is not None
-    assert found.search(asked_numbers(request, 64, view)) is not None
-    assert found.search(asked_numbers(replace(request, local_gaps=(3,)), 64, view)) is None
+    assert found.search(request_numbers(request, 64, view)) is not None
+    assert found.search(request_numbers(replace(request, local_gaps=(3,)), 64, view)) is None
     assert TileCandidates(replace(request, local_gaps=(3,)), view).searched() is None
 
 
@@ -181,7 +181,7 @@ def layer_numbers() -> list[float]:
 
     request, view = convolution()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dsascape.scheduler.dsa.tiling.in_numbers.Tiles", take)
+        patch.setattr("dsascape.scheduler.dsa.tiling.encoding.Tiles", take)
         compiled(request, view)
     return list(given[0])
 
@@ -198,7 +198,7 @@ def test_malformed_numbers_are_refused_or_harmless(data: st.DataObject) -> None:
         [*numbers[:place], *numbers[place + 1 :]],
     ]))  # fmt: skip
     with suppress(TypeError, ValueError, OverflowError):
-        tiles.Tiles(tuple(changed)).search(asked_numbers(request, 64, view))
+        tiles.Tiles(tuple(changed)).search(request_numbers(request, 64, view))
 
 
 @pytest.mark.parametrize("asked", [(), (1,), (1, 64.5), ("one",), [1, 64], None, (17, *range(17)), (1, 64, 1, 64)])

@@ -13,16 +13,16 @@ from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
 from dsascape.scheduler import DsaTuning, Placing, Policy, ScheduleError, make_policy
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.execution import decide
-from dsascape.scheduler.dsa.deciding.judging import (
-    Judge,
-    judged,
-    on_larger,
+from dsascape.scheduler.dsa.deciding.evaluation import (
+    Evaluator,
+    evaluate_schedule,
+    on_larger_buffers,
     run,
     simulated,
     through_ddr_candidate,
     with_smaller_buffers,
 )
+from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.policies.astitch import AStitch
@@ -145,7 +145,9 @@ class TestSmallerBuffers:
         small = with_values(spec, {"local_buffer.capacity": "16 KiB"})
         made = run_of(AStitch(), graph, small)
 
-        assert judged(made.schedule, costs_on(spec, graph)).seconds * 1e12 == pytest.approx(made.result.makespan_ps)
+        seconds = evaluate_schedule(made.schedule, costs_on(spec, graph)).seconds
+
+        assert seconds * 1e12 == pytest.approx(made.result.makespan_ps)
 
 
 @settings(max_examples=20, deadline=None)
@@ -162,7 +164,7 @@ def test_a_schedule_made_for_smaller_buffers_is_the_same_program_on_the_machine_
             return
         program = lower(schedule, at.view)
         assert program == lower(schedule, costs.view)
-        assert on_larger(run(schedule, program, at), costs) == run(schedule, program, costs)
+        assert on_larger_buffers(run(schedule, program, at), costs) == run(schedule, program, costs)
 
 
 def test_what_was_fastest_at_an_earlier_point_is_the_same_as_if_it_were_found_anew() -> None:
@@ -182,24 +184,24 @@ def test_what_was_fastest_at_an_earlier_point_is_the_same_as_if_it_were_found_an
 class TestJudge:
     def test_keeps_the_fastest_and_passes_over_what_cannot_win(self) -> None:
         costs = costs_on(machine(), residual())
-        judge = Judge(costs, "test")
+        evaluator = Evaluator(costs, "test")
         layout = through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs)
         apart = through_ddr_candidate(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
 
-        assert judge.consider(layout, costs)
-        assert judge.chosen().schedule.plan == layout.layout.plan
-        assert not judge.consider(apart, costs)  # its traffic alone takes longer
+        assert evaluator.consider(layout, costs)
+        assert evaluator.chosen().schedule.plan == layout.layout.plan
+        assert not evaluator.consider(apart, costs)  # its traffic alone takes longer
         assert apart.moved_bytes["ddr"] > layout.moved_bytes["ddr"]
 
     def test_passes_over_less_where_more_than_the_traffic_may_be_hidden(self) -> None:
         costs = costs_on(machine(), residual())
         patient = DsaCosts(replace(costs.view, tuning=DsaTuning(hopeless=0.01, unlikely=0.01)), costs.analysis, "fp16")
-        judge = Judge(patient, "test")
-        judge.consider(through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs), patient)
+        evaluator = Evaluator(patient, "test")
+        evaluator.consider(through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs), patient)
         apart = through_ddr_candidate(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
 
-        assert judge.consider(apart, patient)
-        assert judge.chosen().schedule.plan != apart.layout.plan
+        assert evaluator.consider(apart, patient)
+        assert evaluator.chosen().schedule.plan != apart.layout.plan
 
     @pytest.mark.parametrize(("halves", "simulations"), [(1, 1), (-1, 2)])
     def test_passes_over_a_layout_for_smaller_buffers_that_promises_no_less(
@@ -209,9 +211,9 @@ class TestJudge:
         other = costs.with_local_buffer(int(costs.view.local_buffer_bytes / 2**halves))
         layout = through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs)
         patient = DsaTuning(hopeless=0.01, unlikely=0.01)
-        judge = Judge(costs, "test")
+        evaluator = Evaluator(costs, "test")
         for at in (costs, other):
-            judge.consider(layout, DsaCosts(replace(at.view, tuning=patient), costs.analysis, "fp16"))
+            evaluator.consider(layout, DsaCosts(replace(at.view, tuning=patient), costs.analysis, "fp16"))
 
         assert len(costs.analysis.table(simulated)) == simulations
 
@@ -219,22 +221,22 @@ class TestJudge:
         costs = costs_on(machine(), residual())
         tuning = DsaTuning(hopeless=0.01, judged_instructions=0)
         hasty = DsaCosts(replace(costs.view, tuning=tuning), costs.analysis, "fp16")
-        judge = Judge(hasty, "test")
+        evaluator = Evaluator(hasty, "test")
         apart = through_ddr_candidate(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
         together = through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs)
 
-        assert judge.consider(apart, hasty)
-        assert not judge.consider(together, hasty)
-        assert judge.chosen().schedule.plan == apart.layout.plan
+        assert evaluator.consider(apart, hasty)
+        assert not evaluator.consider(together, hasty)
+        assert evaluator.chosen().schedule.plan == apart.layout.plan
 
     def test_without_a_layout_that_can_be_scheduled_says_why(self) -> None:
         spec = machine(local_buffer={"capacity": "16 B", "bandwidth": "128 GB/s"})
         costs = costs_on(spec, residual())
-        judge = Judge(costs, "test")
-        judge.consider(through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs), costs)
+        evaluator = Evaluator(costs, "test")
+        evaluator.consider(through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs), costs)
 
         with pytest.raises(ScheduleError, match="its smallest tile needs"):
-            judge.chosen()
+            evaluator.chosen()
 
     def test_keeps_what_came_of_smaller_buffers_for_machines_that_differ_in_nothing_else(self) -> None:
         graph, spec = residual(), machine()

@@ -82,7 +82,7 @@ def _is_known(request: TileRequest) -> bool:
     return operand_bytes * max(request.cores, passes) < _MOST_BYTES_LOADED
 
 
-def asked_numbers(request: TileRequest, store_burst_bytes: int, view: DsaView) -> Numbers:
+def request_numbers(request: TileRequest, store_burst_bytes: int, view: DsaView) -> Numbers:
     """Return the numbers of one search in the order in which C reads them: free space, DDR timing, tuning."""
     tuning = view.tuning
     return (
