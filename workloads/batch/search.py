@@ -13,10 +13,10 @@ import onnx
 
 from dsascape.workloads.batch.follow import BatchFlow, Probe, StuckError, Trial
 from dsascape.workloads.graph import WorkloadError
-from dsascape.workloads.known import Known, Typed, Walk, typed
 from dsascape.workloads.lowering import live_nodes
 from dsascape.workloads.onnx_file import OnnxFile
-from dsascape.workloads.walk import Again, Follower, walk_file
+from dsascape.workloads.walk import OperandAdapter, Rewalk, walk_file
+from dsascape.workloads.walk_state import Typed, Walk, WalkState, typed
 
 Dims = tuple[tuple[str, int], ...]
 """Inputs, each with its batch dimension."""
@@ -130,14 +130,14 @@ class _Search:
 
         trial = Trial(own, batch, dict(state.choices), own_only=own == 1 or self._trusted)
 
-        def follower(known: Known) -> Follower:
-            probe = Probe(known, self._walk, self._file.opset, self._live, trial)
+        def new_adapter(walk_state: WalkState) -> OperandAdapter:
+            probe = Probe(walk_state, self._walk, self._file.opset, self._live, trial)
             for name, dim in state.dims:
                 probe.start(name, dim)
             probes.append(probe)
             return probe
 
-        walk_file(self._file, wanted, Again(self._walk, follower))
+        walk_file(self._file, wanted, Rewalk(self._walk, new_adapter))
         (probe,) = probes
         if not any(entry.name in probe.tensors for entry in self._file.model.graph.output):
             raise StuckError("", "no output depends on it", mixes=True)
