@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dsascape.experiments.point.clusters_in_use import run_on_best_clusters, share_of_cluster
 from dsascape.experiments.point.job import Job, Outcome
-from dsascape.experiments.point.shared_out import run_shared_out, share_of_cluster
 from dsascape.experiments.question.network import check_dtype, default_dtype, network, own_batch
 from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.hw_models import AnyHardware
@@ -42,4 +42,4 @@ def job_of(
 def evaluate(point: DesignPoint, cache: object = None) -> Outcome:
     """Simulate ``point`` and return the outcome; raises what `job_of` raises."""
     analysis, job = job_of(point.workload, point.hardware, point.tuning, cache)
-    return run_shared_out(analysis, point.policy, job)
+    return run_on_best_clusters(analysis, point.policy, job)

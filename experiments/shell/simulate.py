@@ -30,7 +30,7 @@ _MOST_LAYERS = 10
 """Largest number of layers shown without ``--json``."""
 
 
-def policy_asked_for(arguments: argparse.Namespace) -> Policy:
+def requested_policy(arguments: argparse.Namespace) -> Policy:
     """Return the policy of ``--policy`` with the options of ``--option``."""
     return policy_of(arguments.policy, _assignments(arguments.option, "--option"))
 
@@ -64,7 +64,7 @@ def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, obje
     return with_values(spec, settings) if settings else spec, tuning
 
 
-def workload_asked_for(arguments: argparse.Namespace) -> Workload:
+def requested_workload(arguments: argparse.Namespace) -> Workload:
     """Return the network of the arguments, at their sizes."""
     dims = named_dims(arguments.dim)
     return Workload(
@@ -79,9 +79,9 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     check_place(arguments.trace, "--trace")
     check_place(arguments.schedule_out, "--schedule-out")
     spec, tuning = _machine(arguments)
-    workload = workload_asked_for(arguments)
+    workload = requested_workload(arguments)
     if arguments.schedule is None:
-        outcome = evaluate(DesignPoint(workload, spec, policy_asked_for(arguments), tuning=tuning))
+        outcome = evaluate(DesignPoint(workload, spec, requested_policy(arguments), tuning=tuning))
     elif arguments.option:
         raise ScheduleError("--option does not go with --schedule, which replaces the policy")
     else:
@@ -95,7 +95,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
     data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers]}
-    tries_fewer = arguments.schedule is None and leaves_batches_open(policy_asked_for(arguments))
+    tries_fewer = arguments.schedule is None and leaves_batches_open(requested_policy(arguments))
     return Answer(data, lambda: _show_outcome(outcome, layers, tries_fewer=tries_fewer))
 
 

@@ -79,7 +79,7 @@ def is_path(name_or_path: str | Path) -> bool:
     )
 
 
-def known_paths(spec: AnyHardware) -> tuple[str, ...]:
+def parameter_paths(spec: AnyHardware) -> tuple[str, ...]:
     """Return every parameter path that ``with_values`` accepts for ``spec``, sorted."""
     return tuple(sorted(path for path in leaves(plain(spec)) if path != "kind"))
 

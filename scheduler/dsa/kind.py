@@ -3,10 +3,10 @@
 from typing import Any, cast
 
 from dsascape.hw_models import ClusteredDsa, Program, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
-from dsascape.scheduler.dsa.apart import with_large_operators_apart
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.evaluation import Evaluated, evaluate_schedule
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import kernel_by_kernel
+from dsascape.scheduler.dsa.large_operators import with_large_operators_split
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.dsa.tiling.choice import TilingCache
@@ -36,7 +36,7 @@ def _costs(
     spec: ClusteredDsa, clusters: int, dtype: str, tuning: DsaTuning | None, cache: Any, analysis: Analysis
 ) -> DsaCosts:
     view = DsaView(spec, clusters, tuning or DsaTuning())
-    return with_large_operators_apart(DsaCosts(view, analysis, dtype, cache))
+    return with_large_operators_split(DsaCosts(view, analysis, dtype, cache))
 
 
 def _cached_run(schedule: Schedule, costs: DsaCosts) -> Evaluated:

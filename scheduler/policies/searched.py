@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionError, FusionPlan, Group, plan_from_groups
-from dsascape.fusion.searched import Asked, Grouping, best_intervals, grouping_of, improved, neighbours
+from dsascape.fusion.searched import BudgetedCosts, Grouping, best_intervals, grouping_of, improved, neighbours
 from dsascape.hw_models import HardwareError, SimulationError
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kinds.table import kind_of
@@ -184,7 +184,7 @@ class _Search:
         graph, most_ops = costs.analysis.graph, self._policy.most_ops
         starts = dict.fromkeys(map(grouping_of, plans))
         share = max(self._policy.most_kernels // (len(starts) + 1), 1)
-        kernel_costs = Asked(costs.kernel_s, share)
+        kernel_costs = BudgetedCosts(costs.kernel_s, share)
         for start in (best_intervals(graph, kernel_costs, most_ops), *starts):
             yield improved(graph, start, kernel_costs, most_ops)
             kernel_costs.allow(share)

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dsascape.experiments.report.frames import prepared
-from dsascape.experiments.report.headline import front_found, verdict
+from dsascape.experiments.report.headline import front_sentence, verdict
 from dsascape.experiments.report.page import render_report
 from tests.experiments.studies import BUFFERS, Reader, failure, point, study, two_by_two
 
@@ -155,9 +155,9 @@ def test_a_front_is_told_with_its_ends() -> None:
     rows = [point("a", 0.001, energy_j=9.0), point("a", 0.002, energy_j=3.0), point("a", 0.003, energy_j=5.0)]
     points = prepared(pd.DataFrame(rows), ())
 
-    assert front_found(points, ("latency_s", "energy_j"), {}) == (
+    assert front_sentence(points, ("latency_s", "energy_j"), {}) == (
         "The front found, by latency and energy: resnet50, 2 of 3 points (1.00 to 2.00 ms, 3.00 to 9.00 J)."
     )
-    assert front_found(points, ("latency_s",), {}) == (
+    assert front_sentence(points, ("latency_s",), {}) == (
         "The best found, by latency: resnet50, a (1.00 ms; 1 of 3 points)."
     )

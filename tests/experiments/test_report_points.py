@@ -11,7 +11,7 @@ from dsascape.experiments.report.frames import against_base, axes_of, evenly, pa
 from dsascape.experiments.report.looks import OTHERS, STARTUP, kind_looks, policy_looks
 from dsascape.experiments.report.page import render_report
 from dsascape.experiments.report.roofline import rooflines
-from dsascape.experiments.report.sample import MOST_POINTS, listed, told_apart
+from dsascape.experiments.report.sample import MOST_POINTS, listed, within_chart_limits
 from tests.experiments.studies import BUFFERS, Reader, failure, point, study, two_by_two
 
 SMALL, LARGE = ({"local_buffer.capacity": value} for value in BUFFERS["local_buffer.capacity"])
@@ -158,7 +158,7 @@ class TestLargeStudies:
         points = prepared(pd.DataFrame(two_by_two()), BUFFERS)
 
         assert len(listed(points, points, BUFFERS, ("latency_s",))) == 4
-        drawn, axes, left_out = told_apart(points, BUFFERS)
+        drawn, axes, left_out = within_chart_limits(points, BUFFERS)
         assert (len(drawn), axes, left_out) == (4, BUFFERS, "")
 
     def test_many_networks_and_values_are_drawn_in_part_and_said_to_be(self) -> None:

@@ -14,7 +14,7 @@ from dsascape.hw_models import Cpu, load_hardware
 from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.scheduler import make_policy
 from dsascape.tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts, probing
-from dsascape.tuner.calibrate.facts import CacheFact, facts_told
+from dsascape.tuner.calibrate.facts import CacheFact, facts_from
 from dsascape.tuner.calibrate.figures import Far, Figures, Idle, Level, Reading
 from dsascape.tuner.calibrate.plan import ProbePlan, growing_bytes, probe_plan, sizes_bytes
 from dsascape.tuner.calibrate.probing import probed
@@ -162,7 +162,7 @@ class TestFacts:
     }
 
     def test_of_a_phone(self) -> None:
-        facts = facts_told(lambda path: self.PHONE.get(path, ""), "aarch64")
+        facts = facts_from(lambda path: self.PHONE.get(path, ""), "aarch64")
 
         assert (facts.processor, facts.cores, facts.clock_hz) == ("Example 865", 5, 1_804_800_000)
         assert (facts.lanes, facts.registers, facts.memory_bytes) == (4, 32, 8_000_000_000)
@@ -171,7 +171,7 @@ class TestFacts:
         assert facts.multiplies_by_lane
 
     def test_of_a_system_that_tells_nothing(self) -> None:
-        facts = facts_told(lambda _: "", "x86_64")
+        facts = facts_from(lambda _: "", "x86_64")
         text = host_yaml(facts)
 
         assert (facts.cores, facts.lanes) == (1, 4)

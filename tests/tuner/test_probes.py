@@ -25,7 +25,7 @@ from dsascape.tuner.calibrate import Figures, HostFacts, ProbeShape, calibrate, 
 from dsascape.tuner.measure import MeasureError
 from dsascape.tuner.on_device.places import LocalPlace
 from dsascape.tuner.on_device.probe_kernels import probe_functions
-from dsascape.tuner.on_device.telling import told_by
+from dsascape.tuner.on_device.remote_facts import file_reader
 from tests.tuner.servers import Server
 
 pytestmark = pytest.mark.tvm
@@ -84,7 +84,7 @@ def test_a_shuffled_chain_comes_by_every_line_once(lines: int, words: int) -> No
 def test_a_kernel_reads_files_of_the_system(tmp_path: Path) -> None:
     long = "".join(f"{number}\n" for number in range(20_000))
     (tmp_path / "long").write_text(long)
-    told = told_by(LocalPlace(), TARGET)
+    told = file_reader(LocalPlace(), TARGET)
 
     assert told(str(tmp_path / "long")) == long
     assert told("/proc/self/status") != ""

@@ -52,7 +52,7 @@ class Replacement:
 
     root: str
     output: str
-    made: tuple[tuple[Node, Drafted], ...]
+    nodes: tuple[tuple[Node, Drafted], ...]
     constants: tuple[Constant, ...]
     saved: Saved
 
@@ -186,7 +186,7 @@ class Network:
             self._constants[constant.name] = constant
         place = self._writer[chosen.root].place
         slot = self._places[place]
-        for node, drafted in chosen.made:
+        for node, drafted in chosen.nodes:
             is_last = node.outputs[0] == chosen.output
             name = chosen.root if is_last else node.outputs[0]
             if is_last:
@@ -194,7 +194,7 @@ class Network:
             else:
                 slot.insert(slot.index(chosen.root), name)
             self._enter(_Placed(replace(node, outputs=(name,)), place, drafted.operations, is_new=True), slotted=True)
-        if not any(node.outputs[0] == chosen.output for node, _ in chosen.made):
+        if not any(node.outputs[0] == chosen.output for node, _ in chosen.nodes):
             self._call(chosen.root, chosen.output)
         self._drop_unread()
         return self._touched

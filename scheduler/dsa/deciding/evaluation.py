@@ -24,7 +24,7 @@ from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import Decisions
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.graphturbo.plan_bound import least_bytes
-from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads, apart_s, cost_s, moved_bytes, reads_of
+from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads, cost_s, moved_bytes, no_overlap_s, reads_of
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.dsa.placing.needs import RunNeeds, needs_of
 from dsascape.scheduler.dsa.schedule.schedule import Layout, Schedule
@@ -266,7 +266,7 @@ class Evaluator:
         if self._best is None or timed.seconds < self._best.seconds:
             self._best = _Incumbent(key, shown, at, overlaps_layers, timed.seconds, results[0] if results else None)
         hides_little = timed.seconds > tuning.promising * max(traffic_s, self._costs.arithmetic_s)
-        if timed.overlaps and hides_little and tuning.apart * apart_s(at, shown.layout) < self._best.seconds:
+        if timed.overlaps and hides_little and tuning.apart * no_overlap_s(at, shown.layout) < self._best.seconds:
             self.consider(shown, at, always=always)
         return True
 

@@ -74,7 +74,7 @@ class OutputStorer:
                 self._kept_bytes = max(self._kept_bytes, gathered)
 
     @property
-    def alike_bytes(self) -> range:
+    def equivalent_bytes(self) -> range:
         """Range of burst sizes, in bytes, with which the stores so far are the same."""
         return range(self._kept_bytes + 1, self._sent_bytes + 1)
 

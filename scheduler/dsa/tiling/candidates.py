@@ -70,7 +70,7 @@ class TileCandidates:
         lattices = request.layer.analysis.table(Lattice, _MOST_TABLES)
         self.lattice: Lattice = lattices.get(key, partial(Lattice, (*request.part, request.searched_depth), inner))
         """Lattice shared by requests that differ in free space alone, on machines with equal on-chip rates."""
-        self._alike = key
+        self._lattice_key = key
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
         self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
@@ -114,7 +114,7 @@ class TileCandidates:
         if not may_compile():
             return None
         cache = request.layer.analysis.table(compiled_tiles, _MOST_TABLES)
-        compiled = cache.get(self._alike, partial(compiled_tiles, request, self._cuts, view))
+        compiled = cache.get(self._lattice_key, partial(compiled_tiles, request, self._cuts, view))
         if compiled is None:
             return None
         try:

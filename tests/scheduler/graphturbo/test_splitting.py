@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.fusion.plan import Split
-from dsascape.scheduler.graphturbo.room import Room
+from dsascape.scheduler.graphturbo.local_capacity import LocalCapacity
 from dsascape.scheduler.graphturbo.splitting import (
     SplitChoice,
     Splittable,
@@ -23,7 +23,7 @@ NO_RECOMPUTE = 0.0
 
 
 def split_info(sub: Splittable, local_bytes: int, most_recompute: float) -> tuple[SplitChoice, ...]:
-    return tuple(s for s in fitting_splits(sub, Room(local_bytes)) if repeats_little(sub, s, most_recompute))
+    return tuple(s for s in fitting_splits(sub, LocalCapacity(local_bytes)) if repeats_little(sub, s, most_recompute))
 
 
 def relu_chain(batch: int = 8) -> Splittable:
@@ -260,6 +260,6 @@ def test_the_factor_is_the_least_that_fits(data: st.DataObject, graph: Graph) ->
     sub = whole(graph)
     local_bytes = data.draw(st.integers(1, sub.peak_bytes()))
 
-    for split in fitting_splits(sub, Room(local_bytes)):
+    for split in fitting_splits(sub, LocalCapacity(local_bytes)):
         fitting = (f for f in split_factors(sub.sink.shape[split.dim]) if sub.alive_bytes(split.dim, f) <= local_bytes)
         assert split.factor == next(fitting)

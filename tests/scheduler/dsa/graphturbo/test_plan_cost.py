@@ -8,7 +8,7 @@ from dsascape.scheduler import ScheduleError
 from dsascape.scheduler.dsa.deciding.evaluation import evaluate_schedule
 from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
-from dsascape.scheduler.dsa.graphturbo.plan_cost import apart_s
+from dsascape.scheduler.dsa.graphturbo.plan_cost import no_overlap_s
 from dsascape.scheduler.policies.fixed_pattern import FixedPattern
 from dsascape.workloads import Graph
 from tests.graphs import Net, machine, machines, networks
@@ -26,7 +26,7 @@ def test_layers_apart_take_their_traffic_or_their_arithmetic_with_start_ups_and_
         costs = costs_on(machine(), net.graph(net.relu(net.input(1, elements))))
         layout = through_ddr(FixedPattern().plan(costs.analysis.graph, costs), costs)
 
-        assert apart_s(costs, layout) == pytest.approx(1e-9 * (1000 + layer_ns))
+        assert no_overlap_s(costs, layout) == pytest.approx(1e-9 * (1000 + layer_ns))
 
 
 @settings(max_examples=100, deadline=None)
@@ -40,4 +40,4 @@ def test_layers_one_after_the_other_take_no_less_but_for_a_fifth(graph: Graph, s
     except ScheduleError:
         return
 
-    assert found.seconds >= apart_s(costs, layout) * 0.8
+    assert found.seconds >= no_overlap_s(costs, layout) * 0.8

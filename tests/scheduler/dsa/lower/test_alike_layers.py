@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dsascape.hw_models import Instruction
 from dsascape.scheduler import Schedule, make_policy
-from dsascape.scheduler.dsa.lower.layer import AlikeLayers, WrittenLayer
+from dsascape.scheduler.dsa.lower.layer import EquivalentLayers, WrittenLayer
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.dsa.view import DsaView
 from dsascape.scheduler.programs.fragments import FragmentWriter
@@ -19,8 +19,8 @@ MIB = 1 << 20
 SPEC = machine(cores_per_cluster=2)
 
 
-def written(alike_bytes: range) -> WrittenLayer:
-    return WrittenLayer(FragmentWriter().written(), (), (), (), -1, -1, -1, alike_bytes)
+def written(equivalent_bytes: range) -> WrittenLayer:
+    return WrittenLayer(FragmentWriter().written(), (), (), (), -1, -1, -1, equivalent_bytes)
 
 
 def unfused() -> Schedule:
@@ -43,7 +43,7 @@ def program(schedule: Schedule, stored_bytes: int, burst_bytes: int) -> list[Ins
 
 
 def test_what_has_been_written_serves_all_sizes_that_are_alike() -> None:
-    layers, ten, twenty = AlikeLayers(), written(range(5, 11)), written(range(11, 21))
+    layers, ten, twenty = EquivalentLayers(), written(range(5, 11)), written(range(11, 21))
 
     assert layers.get(10, lambda: ten) is ten
     assert layers.get(5, lambda: twenty) is ten
@@ -51,11 +51,11 @@ def test_what_has_been_written_serves_all_sizes_that_are_alike() -> None:
 
 
 def test_a_few_of_them_are_kept() -> None:
-    layers = AlikeLayers()
+    layers = EquivalentLayers()
     first, *others = [written(range(size, size + 1)) for size in range(20)]
     layers.get(0, lambda: first)
     for size, other in enumerate(others, 1):
-        layers.get(size, partial(written, other.alike_bytes))
+        layers.get(size, partial(written, other.equivalent_bytes))
 
     assert layers.get(0, lambda: others[0]) is others[0]
 

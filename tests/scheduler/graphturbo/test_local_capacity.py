@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.scheduler.graphturbo.grouping import Grouped, group_subgraphs
-from dsascape.scheduler.graphturbo.room import Room
+from dsascape.scheduler.graphturbo.local_capacity import LocalCapacity
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import networks
@@ -19,14 +19,14 @@ def grouped(analysis: Analysis, local_bytes: int) -> tuple[Grouped, ...]:
 
 
 def test_the_most_that_fits_and_the_least_that_does_not_are_noted() -> None:
-    room = Room(10)
+    room = LocalCapacity(10)
 
     assert [room.holds(size_bytes) for size_bytes in (4, 10, 7, 30, 11)] == [True, True, True, False, False]
     assert (room.fitted_bytes, room.refused_bytes) == (10, 11)
 
 
 def test_where_everything_fits_nothing_is_too_large() -> None:
-    room = Room(10)
+    room = LocalCapacity(10)
     room.holds(4)
 
     assert (room.fitted_bytes, room.refused_bytes) == (4, None)
