@@ -1,4 +1,4 @@
-"""What ``setup.py`` compiles does what Python does: event by event."""
+"""The extensions that ``setup.py`` compiles give the same results as Python, event by event."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""``import dsascape`` is the Python side: documented, typed, quick to import, and not to be confused with others."""
+"""``import dsascape``: documented, typed, quick to import, and its names cannot be confused with others."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""docs/architecture.md is true: its example prints what stands there, its recipes work, its files exist."""
+"""docs/architecture.md is true: its example prints the output shown, its recipes work, its files exist."""
 
 import os
 import re

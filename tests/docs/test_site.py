@@ -1,4 +1,4 @@
-"""The site: its navigation has every page, the reference names what is there, and pages load nothing from elsewhere."""
+"""The site: every page is in its navigation, the API reference is complete, and no page loads anything remote."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Which dimension is the batch is found, or said on the command line, in YAML or in Python."""
+"""The batch dimension is found automatically, or stated on the command line, in YAML or in Python."""
 
 from pathlib import Path
 

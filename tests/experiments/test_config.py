@@ -1,4 +1,4 @@
-"""An experiment file asks for exactly its design points, or is refused with one message that says what to mend."""
+"""An experiment file defines exactly its design points, or is rejected with one message that says what to fix."""
 
 import itertools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A figure that is infinite or not a number is no result: the point fails and says which machine is absurd."""
+"""A figure that is infinite or NaN is no result: the point fails, and the message names the absurd machine value."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The folder of a run: one run at a time writes it, whole files; what is sound in it is shown, however much is not."""
+"""A results folder is written by one run at a time, in whole files; its sound rows are shown if others are damaged."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The layers of a run make up all of it: its latency, its traffic; and every output has them."""
+"""The figures of a run's layers add up to its latency and its traffic, and every output has a layer."""
 
 import sqlite3
 from contextlib import closing

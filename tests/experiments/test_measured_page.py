@@ -1,4 +1,4 @@
-"""The page on predicted beside measured times says what the tables of a measured run say."""
+"""The page that compares predictions with measurements shows the figures in the tables of a measured run."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Machines with odd values: each is simulated, or refused with a message; none ends in another error."""
+"""A machine with extreme values is simulated or rejected with a message; nothing else is raised."""
 
 from contextlib import suppress
 from functools import lru_cache

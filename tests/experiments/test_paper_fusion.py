@@ -1,4 +1,4 @@
-"""The pages of DNNFusion and AGO put the right figures beside the papers'; the weights in use are the fitted ones."""
+"""The pages of DNNFusion and AGO compare the right figures with the papers', and AGO's default weights are the fit."""
 
 import pandas as pd
 import pytest

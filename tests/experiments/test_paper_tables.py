@@ -1,4 +1,4 @@
-"""GraphTurbo's tables put the right figures beside the paper's, and say where one is missing."""
+"""GraphTurbo's tables compare the right figures with the paper's, and mark those that are missing."""
 
 import pandas as pd
 import pytest

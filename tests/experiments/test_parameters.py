@@ -1,4 +1,4 @@
-"""The reference of parameters is made of the specs, and is in step with them."""
+"""The parameter reference, docs/parameters.md, is generated from the specs and up to date."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""An architect's reading of real networks: no figure beats the machine it was simulated on."""
+"""Plausibility on real networks: no figure exceeds a limit of the machine it was simulated on."""
 
 from functools import cache
 
@@ -37,7 +37,7 @@ EVERY_POINT = [
 
 
 def off_chip(hardware: str) -> str:
-    """What the memory behind all others is called."""
+    """Name of the machine's outermost memory."""
     return "ddr" if load_hardware(hardware).kind == "clustered_dsa" else "dram"
 
 

@@ -1,4 +1,4 @@
-"""The key of a point stands for all that its figures depend on, and for nothing else."""
+"""The key of a design point covers everything that its figures depend on, and nothing else."""
 
 import json
 import subprocess

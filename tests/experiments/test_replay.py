@@ -1,4 +1,4 @@
-"""A schedule written by one command runs in the next, edited or not; what cannot run is refused with what is wrong."""
+"""A schedule written by one command runs in another, edited or not; an invalid one is rejected with the reason."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A report in a real browser: it answers to clicks, fetches nothing, runs no name from data, fits a phone."""
+"""A report in a real browser: interactive, offline, safe against names from data, and readable on a phone."""
 
 import shlex
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A report compares within a case, finds the points that no other beats, and sets apart what gave no figures."""
+"""Reports compare points within a case, find the Pareto front, and list failed points separately."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The headline answers the question that was asked, with yes or no only where the points decide it."""
+"""The headline answers the experiment's question, with yes or no only if the points decide it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A report is one page that fetches nothing, keeps names from data as text, and shows the numbers it draws."""
+"""A report is one offline page that escapes names from data and shows the numbers behind its charts."""
 
 import os
 import re

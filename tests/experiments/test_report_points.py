@@ -1,4 +1,4 @@
-"""Looks, rooflines, what the latency goes to, the base machine and samples: what the page says of single points."""
+"""What a report shows of single points: looks, rooflines, critical-path shares, the base machine, samples."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A search finds the front of a grid with part of its points, stays on the grid, and goes on where it stopped."""
+"""A search finds a grid's Pareto front with a fraction of its points, stays on the grid, and resumes."""
 
 import json
 import sys
@@ -196,7 +196,7 @@ def test_workers_do_not_change_a_search(tmp_path: Path) -> None:
 
 
 def test_a_search_makes_no_points_but_those_it_asks_for(tmp_path: Path) -> None:
-    """Of a space that nobody could write down: 2 x 10^12 points."""
+    """The space has 2 x 10^12 points, too many to enumerate."""
     units = {"clusters": "", "cores_per_cluster": "", "local_buffer.capacity": " KiB", "ddr.bandwidth": " GB/s"}
     sweep = ", ".join(f"{path}: [{', '.join(f'{i}{unit}' for i in range(1, 1001))}]" for path, unit in units.items())
     text = f"""

@@ -1,4 +1,4 @@
-"""Whatever a run reads of our packages is part of its points' keys, whatever kind of file it is."""
+"""Every file of our packages that a run reads is part of its points' keys."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ IN_A_RUN_ONLY = {
     "question/sources.py", "question/version.py", "question/command_line.py", "engine/failures.py",
     "results/timeline.py", "results/store.py", "results/columns.py", "results/files.py",
 }  # fmt: skip
-"""Of `experiments`: they make keys, the column ``command`` and messages, no figures."""
+"""Files of `experiments` that make keys, the column ``command`` and messages, but no figures."""
 RUNS = """
 import json, sys
 opened, ran = set(), set()

@@ -1,4 +1,4 @@
-"""The store gives back what it was given, takes older tables along, and leaves alone what is none."""
+"""The store returns what was stored, migrates older tables, and rejects files that are not stores."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What users write is read the same with a byte order mark before it; in UTF-16 it is refused with one message."""
+"""User files with a byte order mark are read as without; UTF-16 is rejected with one message."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Machines of the user's own, from the command line and in experiments: a base with changes, parts switched off."""
+"""User-defined machines on the command line and in experiments: a base with changes, optional parts switched off."""
 
 import json
 import sqlite3

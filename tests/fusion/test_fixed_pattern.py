@@ -1,4 +1,4 @@
-"""The fixed pattern: one complex operator and its elementwise followers a kernel, kinds derived from loop nests."""
+"""The fixed pattern: a kernel is one complex operator with its elementwise consumers; kinds come from loop nests."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Kernels that compute the same share a profile, whatever their names; profiles are written and read back."""
+"""Kernels that compute the same share a profile, regardless of names; profiles can be written and read back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

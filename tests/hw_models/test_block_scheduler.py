@@ -1,4 +1,4 @@
-"""Blocks go to whichever member is free: waves, tails and shares of members that differ come out of that."""
+"""Blocks go to any free member: waves, tails and the shares of unequal members follow from that."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Things happen in the order of their times; what is to come last in an instant comes after all else in it."""
+"""Events are handled in order of time; end-of-timestamp events come after all others of that timestamp."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Rows and tables are sequences like any others: of rows, of instructions, of buffers."""
+"""Rows and tables of instructions and buffers behave as sequences."""
 
 import pytest
 from hypothesis import given

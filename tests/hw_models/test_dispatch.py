@@ -1,4 +1,4 @@
-"""What holds of blocks that are handed out, whatever the machine: shown on random small ones.
+"""Invariants of block scheduling on small random machines.
 
 Kernels are blocks of one kind of work each; they begin in order, and may wait for earlier ones.
 """

@@ -1,4 +1,4 @@
-"""A machine's parts fit its levels, and it refuses programs that need what it does not have."""
+"""A machine's parts fit its levels, and it rejects programs that need units or memories it lacks."""
 
 import pytest
 from hypothesis import given

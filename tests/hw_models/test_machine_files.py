@@ -1,4 +1,4 @@
-"""A machine file with a base states only what differs; a machine's text can be edited and loaded again."""
+"""A machine file with a base states only the differences; a machine's text can be edited and loaded again."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Start-ups of transfers in flight pass while the data of earlier ones move, up to a stated number of them."""
+"""Start-ups of transfers in flight overlap with earlier transfers, up to a stated number of them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A program is checked when it is made, counts who does what, and prints as stable text."""
+"""A program is validated on construction, counts members per unit, and prints as stable text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A quantity is a number with a unit in text, and a plain number in one base unit inside."""
+"""A quantity is a number with a unit in text, and a number in one base unit in the records."""
 
 import pytest
 from hypothesis import given

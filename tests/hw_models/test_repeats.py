@@ -1,4 +1,4 @@
-"""What comes again in a program is run once in C, and nothing shows it: all figures are those of Python."""
+"""The compiled engine simulates repeated blocks of a program once; all figures equal those of Python."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +65,7 @@ def test_equal_kernels_last_equally_long() -> None:
 
 
 def test_an_equal_kernel_that_finds_less_space_takes_longer() -> None:
-    """Of 100 B up to three tiles have 20 each, until 80 are taken for good: then each waits for the sum before it."""
+    """Three tiles of 20 B fit into 100 B until 80 B are kept for good: then each waits for the sum before it."""
     buffers = *(Buffer("local_buffer", 20),) * 20, Buffer("local_buffer", 80)
 
     result = simulated(program(*kernels(5, third_holds=True), buffers=buffers))
@@ -104,7 +104,7 @@ def machines(draw: st.DrawFn) -> ClusteredDsa:
 
 @dataclass(frozen=True)
 class Body:
-    """What kernels do: instructions, which wait for earlier ones of the kernel, hold space, and free earlier space."""
+    """Instructions of a kernel, with their dependencies within it, allocations, and releases of earlier buffers."""
 
     makers: Sequence[str]
     sizes: Sequence[int]

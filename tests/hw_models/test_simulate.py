@@ -1,4 +1,4 @@
-"""What holds of every run, whatever the machine and the program: shown on random small ones of both.
+"""Invariants of every simulation, on small random machines and programs.
 
 A program here deadlocks now and then, because its buffers are drawn at random; then it has to say so.
 """

@@ -1,4 +1,4 @@
-"""An instruction waits for what it needs, its unit and its space, in order; what can never run is refused by name."""
+"""An instruction waits for its dependencies, its unit and its buffers; a deadlock is reported by instruction."""
 
 from dataclasses import replace
 

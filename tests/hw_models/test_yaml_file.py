@@ -1,4 +1,4 @@
-"""YAML is read strictly: what is not a plain mapping of plain values is refused in one line."""
+"""YAML is read strictly: anything but a plain mapping of plain values is rejected in one line."""
 
 import math
 import os

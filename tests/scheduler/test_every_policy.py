@@ -1,4 +1,4 @@
-"""What holds of every policy, on random networks and machines; a new policy is tested without being mentioned."""
+"""Properties of every registered policy, on random networks and machines; new policies are included."""
 
 import hashlib
 import math

@@ -1,4 +1,4 @@
-"""A fragment is written once: wherever it is placed, its instructions wait for each other as they do in it."""
+"""A code fragment keeps its internal dependencies wherever it is placed."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Units get what is ready first, of that the longest way to the end; nothing comes before what it waits for."""
+"""List scheduling: units take the ready instruction with the longest critical path, after all it waits for."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""An extent is cut into equal parts, or into nearly equal ones of which none is empty and the last is cut short."""
+"""An extent is cut into equal parts, or into nearly equal ones, of which none is empty and the last is shorter."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Policies come from a table, from installed packages and from a user's own file; mistakes are named."""
+"""Policies come from a table, from installed packages and from a user's file; mistakes are reported by name."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The import picture: no circles, generic rooms that know no machine kind, and nobody reaches into another's privates.
+"""Import rules: no cycles, generic packages that know no machine kind, and no access to others' private names.
 
 import-linter holds the direction between the packages; this holds what is finer than packages.
 """

@@ -1,4 +1,4 @@
-"""Archives of strangers: what is no bundle is refused with one kind of error, quickly, and nothing of it is written."""
+"""Untrusted archives: anything but a bundle is rejected quickly, with one kind of error and nothing written."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Bundles: what is built here runs elsewhere with nothing but Python, and nothing foreign is taken for one."""
+"""Bundles run on other machines with Python alone, and nothing else is accepted as a bundle."""
 
 import hashlib
 import io

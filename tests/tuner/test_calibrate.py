@@ -1,4 +1,4 @@
-"""A description of this machine is a machine file that simulates, with the figures that were measured in it."""
+"""Calibration writes a machine file that can be simulated and that has the measured figures."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -152,7 +152,7 @@ def test_figures_of_a_machine_that_is_known_are_found() -> None:
 
 
 class TestFacts:
-    """What a system tells, by its files; of what it does not tell, the usual is assumed and said to be."""
+    """Facts come from the system's files; usual values are assumed for missing ones, and marked."""
 
     PHONE: ClassVar = {
         "/proc/cpuinfo": "processor : 0\nFeatures\t: fp asimd aes\n\nHardware\t: Example 865\n",

@@ -1,4 +1,4 @@
-"""Kernels are measured in a process of their own: what crashes, hangs or is wrong is a record with its reason."""
+"""Kernels are measured in a process of their own: a crash, a hang or a wrong result is recorded with its reason."""
 
 import json
 import math

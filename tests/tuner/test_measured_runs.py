@@ -1,4 +1,4 @@
-"""A measured experiment: figures of real code in the same store, and predicted beside measured in the report."""
+"""A measured experiment stores figures of real code with the simulated ones, and its report compares them."""
 
 import json
 import shutil

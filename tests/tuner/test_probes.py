@@ -1,4 +1,4 @@
-"""Probes describe the processor that they run on, whichever bench runs them: here, behind RPC, in a bundle."""
+"""Probes give equal descriptions of a processor on every bench: local, behind RPC, in a bundle."""
 
 import json
 import os
@@ -94,7 +94,7 @@ def test_a_kernel_reads_files_of_the_system(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a bundle of probes finds, run as on a device: with nothing but Python."""
+    """Results file of a bundle of probes, run as on a device: with Python alone."""
     here = tmp_path_factory.mktemp("probes")
     assert main(["bundle", "build", "--calibrate", "--out", str(here / "probes.tar.xz")]) == 0
     with tarfile.open(here / "probes.tar.xz") as archive:

@@ -1,4 +1,4 @@
-"""What is derived from a network is worked out once, kept within bounds, and what the plain function gives."""
+"""Results derived from a network are memoized within bounds, and equal those of the plain function."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""A graph can be run: every operator is a node of its file, every weight has values that keep activations finite."""
+"""A graph is executable: every operator is a node of its file, and drawn weights keep activations finite."""
 
 import numpy as np
 import onnx

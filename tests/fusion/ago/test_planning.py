@@ -1,4 +1,4 @@
-"""Sub-graphs become kernels: split, and joined where nothing is computed twice and the machine does not take longer."""
+"""AGO's sub-graphs are split into kernels, and joined if nothing is computed twice and the machine is no slower."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ FEWER_IS_FASTER = Tuning(kernel_s=fewer_is_faster)
 
 
 def test_kernels_that_no_cut_of_a_mini_sub_graph_leads_to_are_found_from_its_layers() -> None:
-    """Of two branches in turn, each as one kernel is fastest; but cut in two, either part would have two results."""
+    """Each of two branches is fastest as one kernel, but any cut of both in order has a part with two results."""
     net = Net()
     x = net.input(1, 8)
     one, other = net.softmax(x), net.softmax(x)

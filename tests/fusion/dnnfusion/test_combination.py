@@ -1,4 +1,4 @@
-"""Table 3: the type of two fused operators, and whether they are fused at all."""
+"""DNNFusion's Table 3: the mapping type of two fused operators, and whether they may be fused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rules of algebra that save operations: each one is applied where it saves, and changes no result."""
+"""Algebraic rewriting rules that save operations are applied where they save, and change no result."""
 
 from dataclasses import replace
 
@@ -193,7 +193,7 @@ class TestWholeNetworks:
 
 @pytest.mark.parametrize(("name", "sequence"), [("squeezenet", None), ("bert-tiny-raw", None), ("mobilebert", 8)])
 def test_networks_of_the_zoo_compute_the_same_as_before(name: str, sequence: int | None) -> None:
-    """Those that take a second or two; `zoo_equality` does them all."""
+    """Networks that take a second or two; `zoo_equality` checks all."""
     graph = load_network(name, sequence=sequence)
     found = rewritten(Analysis(graph))
 

@@ -1,4 +1,4 @@
-"""The search never makes a grouping dearer, and what it returns can run."""
+"""The search never returns a grouping that costs more than its start, and its groupings can run."""
 
 import itertools
 import math

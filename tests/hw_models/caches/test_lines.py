@@ -1,4 +1,4 @@
-"""Lines of boxes, and what a cache still has of them, by hand."""
+"""Cache lines of boxes, and hit rates of working sets, on small numbers."""
 
 import math
 import random
@@ -47,7 +47,7 @@ class TestBoxes:
 
 
 class TestCachesThatReplaceAnyLine:
-    """What is used in turns and is more than a cache holds is not all gone."""
+    """With random replacement, part of a cyclic working set larger than the cache still hits."""
 
     def test_what_fits_is_kept(self) -> None:
         assert random_replacement_hit_rate(0.5) == random_replacement_hit_rate(1.0) == 1

@@ -1,4 +1,4 @@
-"""What passes a cache while a nest of loops runs: by hand, and against an exact simulation of every access."""
+"""Traffic that a cache passes on during a loop nest, on small numbers and against an exact simulation."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What cores take for chunks and how they share what is further out: small numbers, worked out by hand."""
+"""Time of chunks on CPU cores, and their contention for shared caches and DRAM, on small numbers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What SMs take for the blocks that they hold, and how grids run: small numbers, worked out by hand."""
+"""Time of thread blocks on SMs, and of whole grids, on small numbers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The search for addresses gives what its definition gives, which looks at every step and every buffer."""
+"""The address search gives the result of its definition, which examines every step and every buffer."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Buffers at addresses: never two in one place, gaps as they are, what is spilled lives longest."""
+"""Address allocation: no two live buffers overlap, gaps are exact, and the longest-lived are spilled."""
 
 from itertools import pairwise
 
@@ -95,7 +95,7 @@ def test_what_is_spilled_met_a_full_buffer_and_outlived_all_who_stayed_beside_it
 
 @pytest.mark.parametrize(("size_bytes", "beside_bytes"), [(5, 0), (3, 2)])
 def test_nothing_makes_room_for_what_never_fits(size_bytes: int, beside_bytes: int) -> None:
-    """Of four bytes a residual has two for six steps; what takes five for one of these does not push it out."""
+    """A residual holds two of four bytes for six steps; a buffer of five for one of these steps does not spill it."""
     residual, large = LiveBuffer(0, 2, range(6)), LiveBuffer(1, size_bytes, range(2, 3), {2: beside_bytes})
 
     assert without_spilled([residual, large], 4) == [residual]

@@ -1,4 +1,4 @@
-"""Cores get equal parts of a tensor, the outermost dimensions first; what a core lacks, it fetches from others."""
+"""Tensors are split evenly over cores, outermost dimensions first; a core fetches what it lacks from others."""
 
 import itertools
 
@@ -144,7 +144,7 @@ def test_both_ends_the_second_of_each_dimension_and_one_inside_stand_for_all(
 
 
 def test_another_numbering_of_cores_shows_in_the_sample() -> None:
-    """The same parts, but cores are numbered along the second dimension first."""
+    """Equal parts, with cores numbered along the second dimension first."""
     box = ((0, 4), (0, 4))
     one, other = Binding((2, 2), (0, 1)), Binding((2, 2), (1, 0))
 

@@ -1,4 +1,4 @@
-"""Decisions for one layout serve machines that differ in DDR alone, as if each had been decided for anew."""
+"""Execution decisions for a layout are shared by machines that differ in DDR alone, with equal results."""
 
 from itertools import pairwise
 

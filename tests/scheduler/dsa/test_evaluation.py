@@ -1,4 +1,4 @@
-"""Schedules are judged by their simulated time: no step is taken that makes a network slower, nor is room a burden."""
+"""Candidates are evaluated by simulated time: no optimisation and no extra capacity makes a network slower."""
 
 import math
 from collections.abc import Sequence
@@ -35,11 +35,11 @@ from tests.scheduler.runs import EVERY_DIRECT_POLICY, costs_on, run_of
 
 SIZES_KIB = [round(64 * 2 ** (step * 6 / 23)) for step in range(24)]
 MORE = 1.02
-"""What more of a resource may cost at most."""
+"""Largest latency ratio allowed when a resource grows."""
 MORE_IN_FLIGHT = 1.025
-"""The same of transfers in flight: the tiles of single layers are chosen by estimate, which start-ups come into."""
+"""Largest ratio for more transfers in flight: tiles are chosen by an estimate that includes start-ups."""
 MORE_LOCAL_BUFFER = 1.025
-"""The same of local buffer: layouts for smaller ones that promise no less are not simulated."""
+"""Largest ratio for larger local buffers: similar layouts for smaller ones are pruned."""
 MORE_FOR_AGO = 1.05
 AGO_RISES = {"tinybert": 1.4, "shufflenet-v2": 1.26}
 """And where kernels are joined by estimates: these fall with room, but not always as times do. With these networks a

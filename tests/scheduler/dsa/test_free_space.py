@@ -1,4 +1,4 @@
-"""No layer lies on what others still use: what is put into a memory goes beside what is there."""
+"""No layer's buffers overlap slices that are still live."""
 
 from dsascape.scheduler.dsa.placing.allocation import Block
 from dsascape.scheduler.dsa.placing.free_space import FreeSpace, RunAtWork

@@ -1,4 +1,4 @@
-"""DDR of which every cluster has a part to itself: idle clusters waste theirs, weights are there once a cluster."""
+"""DDR partitioned per cluster: idle clusters waste their bandwidth, and each part holds its own weights."""
 
 import pytest
 

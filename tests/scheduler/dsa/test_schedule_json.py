@@ -1,4 +1,4 @@
-"""A schedule written as JSON and read back is the same schedule; a file that is none is refused, whatever it holds."""
+"""A schedule written as JSON and read back is unchanged; any other file is rejected."""
 
 import copy
 import json

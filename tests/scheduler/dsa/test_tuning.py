@@ -1,4 +1,4 @@
-"""Every tuned number says what it does, takes no nonsense, and changes some schedule."""
+"""Every tuning parameter is documented, rejects nonsense, and changes some schedule."""
 
 import ast
 import inspect

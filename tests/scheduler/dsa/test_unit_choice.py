@@ -1,4 +1,4 @@
-"""Which unit does a loop nest follows from the layer and a core's part alone, not from what was asked before."""
+"""The unit chosen for a loop nest depends on the layer and a core's part alone, not on earlier requests."""
 
 import itertools
 from functools import cache

@@ -1,4 +1,4 @@
-"""The order that keeps the fewest bytes alive, and how far the heuristics are from it."""
+"""The instance order with the fewest live bytes, and the gap of the heuristics to it."""
 
 from itertools import permutations
 

@@ -246,7 +246,7 @@ def test_weights_that_every_instance_would_load_again_keep_products_apart() -> N
 
 
 class TestWhatAPlanRecords:
-    """Of a sub-graph that needs instances to fit."""
+    """A plan records the split of a sub-graph that needs instances to fit."""
 
     @staticmethod
     def split_group(graph: Graph) -> Grouped:

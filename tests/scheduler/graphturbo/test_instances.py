@@ -1,4 +1,4 @@
-"""Sub-graphs become instances: what each computes and reads, and which edges between them are left."""
+"""Sub-graphs are split into instances: the regions each computes and reads, and the edges between them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Local buffers that answer Algorithm 2 alike have the same sub-graphs, and the answers tell which these are."""
+"""Local buffers with the same answers to Algorithm 2's capacity requests get the same sub-graphs."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Algorithm 3: breadth-first or depth-first, and what each keeps alive; beside it, heaviest first."""
+"""Algorithm 3: the breadth-first and depth-first orders and their live bytes, and heaviest first."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Algorithm 1 and equation (1): where a sub-graph may be cut, into how many instances, and what that repeats."""
+"""Algorithm 1 and equation (1): where a sub-graph may be split, into how many instances, and the recomputation."""
 
 import pytest
 from hypothesis import given, settings

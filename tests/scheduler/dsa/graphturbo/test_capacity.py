@@ -1,4 +1,4 @@
-"""What slices may take of the local buffers: not what weights and tiles on their way through need."""
+"""Capacity that slices may take of the local buffers: total less the space of weights and streamed tiles."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Section 3.5, Fig. 9: outputs of instances meet at a consumer, and are moved where memories or bindings differ.
+"""Section 3.5, Fig. 9: outputs of instances meet at a consumer, and move if memories or bindings differ.
 
 The concatenation itself moves nothing here: its consumer reads the slices. What the paper inserts in front of it is
 what the consumer's layer does first: it copies what lies in the global buffer, tile by tile, and cores fetch from each

@@ -1,4 +1,4 @@
-"""Algorithm 4: a producer is bound as its reader needs it, unless two readers disagree."""
+"""Algorithm 4: a producer is bound to cores as its consumer needs it, unless two consumers disagree."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Slices live in the local buffers where they fit for all their live range, else in the global buffer, else in DDR."""
+"""Slices are placed in local buffers if they fit for their whole live range, else in the global buffer, else in DDR."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What any layout of a plan moves at least: by hand, and beside layouts of random networks."""
+"""Lower bound on a plan's traffic: small numbers, and against layouts of random networks."""
 
 import pytest
 from hypothesis import given, settings
@@ -66,7 +66,7 @@ def test_no_layout_moves_less_than_the_least(
 def test_what_is_made_and_fits_no_buffer_is_stored_and_loaded(
     split: Split | None, room_bytes: int, spilled: int
 ) -> None:
-    """Of two images, 1024 bytes each between the layers: one part of them may fit, the other not."""
+    """Two images of 1024 bytes each between the layers: one instance may fit where two do not."""
     net = Net("two layers")
     graph = net.graph(net.conv(net.conv(net.input(2, 8, 8, 8), 8, 1), 8, 1))
     analysis, plan = Analysis(graph), plan_from_groups(graph, [Group(tuple(range(len(graph.ops))), "", split)])

@@ -1,4 +1,4 @@
-"""What a layout costs before its tiles are known: worked out by hand, and beside the simulation of random networks."""
+"""Cost of a layout before tiling: small numbers, and against the simulation of random networks."""
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ from tests.scheduler.runs import costs_on
 
 
 def test_layers_apart_take_their_traffic_or_their_arithmetic_with_start_ups_and_launches() -> None:
-    """Of 1024 elements, 4096 bytes at 16 GB/s take 256 ns, and 100 ns until they begin; a launch takes 1 us.
+    """1024 elements, 4096 bytes at 16 GB/s, take 256 ns after a start-up of 100 ns; a launch takes 1 us.
 
     A core has 256 elements, eight a cycle: 32 ns. With 128 elements in all the traffic takes 132 ns, computing 4 ns;
     loads and stores start up for 110 ns each.

@@ -1,4 +1,4 @@
-"""Of several plans the one with the least traffic and fewest launches is taken; ResNet-50's is the paper's."""
+"""The plan with the least traffic and fewest launches is chosen; ResNet-50's is the paper's."""
 
 import pytest
 from hypothesis import example, given, settings

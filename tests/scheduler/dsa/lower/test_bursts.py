@@ -1,4 +1,4 @@
-"""What bursts are made of depends on their size only as far as instructions do."""
+"""DMA burst sizes are recorded only as far as a layer's instructions depend on them."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.scheduler.runs import schedule_of
 
 KIB = 1024
 WEIGHTS_BYTES = 64 * 32 * 9 * 2
-"""Of the convolution, in 16 versions of 4 channels each, tile by tile."""
+"""Weights of the convolution, in 16 versions of 4 channels each, tile by tile."""
 IMAGE_BYTES = 32 * 32 * 32 * 2
 """Staged in the global buffer."""
 

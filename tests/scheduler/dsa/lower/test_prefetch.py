@@ -1,4 +1,4 @@
-"""A prefetch buffer lets in what it has room for, and says what has to end before the rest comes in."""
+"""A prefetch buffer admits what fits, and returns the instructions that must end before the rest is admitted."""
 
 import pytest
 from hypothesis import given

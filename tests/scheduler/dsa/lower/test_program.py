@@ -1,4 +1,4 @@
-"""A program spends time, traffic and energy on what the schedule says, and on nothing else."""
+"""A program's time, traffic and energy are exactly those of the schedule's decisions."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Equal layers in equal places are searched once, and get what a search of their own would give."""
+"""Equal tile requests are searched once, and get the result that their own search would give."""
 
 import pytest
 from hypothesis import given, settings

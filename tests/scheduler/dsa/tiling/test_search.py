@@ -1,4 +1,4 @@
-"""Tiles cover a core's part exactly once, fit the space there is, and are nearly as fast as the best ones."""
+"""Tiles cover a core's part exactly once, fit the free space, and are nearly as fast as the optimum."""
 
 import itertools
 import math

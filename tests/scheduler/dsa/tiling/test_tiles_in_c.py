@@ -1,4 +1,4 @@
-"""Compiled code finds the tiles that Python finds, whatever the layer, the machine and the room, or leaves it to it."""
+"""The compiled tile search returns the tiles that Python returns, or leaves the request to Python."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Spaced loops: which taps of a transposed convolution meet an output, against trying them all."""
+"""Spaced loops: which taps of a transposed convolution meet an output, compared with trying all of them."""
 
 from hypothesis import given
 from hypothesis import strategies as st

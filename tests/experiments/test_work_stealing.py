@@ -1,4 +1,4 @@
-"""Each worker goes through a stretch of one workload's points; who comes to it later takes half of what is left."""
+"""Work stealing: each worker takes a run of one workload's points; an idle worker takes half of the largest rest."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Results that others bring: whatever is changed in a file, it is refused with one message or is sound when shown."""
+"""A results file with any change is rejected with one message, or sound when shown."""
 
 import json
 import math

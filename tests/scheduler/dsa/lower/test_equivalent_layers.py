@@ -1,4 +1,4 @@
-"""Layer runs are written once for all sizes of bursts with which they have the same instructions."""
+"""The instructions of a layer run are written once per range of burst sizes that leave them unchanged."""
 
 from dataclasses import replace
 from functools import partial

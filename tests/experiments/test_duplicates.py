@@ -1,4 +1,4 @@
-"""What is asked for twice is refused with one message, however it is spelled; what only looks alike is not."""
+"""A value, policy or network given twice is rejected with one message, in any spelling; similar ones are accepted."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Operators that undo each other, or do nothing: who reads them reads what was there before."""
+"""Operators that cancel out, or do nothing, are removed: their consumers read the original tensor."""
 
 from collections.abc import Callable
 from typing import Any
