@@ -59,7 +59,7 @@ json.dump([{"key": point.key, **computed(point).row, "wall_s": 0} for point in p
     assert [row["error"] for row in json.loads(first)] == [None, None]
 
 
-def test_policies_of_two_files_with_one_name_are_kept_apart(tmp_path: Path) -> None:
+def test_policies_of_two_files_with_one_name_are_distinct(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.py").write_text(FAULTY_POLICY.replace("faulty", f"mine-{folder}"))

@@ -106,7 +106,7 @@ class TestPoints:
         assert all(float(text) < 10 for text in column(page, "simulated latency"))
         assert rows(page)
 
-    def test_bars_are_to_the_scale_of_their_network_or_all_alike(self, page: Page, tmp_path: Path) -> None:
+    def test_bars_are_to_the_scale_of_their_network_or_equally_long(self, page: Page, tmp_path: Path) -> None:
         made = study([point("a", 1.0), point("b", 0.5), point("a", 9.0, "bert")], {})
         page.open(written(made, tmp_path))
         lengths = (

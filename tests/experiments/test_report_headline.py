@@ -43,7 +43,7 @@ class TestPolicies:
             "It depends: graphturbo is faster in 1 of 2 cases (0.500 to 2.00 times as fast as fixed-pattern)."
         )
 
-    def test_what_is_hardly_faster_is_not_faster(self) -> None:
+    def test_a_negligible_speed_up_is_not_called_faster(self) -> None:
         rows = [point("graphturbo", 0.99, **SMALL), point("fixed-pattern", 1.0, **SMALL)]
 
         assert asked("Does graphturbo help?", rows).startswith("No: graphturbo is 1.01 times")
@@ -137,12 +137,12 @@ class TestHeadline:
             "graphturbo is 4.00 times as fast as fixed-pattern in the geometric mean"
         )
 
-    def test_of_a_run_that_goes_on_it_is_said_so_far(self) -> None:
+    def test_the_headline_of_an_unfinished_run_says_so_far(self) -> None:
         page = render_report(replace(study(two_by_two()), question="Does graphturbo pay?", planned=9))
 
         assert self.headline(page).startswith("So far: Yes: graphturbo")
 
-    def test_of_a_search_it_is_the_front(self) -> None:
+    def test_the_headline_of_a_search_is_its_front(self) -> None:
         page = render_report(replace(study(two_by_two()), search="nsga2", objectives=("latency_s", "energy_j")))
 
         assert self.headline(page) == (

@@ -33,7 +33,7 @@ class TestLooks:
         assert len({look.marker for look in looks.values()}) == 3
         assert policy_looks(names[1:2])[names[1]] == looks[names[1]]
 
-    def test_those_that_come_along_differ_in_colour_and_in_marker(self) -> None:
+    def test_looks_of_further_policies_differ_in_colour_and_marker(self) -> None:
         looks = policy_looks(["unfused", "fixed-pattern", "astitch", "graphturbo"])
 
         assert len({look.colour for look in looks.values()}) == len({look.marker for look in looks.values()}) == 4

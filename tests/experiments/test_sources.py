@@ -60,7 +60,7 @@ def copied(folder: Path) -> Path:
     return place
 
 
-def test_every_file_of_the_packages_counts_or_is_known_to_say_nothing() -> None:
+def test_every_file_of_the_packages_is_in_the_key_or_listed_as_irrelevant() -> None:
     listed = subprocess.run(
         ["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
@@ -70,7 +70,7 @@ def test_every_file_of_the_packages_counts_or_is_known_to_say_nothing() -> None:
     assert {Path(name).suffix for name in counted() & set(listed)} >= {".py", ".c", ".h", ".cu"}
 
 
-def test_all_that_a_run_reads_and_executes_counts() -> None:
+def test_every_file_that_a_run_reads_or_executes_is_in_the_key() -> None:
     done = subprocess.run([sys.executable, "-c", RUNS], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     opened, ran = ({Path(name).resolve() for name in names} for names in json.loads(done.stdout))
     known = counted(FIGURES)
@@ -119,7 +119,7 @@ def test_a_change_of_any_file_changes_the_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.pyc", "__pycache__/y.py", ".hidden", "z.pyi", "py.typed", "old.c~", "m.so"])
-def test_what_says_nothing_to_a_run_changes_no_key(name: str, tmp_path: Path) -> None:
+def test_irrelevant_files_change_no_key(name: str, tmp_path: Path) -> None:
     place = copied(tmp_path)
     before = contents(place)
     (place / name).parent.mkdir(exist_ok=True)

@@ -56,7 +56,7 @@ def test_every_text_input_may_have_a_mark_and_none_may_be_utf_16(
     assert str(path) in terminal.refused(*argv)
 
 
-def test_a_question_behind_a_byte_order_mark_is_asked(tmp_path: Path) -> None:
+def test_a_question_after_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     for start in (b"", BYTE_ORDER_MARK):
         (tmp_path / "study.yaml").write_bytes(start + STUDY.replace("\n", "\r\n").encode())
 

@@ -137,7 +137,7 @@ class TestByHand:
         assert names(plan) == [["relu1"], ["conv1"]]
         assert plan.groups[0].boundary_reason == "elementwise operators do not go into a complex one"
 
-    def test_two_convolutions_stay_apart(self) -> None:
+    def test_two_convolutions_are_not_fused(self) -> None:
         net = Net()
         plan = fixed_pattern_plan(net.graph(net.conv(net.conv(net.input(1, 4, 8, 8), 4), 4)))
 

@@ -62,7 +62,7 @@ def test_the_last_turn_comes_when_nothing_else_happens_in_the_instant() -> None:
     assert diary.run() == [(5, "first"), (5, "second"), (5, "behind"), (5, "last"), (6, "later")]
 
 
-def test_what_a_last_turn_sets_off_in_its_instant_comes_before_the_next_last_turn() -> None:
+def test_events_added_by_an_end_of_timestamp_handler_precede_the_next_one() -> None:
     diary = Diary()
 
     diary.clock.at_end_of_instant(Last(diary, "last", lambda: diary.after(0, "set off")))

@@ -215,7 +215,7 @@ class TestChangedValues:
         ],
         ids=shown,
     )  # fmt: skip
-    def test_a_bad_change_says_what_is_there(self, path: str, value: object, complaint: str) -> None:
+    def test_an_invalid_change_is_reported_with_what_is_allowed(self, path: str, value: object, complaint: str) -> None:
         with pytest.raises(HardwareError) as caught:
             with_values(load_hardware("stcp920", ClusteredDsa), {path: value})
 

@@ -32,7 +32,7 @@ def repeated(kernels: int, lasts_ps: tuple[int, ...]) -> int:
     return found
 
 
-def test_what_comes_again_is_run_once() -> None:
+def test_repeated_blocks_are_simulated_once() -> None:
     lasts_ps = (5, 3, 2, 1, 9, 4)
     assert repeated(1, lasts_ps) == 0
     assert repeated(2, lasts_ps) == 0
@@ -74,7 +74,7 @@ def test_an_equal_kernel_that_finds_less_space_takes_longer() -> None:
     assert [later - sooner for sooner, later in pairwise(starts_ps)] == [157, 157, 187, 187]
 
 
-def test_what_was_before_shows_in_how_long_units_waited() -> None:
+def test_only_the_first_wait_of_a_repeated_block_depends_on_the_past() -> None:
     """The second of four equal kernels comes later: its first load waits longer, and nothing inside it does."""
     waits = add("between", 1000, after=tuple(range(13)))
     body = kernels(4)

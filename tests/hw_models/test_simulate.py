@@ -297,7 +297,7 @@ def test_utilisation_is_a_share(case: Case) -> None:
 
 @settings(max_examples=200)
 @given(cases())
-def test_alike_members_that_take_part_in_the_same_bound_instructions_are_in_step(case: Case) -> None:
+def test_equal_members_in_the_same_bound_instructions_run_in_lockstep(case: Case) -> None:
     try:
         together = simulated(case.program, case.spec)
     except SimulationError:

@@ -191,7 +191,7 @@ class TestEveryPolicy:
 
     @EXAMPLES
     @given(data=st.data(), graph=networks(), spec=machines())
-    def test_what_the_results_need_is_computed(
+    def test_all_needed_elements_are_computed(
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
         run = run_of(data.draw(policies(name)), graph, spec)

@@ -87,7 +87,7 @@ def test_a_later_layers_tile_computes_while_an_earlier_one_loads() -> None:
     assert begin_order(steps) == [0, 2, 1, 4, 3, 5]
 
 
-def test_of_what_is_ready_the_longest_way_to_the_end_goes_first() -> None:
+def test_the_ready_instruction_with_the_longest_critical_path_goes_first() -> None:
     steps = [
         Step("dma_load", 0, 1, ()),
         Step("dma_load", 1, 1, ()),

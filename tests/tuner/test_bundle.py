@@ -150,7 +150,7 @@ def rewritten(bundle: Path, path: Path, **changed: bytes | None) -> Path:
 
 
 class TestForeignArchives:
-    def test_what_is_built_is_unpacked_as_it_was(self, bundle: Path, tmp_path: Path) -> None:
+    def test_a_bundle_unpacks_to_its_contents(self, bundle: Path, tmp_path: Path) -> None:
         manifest = unpacked(bundle, tmp_path)
 
         assert manifest == content(bundle)[0]
@@ -373,7 +373,7 @@ class TestCommands:
         assert results.read_bytes() == measured.read_bytes()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["idle.tar.xz", "results.json"]
 
-    def test_what_a_runner_refuses_is_a_mistake_of_the_user(
+    def test_a_runner_s_refusal_is_a_user_error(
         self, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["bundle", "run", str(bundle), "--threads", "4096", "--out", str(tmp_path / "results.json")]) == 2

@@ -116,7 +116,7 @@ class KnownMachine:
         return min(sizes, key=lambda name: abs(math.log(sizes[name] / size_bytes)))
 
 
-def test_figures_of_a_machine_that_is_known_are_found() -> None:
+def test_probes_recover_the_figures_of_a_simulated_machine() -> None:
     plan = probe_plan(FACTS, probe_s=1e-4)
     bench = KnownMachine(plan)
     found = probed(plan, bench)

@@ -210,7 +210,7 @@ class TestInterference:
         assert found >= 0
 
 
-def test_disturbances_are_what_others_do() -> None:
+def test_disturbances_are_caused_by_other_processes() -> None:
     device = Device("local", "p", "x86_64", 2, None, {}, None, 0.2, {})
 
     assert disturbances(device, [TIMING], 0.01) == []

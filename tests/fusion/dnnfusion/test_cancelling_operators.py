@@ -93,7 +93,7 @@ NOTHING: dict[str, Callable[[Chain], object]] = {
 
 
 @pytest.mark.parametrize("name", NOTHING)
-def test_what_changes_nothing_is_not_done(name: str) -> None:
+def test_operators_without_effect_are_removed(name: str) -> None:
     chain = Chain(2, 4, 6)
     NOTHING[name](chain)
 
@@ -113,14 +113,14 @@ def test_what_changes_nothing_is_not_done(name: str) -> None:
         "x + 1": lambda c: c.with_number("Add", 1),
     }.items(),
 )
-def test_what_moves_or_changes_elements_stays(name: str, add: Callable[[Chain], object]) -> None:
+def test_operators_that_move_or_change_elements_stay(name: str, add: Callable[[Chain], object]) -> None:
     chain = Chain(2, 4, 6)
     add(chain)
 
     assert len(kinds(chain)) > 2, name
 
 
-def test_what_changes_nothing_at_one_image_only_stays() -> None:
+def test_operators_without_effect_only_at_one_image_stay() -> None:
     """A permutation of a dimension of one, and a reshape back: with two images elements change places."""
     chain = Chain(1, 4, 6)
     chain.then("Transpose", perm=[1, 0, 2])

@@ -74,7 +74,7 @@ class TestImproved:
 
         assert improved(chain(3), frozenset({(0, 1), (2,)}), costs, 8) == {(0,), (1, 2)}
 
-    def test_what_would_close_a_circle_is_not_joined(self) -> None:
+    def test_groups_that_would_form_a_cycle_are_not_joined(self) -> None:
         net = Net()
         first = net.relu(net.input(1, 8))
         last = net.add(first, net.unary("Exp", first))
@@ -85,7 +85,7 @@ class TestImproved:
 
         assert (0, 2) not in found
 
-    def test_no_more_kernels_are_asked_for_than_allowed(self) -> None:
+    def test_the_budget_of_evaluated_kernels_is_kept(self) -> None:
         asked_for: list[tuple[int, ...]] = []
 
         def kernel_s(part: tuple[int, ...]) -> float:
@@ -114,7 +114,7 @@ def all_stretches(count: int, most_ops: int) -> Iterator[Grouping]:
 
 @settings(max_examples=60)
 @given(seed=SEEDS, length=st.integers(1, 8), most_ops=st.integers(1, 8))
-def test_the_best_stretches_are_those_that_trying_all_finds(seed: int, length: int, most_ops: int) -> None:
+def test_the_best_intervals_are_those_of_exhaustive_search(seed: int, length: int, most_ops: int) -> None:
     costs = BudgetedCosts(drawn_cost(seed).__getitem__, MANY)
     least = min(costs.total_s(each) for each in all_stretches(length, most_ops))
 

@@ -49,7 +49,7 @@ class TestBoxes:
 class TestCachesThatReplaceAnyLine:
     """With random replacement, part of a cyclic working set larger than the cache still hits."""
 
-    def test_what_fits_is_kept(self) -> None:
+    def test_a_working_set_that_fits_always_hits(self) -> None:
         assert random_replacement_hit_rate(0.5) == random_replacement_hit_rate(1.0) == 1
 
     @given(times=st.floats(1.05, 20))
@@ -59,11 +59,11 @@ class TestCachesThatReplaceAnyLine:
         assert 0 <= share < 1
         assert share == pytest.approx(math.exp(-(1 - share) * times), abs=1e-3)
 
-    def test_of_twice_as_much_a_fifth_is_kept(self) -> None:
+    def test_a_working_set_of_twice_the_capacity_hits_a_fifth(self) -> None:
         assert random_replacement_hit_rate(2.0) == pytest.approx(0.2032, abs=1e-4)
 
     @given(times=st.floats(0, 20), more=st.floats(0, 20))
-    def test_of_more_there_is_no_larger_share_where_lines_lie_by_chance(self, times: float, more: float) -> None:
+    def test_hit_rates_fall_with_the_working_set_under_random_placement(self, times: float, more: float) -> None:
         rate = random_placement_hit_rate(times)
 
         assert 0 <= random_placement_hit_rate(times + more) <= rate <= random_placement_hit_rate(0) == 1

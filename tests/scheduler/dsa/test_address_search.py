@@ -74,7 +74,7 @@ def in_order_by_looking(buffers: Sequence[LiveBuffer], capacity: int, apart_step
 
 
 @given(buffer_lists(), st.integers(1, 40), st.booleans())
-def test_what_is_spilled_is_what_summing_up_every_step_gives(
+def test_spilled_buffers_are_those_of_the_definition(
     buffers: list[LiveBuffer], capacity: int, longest: bool
 ) -> None:
     kept = without_spilled(buffers, capacity, longest=longest)
@@ -86,7 +86,7 @@ def test_what_is_spilled_is_what_summing_up_every_step_gives(
 
 @settings(max_examples=200)
 @given(buffer_lists(), st.integers(1, 40), st.sampled_from([0, 1, 3]))
-def test_addresses_are_those_that_looking_at_every_step_gives(
+def test_addresses_are_those_of_the_definition(
     buffers: list[LiveBuffer], capacity: int, apart_steps: int
 ) -> None:
     assert addresses(buffers, capacity, apart_steps) == addresses_by_looking(buffers, capacity, apart_steps)

@@ -31,7 +31,7 @@ def held_at(step: int, buffers: list[LiveBuffer]) -> int:
     return sum(w.size_bytes + w.beside.get(step, 0) for w in buffers if step in w.live)
 
 
-def test_gaps_are_what_lies_between_and_behind_the_blocks() -> None:
+def test_gaps_lie_between_and_behind_the_blocks() -> None:
     blocks = [Block(8, 4), Block(0, 2), Block(10, 4)]
 
     assert list(gaps(blocks, 20)) == [Block(2, 6), Block(14, 6)]
@@ -67,7 +67,7 @@ def end(block: Block) -> int:
 
 
 @given(buffer_lists(), st.integers(1, 20), st.booleans())
-def test_what_is_kept_fits_at_every_step(buffers: list[LiveBuffer], capacity: int, longest: bool) -> None:
+def test_kept_buffers_fit_at_every_step(buffers: list[LiveBuffer], capacity: int, longest: bool) -> None:
     kept = without_spilled(buffers, capacity, longest=longest)
 
     assert all(held_at(step, kept) <= capacity for step in range(STEPS))

@@ -111,7 +111,7 @@ class TestNeededAndHeld:
     def test_a_core_without_a_part_holds_nothing_of_what_it_needs(self) -> None:
         assert needed_and_held(1, ((0, 2), (0, 3)), [(((0, 2), (0, 3)), Binding((1, 1), (0, 1)))]) == (6, 0)
 
-    def test_of_what_nobody_needs_nothing_is_said(self) -> None:
+    def test_a_tensor_that_a_core_does_not_need_is_none(self) -> None:
         assert needed_and_held(0, None, [(((0, 4),), Binding((2,), (0,)))]) is None
         assert needed_and_held(0, ((4, 6),), [(((0, 4),), Binding((2,), (0,)))]) is None
 

@@ -70,7 +70,7 @@ def test_a_layout_whose_layers_overlap_is_decided_as_if_anew_where_few_of_its_ti
     check_like_anew(layout, costs, overlaps_layers=True)
 
 
-def test_runs_that_ask_alike_are_asked_for_once() -> None:
+def test_runs_with_equal_requests_share_one_search() -> None:
     graph = load_network("bert-tiny").with_dtype("fp16")
     costs = costs_on(load_hardware("stcp920", ClusteredDsa), graph)
     layout = through_ddr(fixed_pattern_plan(graph), costs)

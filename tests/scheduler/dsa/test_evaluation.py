@@ -167,7 +167,7 @@ def test_a_schedule_made_for_smaller_buffers_is_the_same_program_on_the_machine_
         assert on_larger_buffers(run(schedule, program, at), costs) == run(schedule, program, costs)
 
 
-def test_what_was_fastest_at_an_earlier_point_is_the_same_as_if_it_were_found_anew() -> None:
+def test_a_cached_fastest_schedule_equals_a_new_one() -> None:
     base, graph = load_hardware("stcp920", ClusteredDsa), residual()
     swept = [with_values(base, {"local_buffer.capacity": f"{size} KiB"}) for size in (128, 152, 215)]
     analysis = Analysis(graph)
@@ -258,7 +258,7 @@ class TestJudge:
         assert len(timed) > with_larger
 
     @pytest.mark.parametrize("known_before", [False, True])
-    def test_finds_the_same_whatever_has_been_judged_before(self, known_before: bool) -> None:
+    def test_results_do_not_depend_on_earlier_evaluations(self, known_before: bool) -> None:
         graph, spec = residual(), machine()
         costs = costs_on(spec, graph)
         if known_before:

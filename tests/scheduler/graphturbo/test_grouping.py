@@ -66,7 +66,7 @@ class TestFigure5:
     def test_a_smaller_buffer_makes_more_instances_of_the_same_sub_graph(self, local_bytes: int, factor: int) -> None:
         assert factors(blocks(), local_bytes) == [factor]
 
-    def test_a_buffer_that_holds_no_image_keeps_the_blocks_apart(self) -> None:
+    def test_blocks_are_not_merged_if_the_buffer_holds_no_image(self) -> None:
         assert len(grouped(blocks(), 4 * KIB)) > 1
 
 

@@ -34,7 +34,7 @@ def test_where_everything_fits_nothing_is_too_large() -> None:
 
 @settings(max_examples=60)
 @given(data=st.data(), graph=networks(most_blocks=4))
-def test_local_buffers_are_grouped_for_alike_as_far_as_a_grouping_says(data: st.DataObject, graph: Graph) -> None:
+def test_buffers_within_a_grouping_s_bounds_get_equal_groupings(data: st.DataObject, graph: Graph) -> None:
     local_bytes = data.draw(st.sampled_from([64, 512, 4 * KIB, 32 * KIB, ROOMY]))
 
     found = group_subgraphs(Analysis(graph), local_bytes, MOST_RECOMPUTE)

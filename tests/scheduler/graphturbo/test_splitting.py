@@ -53,7 +53,7 @@ def test_v_is_1_2_4_then_8_and_beyond_where_it_divides(extent: int, factors: lis
 class TestByHand:
     """The chain holds two tensors of 1024 bytes at a time."""
 
-    def test_what_fits_is_not_split(self) -> None:
+    def test_a_sub_graph_that_fits_is_not_split(self) -> None:
         assert split_info(relu_chain(), 2048, NO_RECOMPUTE) == (SplitChoice(2, 1, 0, 0),)
 
     def test_a_byte_less_makes_two_instances_along_each_dimension_that_divides(self) -> None:
@@ -72,7 +72,7 @@ class TestByHand:
     def test_a_dimension_that_is_too_short_is_left_out(self) -> None:
         assert [split.dim for split in split_info(relu_chain(), 256, NO_RECOMPUTE)] == [0]
 
-    def test_what_fits_in_no_way_has_no_split(self) -> None:
+    def test_a_sub_graph_that_cannot_fit_has_no_split(self) -> None:
         assert split_info(relu_chain(), 255, NO_RECOMPUTE) == ()
         assert best_split(()) is None
 

@@ -68,7 +68,7 @@ def moved(program: Program, unit: str, label: str) -> int:
     )
 
 
-def test_what_lies_in_the_global_buffer_is_copied_and_what_is_bound_otherwise_is_redistributed() -> None:
+def test_slices_in_the_global_buffer_are_copied_and_other_bindings_redistributed() -> None:
     program = consumer_of((images(0, 2), bound(2, 2), "global_buffer"), (images(2, 4), bound(2, 4), "local_buffer"))
 
     assert moved(program, "path_load", "tile") == 2 * IMAGE_BYTES  # copy(LB, GB)

@@ -63,7 +63,7 @@ def test_no_layout_moves_less_than_the_least(
 @pytest.mark.parametrize(("split", "room_bytes", "spilled"), [
     (None, 2048, 0), (None, 2047, 2 * 2048), (Split(0, 2), 1024, 0), (Split(0, 2), 1000, 2 * (2048 - 1000)),
 ])  # fmt: skip
-def test_what_is_made_and_fits_no_buffer_is_stored_and_loaded(
+def test_intermediates_that_fit_no_buffer_are_stored_and_loaded(
     split: Split | None, room_bytes: int, spilled: int
 ) -> None:
     """Two images of 1024 bytes each between the layers: one instance may fit where two do not."""
@@ -74,7 +74,7 @@ def test_what_is_made_and_fits_no_buffer_is_stored_and_loaded(
     assert least_bytes(analysis, plan, room_bytes) - least_bytes(analysis, plan) == spilled
 
 
-def test_of_inputs_and_weights_only_what_the_result_needs_is_counted() -> None:
+def test_only_needed_regions_of_inputs_and_weights_count() -> None:
     """A stride of 2 leaves out three quarters of 15 x 15 elements; half of the channels that are made is dropped."""
     net = Net("strided")
     first, _ = net.halves(net.conv(net.input(1, 4, 16, 16), 8, 1, 2))

@@ -15,7 +15,7 @@ from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import costs_on
 
 
-def test_layers_apart_take_their_traffic_or_their_arithmetic_with_start_ups_and_launches() -> None:
+def test_layers_without_overlap_take_the_longer_of_traffic_and_arithmetic() -> None:
     """1024 elements, 4096 bytes at 16 GB/s, take 256 ns after a start-up of 100 ns; a launch takes 1 us.
 
     A core has 256 elements, eight a cycle: 32 ns. With 128 elements in all the traffic takes 132 ns, computing 4 ns;

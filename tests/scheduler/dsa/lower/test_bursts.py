@@ -51,6 +51,6 @@ def test_staged_operands_come_in_bursts_until_one_is_enough() -> None:
     assert [staged_burst_bytes(execution, size) for size in (KIB, 2 * IMAGE_BYTES)] == [KIB, IMAGE_BYTES]
 
 
-def test_bursts_beyond_all_operands_are_alike() -> None:
+def test_burst_sizes_above_all_operands_are_equivalent() -> None:
     """Layer runs are written once for all of them, however fast DDR is."""
     assert bursts(WEIGHTS_BYTES) == bursts(100 * WEIGHTS_BYTES)

@@ -42,7 +42,7 @@ def program(schedule: Schedule, stored_bytes: int, burst_bytes: int) -> list[Ins
     return list(lower(changed, DsaView(SPEC, 1)).instructions)
 
 
-def test_what_has_been_written_serves_all_sizes_that_are_alike() -> None:
+def test_written_code_serves_all_equivalent_burst_sizes() -> None:
     layers, ten, twenty = EquivalentLayers(), written(range(5, 11)), written(range(11, 21))
 
     assert layers.get(10, lambda: ten) is ten
@@ -65,7 +65,7 @@ SIZES = st.sampled_from([tiles * size + more for tiles in (1, 2, 3) for size in 
 
 @settings(max_examples=15)
 @given(st.lists(st.tuples(SIZES, st.integers(1, 70_000)), min_size=2, max_size=4))
-def test_programs_are_those_that_are_written_from_scratch(sizes: list[tuple[int, int]]) -> None:
+def test_cached_programs_equal_those_written_from_scratch(sizes: list[tuple[int, int]]) -> None:
     schedule = unfused()
 
     for stored_bytes, burst_bytes in sizes:

@@ -187,7 +187,7 @@ def test_a_network_that_ddr_cannot_hold_is_refused() -> None:
 
 
 @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "graphturbo"])
-def test_tilings_that_are_known_already_change_nothing(policy: str) -> None:
+def test_cached_tilings_change_nothing(policy: str) -> None:
     net = Net()
     x = net.input(4, 4, 8, 8)
     for _ in range(4):
@@ -260,7 +260,7 @@ def test_a_layer_split_along_its_depth_waits_for_what_its_views_rename() -> None
     assert min(begins) >= max(ends)
 
 
-def test_what_is_read_through_a_view_is_read_all_the_same() -> None:
+def test_reads_through_a_view_count() -> None:
     net = Net("renamed")
     last = net.relu(net.reshape(net.relu(net.input(4, 16)), 16, 4))
     program = program_of("unfused", net.graph(last), machine())

@@ -77,7 +77,7 @@ def test_where_they_do_not_fit_tiles_are_sought_for_just_the_room_there_is() -> 
     assert tiling == choose_tiling(request_of(layer, little), VIEW)
 
 
-def test_what_does_not_fit_even_alone_names_network_and_layer() -> None:
+def test_a_layer_that_cannot_fit_is_reported_with_its_network() -> None:
     layer, _ = two_alike()
     tiles = TileChooser(VIEW, 4, 1024 * KIB, TilingCache())
 
@@ -87,7 +87,7 @@ def test_what_does_not_fit_even_alone_names_network_and_layer() -> None:
 
 @settings(max_examples=40)
 @given(one=networks(), other=networks(), spec=machines())
-def test_what_one_network_has_left_changes_nothing_for_the_next(one: Graph, other: Graph, spec: ClusteredDsa) -> None:
+def test_cached_results_of_one_network_change_nothing_for_another(one: Graph, other: Graph, spec: ClusteredDsa) -> None:
     view, cache = DsaView(spec, spec.clusters), TilingCache()
 
     def decided(graph: Graph, cache: TilingCache) -> str:

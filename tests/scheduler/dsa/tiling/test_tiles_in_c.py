@@ -95,7 +95,7 @@ def specs(draw: st.DrawFn) -> ClusteredDsa:
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), spec=specs(), graph=networks())
-def test_whatever_is_asked_the_same_tiles_are_found(data: st.DataObject, spec: ClusteredDsa, graph: Graph) -> None:
+def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: ClusteredDsa, graph: Graph) -> None:
     view, draw = DsaView(spec, spec.clusters), data.draw
     asked = draw(st.sampled_from(layers(graph, view)))
     cores, has_global = asked.cores, bool(view.global_buffer_bytes)
@@ -202,7 +202,7 @@ def test_malformed_numbers_are_refused_or_harmless(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("asked", [(), (1,), (1, 64.5), ("one",), [1, 64], None, (17, *range(17)), (1, 64, 1, 64)])
-def test_what_is_asked_wrongly_is_refused(asked: object) -> None:
+def test_invalid_requests_are_refused(asked: object) -> None:
     found = tiles.Tiles(tuple(layer_numbers()))
 
     with pytest.raises((TypeError, ValueError)):
