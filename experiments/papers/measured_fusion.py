@@ -34,9 +34,9 @@ class FusedKernel:
     measured_gain: float
     """Measured time of the replaced kernels divided by that of this kernel."""
     predicted_gain: float
-    """The same ratio as the simulator predicts it for the measured machine."""
+    """Simulated time of the replaced kernels divided by that of this kernel, on the measured machine."""
     gain_elsewhere: Mapping[str, float]
-    """The same ratio as the cost models of the presets `ELSEWHERE` predict it, by preset."""
+    """Estimated time of the replaced kernels divided by that of this kernel, by preset in `ELSEWHERE`."""
 
 
 def fused_kernels(kernels: pd.DataFrame, setting: str) -> list[FusedKernel]:

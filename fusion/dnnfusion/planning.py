@@ -50,7 +50,7 @@ class Exploration:
     least_s: KernelSeconds | None = None
     """Lower bound of ``kernel_s``, which is not evaluated where bounds on it decide; None: there is none."""
     most_s: KernelSeconds | None = None
-    """Upper bound of ``kernel_s``; None: there is none."""
+    """Function that returns an upper bound of ``kernel_s``; None if there is none."""
     fuses_depend: bool = True
     """Whether yellow cases are fused at all."""
     most_operands: int = MOST_OPERANDS

@@ -79,9 +79,9 @@ class Moved:
     memory: str
     size_bytes: float
     written: float = 0.0
-    """Share that is written back."""
+    """Fraction of the lines that is written back, 0 to 1."""
     scattered: float = 0.0
-    """Share in non-sequential lines."""
+    """Fraction of the lines that is not sequential, 0 to 1."""
     stored: float = 0.0
     """Share due to stores: lines written back, or fetched to be written."""
 

@@ -30,7 +30,7 @@ class Demand(NamedTuple):
     duration_ps: float
     """Duration after the start-up without contention; with 0 and no bytes to move there is no flow."""
     whole_ps: int
-    """``duration_ps``, rounded up."""
+    """``duration_ps`` rounded up to a whole picosecond."""
     bytes_per_ps: float
     """Rate of one member without contention."""
     loads: Loads
@@ -52,7 +52,7 @@ class Bound(NamedTuple):
 
     parts: tuple[Demand, ...]
     startup_ps: int
-    """Longest start-up of the parts."""
+    """Longest start-up time of the parts, in ps."""
     members: int
     """Number of members that take part, over all parts."""
 

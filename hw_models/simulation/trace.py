@@ -38,7 +38,7 @@ class Trace:
     limits: Sequence[str]
     """Limiting resource while it ran: its unit, or the memory whose bandwidth was short."""
     startup_ps: Sequence[int]
-    """Start-up time, counted from the start."""
+    """Start-up time of each instruction in ps, from its start on."""
     issued_ps: Sequence[int]
     """Issue time: when it had its inputs and its buffers. It is earlier than the start only on units where start-ups
     overlap with the payloads of earlier instructions."""

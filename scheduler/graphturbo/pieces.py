@@ -57,7 +57,7 @@ class Alive:
 
     at: LiveBytes
     outside_bytes: int
-    """Bytes of all tensors from outside."""
+    """Total bytes of tensors read from outside the piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Piece(ABC):
     """Position of the last operator."""
     size: int
     layers: int
-    """Its layers as a bit set."""
+    """Layers of the piece, as a bit set."""
     sink: Tensor
     stored_sink: int
     """Number of the stored tensor behind the sink."""

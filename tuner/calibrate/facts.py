@@ -25,7 +25,7 @@ _USUAL_CLOCK_HZ = 2.5e9
 _USUAL_MEMORY_BYTES = 8 * 2**30
 _USUAL_LINE_BYTES = 64
 TOLD, ASSUMED = "the system", "assumed"
-"""Sources of a fact."""
+"""Sources of a fact: read from the system, or assumed."""
 
 FileReader = Callable[[str], str]
 """Function that returns the text of a system file, empty if it does not exist."""

@@ -23,7 +23,7 @@ MOVEMENTS = _RENAMES | {
 _TRAINING = 2
 """Operand of Dropout that enables training mode."""
 _REACH = 6
-"""Operators in sequence at most that are traced."""
+"""Maximum number of consecutive operators that are traced."""
 _ELSEWHERE = -1
 _Places = npt.NDArray[np.int64]
 """Origin of each element of a tensor (row-major): its place in another tensor, or `_ELSEWHERE`."""

@@ -35,7 +35,7 @@ class Saved:
 
     flops: int
     elements: int
-    """Elements that operators read or write, saved."""
+    """Number of elements that operators no longer read or write."""
 
     @property
     def first(self) -> tuple[int, int]:

@@ -32,7 +32,7 @@ class RunRequest(NamedTuple):
     units: Units
     exchange: HaloExchange
     request: int
-    """Number of its tile request."""
+    """Index of its tile request in `TileRequests.requests`."""
     space: FreeSpace
     """Free space of the on-chip memories while it runs."""
     own: Blocks

@@ -67,7 +67,7 @@ class Emitting:
     run: LayerRun
     execution: Execution
     shares: Mapping[str, float]
-    """Share of the output that goes to each memory."""
+    """Fraction of the output that goes to each memory, 0 to 1."""
     output_memory: str
     """Memory that the output goes to; the outermost if outputs go to several."""
     bursts: Bursts

@@ -8,7 +8,7 @@ from dsascape.scheduler.parts import filled
 from dsascape.scheduler.programs.fragments import FragmentBuffer
 
 _MOST_BYTES = 1 << 62
-"""Value that stands for no limit."""
+"""Burst size that stands for no limit."""
 
 
 class OutputStorer:

@@ -14,7 +14,7 @@ from dsascape.scheduler.dsa.view import DDR
 from dsascape.scheduler.errors import ScheduleError
 
 Blocks = Mapping[str, Sequence[Block]]
-"""Blocks by memory."""
+"""Occupied address blocks by memory."""
 
 
 class RunAtWork(NamedTuple):
@@ -35,7 +35,7 @@ class FreeSpace:
     """Bytes of each memory less its prefetch buffer."""
     most_gaps: int
     held: Blocks
-    """Blocks of the slices kept."""
+    """Blocks of slices that are still live, by memory."""
 
     def free_gaps(self, memory: str, beside_bytes: int, step_bytes: int) -> tuple[int, ...]:
         """Return the bytes of the largest gaps after reserving ``beside_bytes`` in the smallest gap that holds them.

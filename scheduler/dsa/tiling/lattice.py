@@ -36,7 +36,7 @@ class Placed(NamedTuple):
 
     local_buffers: tuple[int, ...]
     local_bytes: int
-    """Sum of ``local_buffers``, in bytes."""
+    """Total size of the local buffers, in bytes."""
     near_bytes: int
     """Bytes occupied in the local prefetch buffer."""
     ahead_bytes: tuple[int, ...]
