@@ -43,7 +43,7 @@ class SplitChoice:
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """Sort key by GraphTurbo's equation (1): more operators split, then fewer instances, then the outer dimension."""
+        """Sort key, GraphTurbo's equation (1): more operators split, then fewer instances, then the outer dimension."""
         return self.ops, -self.factor, -self.depth
 
     @property

@@ -295,7 +295,7 @@ class Network:
             return None
 
     def add_constant(self, constant: Constant) -> None:
-        """Add a weight of one element for operators that are drafted later."""
+        """Add a constant of one element, to be read by operators drafted after it."""
         self._draft.add_constant(constant)
         self.shape[constant.name] = ()
         self.weights.add(constant.name)

@@ -19,7 +19,7 @@ _MOST_WAYS = 4_000
 
 
 class Shape(NamedTuple):
-    """A cut, and the options for prefetching and staging its operands."""
+    """Tiling candidate before placement: a cut, and its operands that may be prefetched or staged."""
 
     cut: Cut
     prefetched: Mapping[str, tuple[int, int]]
