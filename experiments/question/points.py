@@ -132,7 +132,7 @@ class DesignPoint:
     workload: Workload
     hardware: AnyHardware
     policy: Policy
-    """Policy that plans and schedules; for a schedule from a file, the one that made it (``unfused`` if unavailable)."""
+    """Policy that plans and schedules; for a schedule from a file, the one that made it (``unfused`` if missing)."""
     swept: Mapping[str, str] = field(default_factory=dict)
     """Swept values of this point, as written in the experiment file."""
     policy_file: str = ""
