@@ -121,7 +121,7 @@ def _loaded(entry: EntryPoint) -> type[Any]:
         place = where_raised(error)
         where = f" ({place})" if place else ""
         raise ScheduleError(
-            f"{_offered(entry)} cannot be imported: {type(error).__name__}: {error}{where}; mend or remove the package"
+            f"{_offered(entry)} cannot be imported: {type(error).__name__}: {error}{where}; fix or remove the package"
         ) from error
     if not _is_policy(policy) or not dataclasses.is_dataclass(policy):
         raise ScheduleError(f"{_offered(entry)} is no policy; needs a frozen dataclass with name and plan")
@@ -202,7 +202,7 @@ def _from_table(name: str) -> type[Any]:
 def _from_file(path: Path) -> type[Any]:
     """Return the one policy class that a user's own Python file defines."""
     if not path.is_file():
-        raise ScheduleError(f"policy file {str(path)!r} is not there")
+        raise ScheduleError(f"policy file {str(path)!r} does not exist")
     spec = importlib.util.spec_from_file_location(f"dsascape_policy_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ScheduleError(f"policy file {str(path)!r} cannot be loaded")

@@ -23,7 +23,7 @@ def check_place(path: Path | None, flag: str) -> None:
     if path.exists() and not path.is_file():
         raise FileError(f"{flag} has {path}, which is not a regular file and would be replaced by one")
     if not path.parent.is_dir():
-        raise FileError(f"{flag} has {path}, but there is no folder {path.parent}; make it first")
+        raise FileError(f"{flag} has {path}, but there is no folder {path.parent}; create it first")
     if not os.access(path.parent, os.W_OK):
         raise FileError(f"{flag} has {path}, but nothing can be written to {path.parent}")
 

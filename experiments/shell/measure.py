@@ -95,7 +95,7 @@ def requested_point(arguments: argparse.Namespace, device: str) -> DesignPoint:
         if arguments.threads:
             raise MeasureError(f"threads has {arguments.threads}; on a GPU the schedule sets their number")
         if arguments.flush_caches:
-            raise MeasureError("--flush-caches is for processors; a GPU's L2 stays as the run before leaves it")
+            raise MeasureError("--flush-caches is for CPUs; a GPU's L2 is not flushed between runs")
         gpu, name = requested_gpu(arguments.hardware, arguments.target), processor_of(arguments.target, device)
         on = MeasuredOn(arguments.target, device, name) if name or device != LOCAL else None
         policy, schedule = _decided_by(arguments)
@@ -170,7 +170,7 @@ def check_folder(folder: Path | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileError(f"--out has {folder}, where no folder can be made: {error.strerror or error}") from error
+        raise FileError(f"--out has {folder}, where no folder can be created: {error.strerror or error}") from error
 
 
 def show_measurement(measurement: Measurement, data: dict[str, Any], comparison: Comparison | None = None) -> None:

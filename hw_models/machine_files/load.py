@@ -142,7 +142,7 @@ def _of_file(path: Path, data: dict[str, Any], above: tuple[Path, ...]) -> AnyHa
     files = (*above, path.resolve())
     if files[-1] in above:
         ring = " -> ".join(each.name for each in files[above.index(files[-1]) :])
-        raise HardwareError(f"{where}: base: goes in a circle: {ring}")
+        raise HardwareError(f"{where}: base: forms a cycle: {ring}")
     if len(files) > _MOST_BASES:
         raise HardwareError(f"{where}: base: the chain of base files is longer than {_MOST_BASES}")
     try:

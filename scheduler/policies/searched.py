@@ -126,7 +126,7 @@ class _Search:
         rivals = list(self._rivals())
         fastest = self._best
         if fastest is None:
-            raise ScheduleError("; ".join(self._refusals[:1]) or f"{self._name}: no policy has a plan")
+            raise ScheduleError("; ".join(self._refusals[:1]) or f"{self._name}: no other policy gives a plan")
         for network in dict.fromkeys((self._costs, *(costs for _, costs in rivals))):
             self._search(network, [plan for plan, costs in rivals if costs is network])
         self._climb()

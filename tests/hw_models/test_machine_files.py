@@ -106,7 +106,7 @@ class TestWithABase:
             ('base: "a\\0.yaml"', "a file name cannot contain a zero byte"),
             ("base: .", "mine.yaml: base: hardware . is unknown"),
             ("base: ./", "is a directory; needs a YAML file"),
-            ("base: mine.yaml", "mine.yaml: base: goes in a circle: mine.yaml -> mine.yaml"),
+            ("base: mine.yaml", "mine.yaml: base: forms a cycle: mine.yaml -> mine.yaml"),
             ("base: broken.yaml", "mine.yaml: base: FOLDER/broken.yaml: clusters: has 0; needs to be greater than 0"),
             ("base: stcp920\nlocal_buffer: {capacty: 1 MiB}",
              "mine.yaml: local_buffer.capacty: is unknown (did you mean capacity?); known: capacity, bandwidth"),
@@ -141,7 +141,7 @@ class TestWithABase:
         for name, base in ("a", "b"), ("b", "c"), ("c", "b"):
             write(f"{name}.yaml", f"base: {base}.yaml")
 
-        with pytest.raises(HardwareError, match=r"base: goes in a circle: b\.yaml -> c\.yaml -> b\.yaml$"):
+        with pytest.raises(HardwareError, match=r"base: forms a cycle: b\.yaml -> c\.yaml -> b\.yaml$"):
             load_hardware(write.folder / "a.yaml")
 
     def test_an_endless_chain_is_refused(self, write: Writer) -> None:

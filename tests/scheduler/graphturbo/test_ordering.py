@@ -115,7 +115,7 @@ class TestEveryOrder:
 
     def test_instances_that_wait_for_each_other_are_named(self, order: object) -> None:
         assert callable(order)
-        with pytest.raises(ValueError, match=r"instances \[0, 1\] wait for each other in a circle"):
+        with pytest.raises(ValueError, match=r"instances \[0, 1\] wait for each other in a cycle"):
             order(range(2), {0: frozenset({1}), 1: frozenset({0})})
 
 
