@@ -121,7 +121,7 @@ def _loaded(entry: EntryPoint) -> type[Any]:
         place = where_raised(error)
         where = f" ({place})" if place else ""
         raise ScheduleError(
-            f"{_offered(entry)} cannot be imported: {type(error).__name__}: {error}{where}; fix or remove the package"
+            f"{_offered(entry)} cannot be imported: {type(error).__name__}: {error}{where}; mend or remove the package"
         ) from error
     if not _is_policy(policy) or not dataclasses.is_dataclass(policy):
         raise ScheduleError(f"{_offered(entry)} is no policy; needs a frozen dataclass with name and plan")

@@ -42,13 +42,13 @@ def expanded(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
     total = count.of_nodes(model.graph.node, ())
     if total.nodes > MOST_NODES or total.size_bytes > MOST_BYTES:
         raise WorkloadError(
-            f"{where}: its local functions expand to {total.nodes} nodes of {total.size_bytes} bytes; at most"
+            f"{where}: its local functions stand for {total.nodes} nodes of {total.size_bytes} bytes; at most"
             f" {MOST_NODES} nodes of {MOST_BYTES} bytes are supported"
         )
     try:
         written = _written_out(model)
     except (RuntimeError, ValueError, IndexError, onnx.checker.ValidationError) as error:
-        raise WorkloadError(f"{where}: its local functions cannot be expanded ({error})") from error
+        raise WorkloadError(f"{where}: its local functions cannot be written out ({error})") from error
     for node in _with_inner(written.graph.node):
         left = count.functions.get(_key(node.domain, node.op_type, node.overload))
         if left is not None:

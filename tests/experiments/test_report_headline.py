@@ -137,7 +137,7 @@ class TestHeadline:
             "graphturbo is 4.00 times as fast as fixed-pattern in the geometric mean"
         )
 
-    def test_the_headline_of_an_unfinished_run_says_so_far(self) -> None:
+    def test_of_a_run_that_goes_on_it_is_said_so_far(self) -> None:
         page = render_report(replace(study(two_by_two()), question="Does graphturbo pay?", planned=9))
 
         assert self.headline(page).startswith("So far: Yes: graphturbo")

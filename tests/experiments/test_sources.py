@@ -70,7 +70,7 @@ def test_every_file_of_the_packages_is_in_the_key_or_listed_as_irrelevant() -> N
     assert {Path(name).suffix for name in counted() & set(listed)} >= {".py", ".c", ".h", ".cu"}
 
 
-def test_every_file_that_a_run_reads_or_executes_is_in_the_key() -> None:
+def test_all_that_a_run_reads_and_executes_counts() -> None:
     done = subprocess.run([sys.executable, "-c", RUNS], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     opened, ran = ({Path(name).resolve() for name in names} for names in json.loads(done.stdout))
     known = counted(FIGURES)

@@ -168,7 +168,7 @@ class TestFunctions:
 
         assert len(built.SerializeToString()) < 4_000
         with pytest.raises(
-            WorkloadError, match=rf"^test: its local functions expand to {2**30} nodes .* at most {MOST_NODES} nodes"
+            WorkloadError, match=rf"^test: its local functions stand for {2**30} nodes .* at most {MOST_NODES} nodes"
         ):
             read(built)
 
