@@ -89,8 +89,8 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     if arguments.schedule_out is not None:
         write_schedule(outcome.schedule, spec, arguments.schedule_out)
     if arguments.trace is not None:
-        with replacing(arguments.trace) as beside:
-            write_perfetto(outcome.result, beside, spec.name)
+        with replacing(arguments.trace) as temporary:
+            write_perfetto(outcome.result, temporary, spec.name)
     layers = layers_of(outcome)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}

@@ -55,7 +55,7 @@ def exact_order(
         if readers:
             model.add_max_equality(end, [reader + 1 for reader in readers])
         else:
-            model.add(end == count)  # a result that nobody reads stays
+            model.add(end == count)  # a result without readers stays alive
         length = model.new_int_var(1, count, "")
         intervals.append((model.new_interval_var(place[instance], length, end, ""), instance))
     peak = model.new_int_var(0, most // unit, "")

@@ -137,10 +137,10 @@ def _placed(
     for place, one in enumerate(at_work):
         if fetched.intersection(one.writes):
             ended = max(ended, place + 1)
-    blocks = space.beside(at_work[ended:], own, sizes)
+    blocks = space.allocate(at_work[ended:], own, sizes)
     while blocks is None and ended < len(at_work):
         ended += 1
-        blocks = space.beside(at_work[ended:], own, sizes)
+        blocks = space.allocate(at_work[ended:], own, sizes)
     addresses = TileAddresses() if blocks is None else tile_addresses(tiling, blocks)
     begins_after = at_work[ended - 1].number if ended else (at_work[0].number if at_work else number) - 1
     execution = Execution(run_request.routes, run_request.units, tiling, run_request.exchange, addresses, begins_after)

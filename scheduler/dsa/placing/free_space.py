@@ -58,7 +58,7 @@ class FreeSpace:
     def _gaps(self, memory: str, others: Iterable[Block]) -> Iterable[Gap]:
         return gaps((*self.held[memory], *others), self.capacities[memory])
 
-    def beside(self, at_work: Sequence[RunAtWork], own: Blocks, sizes: Mapping[str, Sequence[int]]) -> Blocks | None:
+    def allocate(self, at_work: Sequence[RunAtWork], own: Blocks, sizes: Mapping[str, Sequence[int]]) -> Blocks | None:
         """Return blocks for buffers of ``sizes`` while all ``at_work`` may still execute; None if they do not fit.
 
         ``own``: blocks of the slices that the new run writes, allocated already. Blocks are in the order of ``sizes``.

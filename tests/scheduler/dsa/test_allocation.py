@@ -22,13 +22,13 @@ def buffer_lists(draw: st.DrawFn) -> list[LiveBuffer]:
     buffers = []
     for owner in range(draw(st.integers(1, 10))):
         live = draw(live_ranges())
-        beside = draw(st.dictionaries(st.sampled_from(live), st.integers(1, 4), max_size=2))
-        buffers.append(LiveBuffer(owner, draw(st.integers(1, 8)), live, beside))
+        scratch = draw(st.dictionaries(st.sampled_from(live), st.integers(1, 4), max_size=2))
+        buffers.append(LiveBuffer(owner, draw(st.integers(1, 8)), live, scratch))
     return buffers
 
 
 def held_at(step: int, buffers: list[LiveBuffer]) -> int:
-    return sum(w.size_bytes + w.beside.get(step, 0) for w in buffers if step in w.live)
+    return sum(w.size_bytes + w.scratch_bytes.get(step, 0) for w in buffers if step in w.live)
 
 
 def test_gaps_lie_between_and_behind_the_blocks() -> None:
@@ -81,7 +81,7 @@ def test_what_is_spilled_met_a_full_buffer_and_outlived_all_who_stayed_beside_it
 ) -> None:
     kept = without_spilled(buffers, capacity)
     owners = {w.owner for w in kept}
-    fitting = [each for each in buffers if each.size_bytes + max(each.beside.values(), default=0) <= capacity]
+    fitting = [each for each in buffers if each.size_bytes + max(each.scratch_bytes.values(), default=0) <= capacity]
 
     assert owners <= {each.owner for each in fitting}
     for buffer in fitting:
@@ -123,8 +123,8 @@ def test_room_is_left_at_the_steps_that_need_it_beside(buffers: list[LiveBuffer]
     for step in range(STEPS):
         alive = [Block(found[w.owner], w.size_bytes) for w in placed if step in w.live]
         free = [size_bytes for _, size_bytes in gaps(alive, capacity)]
-        beside = [w.beside[step] for w in placed if step in w.beside]
-        assert packs(beside, free), step
+        scratch = [w.scratch_bytes[step] for w in placed if step in w.scratch_bytes]
+        assert packs(scratch, free), step
 
 
 def packs(sizes: list[int], free: list[int]) -> bool:
