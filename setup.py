@@ -1,7 +1,7 @@
 """Compiles the innermost loops of every design point if there is a C compiler; ``pyproject.toml`` has the metadata.
 
-In C are the simulation's event handlers, list scheduling and relocation of programs, prefetch buffers and the tile search.
-Without a compiler, Python code does the same.
+In C are the simulation's event handlers, list scheduling and relocation of programs, prefetch buffers and the tile
+search. Without a compiler, Python code does the same.
 """
 
 import runpy

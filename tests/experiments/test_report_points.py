@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dsascape.experiments.report.critical import pace_shares, telling
+from dsascape.experiments.report.critical import pace_shares, representative_points
 from dsascape.experiments.report.frames import against_base, axes_of, evenly, pareto_front, prepared
 from dsascape.experiments.report.looks import OTHERS, STARTUP, kind_looks, policy_looks
 from dsascape.experiments.report.page import render_report
@@ -76,7 +76,7 @@ def test_shares_of_the_critical_path_are_grouped_and_sum_to_one() -> None:
 
 def test_bars_are_of_the_fastest_point_of_each_policy_and_of_others_evenly() -> None:
     made = [point("a", float(n)) for n in range(1, 31)] + [point("b", 99.0)]
-    chosen = telling(prepared(pd.DataFrame(made), ()), 6)
+    chosen = representative_points(prepared(pd.DataFrame(made), ()), 6)
 
     assert sorted(chosen["latency_s"]) == [1.0, 2.0, 11.0, 21.0, 30.0, 99.0]
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from dsascape.experiments.question import sources
 from dsascape.experiments.question.sources import (
+    DATA_IN_KEYS,
     FIGURES,
     FIGURES_HERE,
-    IN_KEYS,
+    IGNORED_SUFFIXES,
     MEASUREMENTS,
-    SAYS_NOTHING,
     folder_contents,
     policy_hash,
 )
@@ -64,7 +64,7 @@ def test_every_file_of_the_packages_is_in_the_key_or_listed_as_irrelevant() -> N
     listed = subprocess.run(
         ["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
-    left_out = {name for name in listed if name not in counted() and not name.startswith(IN_KEYS)}
+    left_out = {name for name in listed if name not in counted() and not name.startswith(DATA_IN_KEYS)}
 
     assert {Path(name).suffix or Path(name).name for name in left_out} <= {".pyi", ".typed", ".md"}
     assert {Path(name).suffix for name in counted() & set(listed)} >= {".py", ".c", ".h", ".cu"}
@@ -81,7 +81,7 @@ def test_all_that_a_run_reads_and_executes_counts() -> None:
     assert [
         name
         for name in sorted(read)
-        if name not in known and not name.startswith(IN_KEYS) and not name.endswith((".pyc", ".so"))
+        if name not in known and not name.startswith(DATA_IN_KEYS) and not name.endswith((".pyc", ".so"))
     ] == []
     ours = ROOT / "experiments"
     here = {path.relative_to(ours).as_posix() for path in ran if path.is_relative_to(ours)}
@@ -92,7 +92,7 @@ def test_all_that_a_run_reads_and_executes_counts() -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(
     name=st.from_regex(r"[a-z]{1,6}(\.[a-z]{1,5}){0,2}", fullmatch=True).filter(
-        lambda name: not name.endswith(SAYS_NOTHING)
+        lambda name: not name.endswith(IGNORED_SUFFIXES)
     )
 )
 def test_a_new_kind_of_file_changes_the_keys(name: str, tmp_path: Path) -> None:
