@@ -10,6 +10,9 @@ from dsascape.experiments.real.accuracy import kendall, mape, spearman
 from dsascape.scheduler.kernels.repeated import RepeatedKernel
 from dsascape.tuner.measure import KernelMeasurement, Measurement
 
+WITH_LOOPS = 3
+"""Kernels, of the largest differences, whose loops are printed."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -78,6 +81,10 @@ class Comparison:
             simulated = self.kernels.get(entry["name"])
             if simulated is not None:
                 entry |= {"predicted_s": simulated.seconds, "predicted_parts_s": dict(simulated.parts_s)}
+        loops = {kernel.name: simulated.loops for kernel, simulated in worst(self.pairs)[:WITH_LOOPS]}
+        for entry in data["kernels"]:
+            if loops.get(entry["name"]):
+                entry["loops"] = loops[entry["name"]]
         return data | {"hardware": self.hardware, "predicted_s": self.network_s, **self.figures()}
 
 

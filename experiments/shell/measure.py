@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from dsascape.experiments.point.replay import written_schedule
 from dsascape.experiments.question.config import Measuring
 from dsascape.experiments.question.points import DesignPoint, MeasuredOn, WrittenSchedule
 from dsascape.experiments.question.processor import processor_of
-from dsascape.experiments.real.compared import Comparison, worst
+from dsascape.experiments.real.compared import WITH_LOOPS, Comparison, worst
 from dsascape.experiments.real.on_gpu import compiled_point, requested_gpu
 from dsascape.experiments.real.on_processor import prepared
 from dsascape.experiments.results.files import FileError, write_whole
@@ -243,6 +244,9 @@ def _show_worst(comparison: Comparison) -> None:
             rows.append((kernel.name, _time(kernel.timing.seconds), _time(simulated.seconds), f"{error:+.0%}", parts))
     headings = ("kernel", "measured", "predicted", "error", "what each thing takes alone")
     table("Kernels by themselves, the largest differences first (--json has all)", headings, rows)()
+    for kernel, simulated in worst(comparison.pairs)[:WITH_LOOPS]:
+        if simulated.loops:
+            sys.stdout.write(f"\n{kernel.name}: {', '.join(kernel.operators)}\n{simulated.loops}\n")
 
 
 def _time(seconds: float) -> str:

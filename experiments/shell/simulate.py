@@ -1,6 +1,7 @@
 """The command ``simulate``, and the parsing of network, machine and policy that commands share."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -8,6 +9,7 @@ from dsascape.experiments.point.decompose import leaves_batches_open
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.layers import LayerFigures, layers_of
+from dsascape.experiments.point.loops import loops_text
 from dsascape.experiments.point.replay import run_schedule_file, write_schedule
 from dsascape.experiments.question.points import (
     DesignPoint,
@@ -91,12 +93,21 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     if arguments.trace is not None:
         with replacing(arguments.trace) as temporary:
             write_perfetto(outcome.result, temporary, spec.name)
+    loops = None if arguments.loops is None else loops_text(outcome.schedule, spec, arguments.loops)
     layers = layers_of(outcome)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
     data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers]}
+    data |= {} if loops is None else {"loops": loops}
     tries_fewer = arguments.schedule is None and leaves_batches_open(requested_policy(arguments))
-    return Answer(data, lambda: _show_outcome(outcome, layers, tries_fewer=tries_fewer))
+
+    def show() -> None:
+        if loops is None:
+            _show_outcome(outcome, layers, tries_fewer=tries_fewer)
+        else:
+            sys.stdout.write(loops + "\n")
+
+    return Answer(data, show)
 
 
 def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_fewer: bool) -> None:

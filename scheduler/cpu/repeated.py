@@ -42,4 +42,5 @@ def _repeated(schedule: CpuSchedule, kernel: CpuKernel, costs: CpuCosts) -> Repe
     issued = [part.issued for part in work.chunks[0].parts if part.issued is not None]
     parts = {CORE: sum([issue_cycles(pace.core, each) for each in issued]) * pace.cycle_ps / PS_PER_S}
     parts |= {name: size / pace.bytes_per_ps[name] / PS_PER_S for name, size in payload.traffic if size}
-    return RepeatedKernel((result.makespan_ps - spec.kernel_call_ps) / PS_PER_S, kernel.chunks, parts)
+    seconds = (result.makespan_ps - spec.kernel_call_ps) / PS_PER_S
+    return RepeatedKernel(seconds, kernel.chunks, parts, str(kernel.program(costs.view.lanes(schedule.dtype))))

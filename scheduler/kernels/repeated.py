@@ -13,6 +13,8 @@ class RepeatedKernel:
     """Number of threads with work (CPU), or of blocks (GPU)."""
     parts_s: Mapping[str, float]
     """Seconds that each resource needs alone: cores or SMs to issue instructions, memories to move bytes."""
+    loops: str = ""
+    """The kernel's loop program as text, where it has one."""
 
     @property
     def limited_by(self) -> str:

@@ -18,6 +18,7 @@ from dsascape.tuner.codegen.kernels import GroupTiles
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.workloads import Graph, load_network
 from tests.graphs import Net, networks
+from tests.tuner.loops import loops_around
 from tests.tuner.runs import LANES, deviations, generated
 
 pytestmark = pytest.mark.tvm
@@ -203,12 +204,9 @@ def test_what_sticks_out_is_computed_in_whole_vectors_and_what_lies_inside_is_co
     kernel = generated(fixed_pattern_plan(graph), {0: tiles, 1: tiles}).kernels[0]
 
     # 4 pixels x 2 vectors of 4 channels, of which 6 of 8 lie inside
-    text = kernel.function.script()
-    whole = text[text.index('T.sblock("Sigmoid_whole') - 400 : text.index('T.sblock("Sigmoid_whole')]
-    assert "in T.unroll(4):" in whole
-    assert "in T.unroll(2):" in whole
-    assert "in T.vectorized(4):" in whole
-    assert "T.grid(1, 1, 4, 6)" in text
+    assert loops_around(kernel.program, "sigmoid1.whole", "store")[-3:] == ["unrolled 4", "unrolled 2", "vector 4"]
+    assert loops_around(kernel.program, "sigmoid1", "store")[-2:] == ["serial 4", "serial 8"]
+    assert "if d10 < 6 and 4*d30+d31 < 7:" in str(kernel.program)
 
 
 def test_a_tensor_that_others_read_is_stored_by_the_kernel_that_goes_on_with_it() -> None:
@@ -244,13 +242,12 @@ def test_code_has_the_loops_of_its_tiles() -> None:
     graph = net.graph(net.relu(net.conv(net.input(1, 8, 12, 8), 16)), dtype="fp32")
     tiles = LoopTiles((1, 8, 4, 8), (1, 0, 2, 3), 3, (1, 8, 1, 4), 1, None)
     (kernel,) = generated(fixed_pattern_plan(graph), {0: tiles}).kernels
-    text = kernel.function.script()
 
     # 2 tiles of channels x 3 of rows go to threads; in a tile, 4 rows x 2 register tiles of 4 pixels x 2 vectors of 4
-    assert "T.parallel(6)" in text
-    assert "T.grid(1, 1, 4, 2)" in text
-    assert "T.unroll(4)" in text
-    assert "T.vectorized(4)" in text
+    assert loops_around(kernel.program, "conv1.sum", "update") == [
+        *("parallel 6", "serial 4", "serial 2", "serial 3", "serial 3", "serial 8"),
+        *("unrolled 4", "unrolled 2", "vector 4"),
+    ]
 
 
 def test_vectors_do_not_reach_over_groups_so_that_all_lanes_use_one_element_of_the_data() -> None:
@@ -259,9 +256,7 @@ def test_vectors_do_not_reach_over_groups_so_that_all_lanes_use_one_element_of_t
     (kernel,) = generated(fixed_pattern_plan(graph)).kernels
 
     assert (LANES, kernel.tiles.register[1] % LANES) == (4, 0)  # whole vectors would fit, but a group is of two
-    sums = kernel.function.script().partition("Conv_sum")[2]
-    assert "T.vectorized(2)" in sums
-    assert "T.vectorized(4)" not in sums
+    assert loops_around(kernel.program, "conv1.sum", "update")[-1] == "vector 2"
 
 
 def test_weights_lie_in_panels_as_wide_as_the_register_tile() -> None:

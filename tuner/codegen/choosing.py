@@ -11,13 +11,13 @@ from tvm import te, tirx
 
 from dsascape.tuner.codegen.access import affine
 from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError
-from dsascape.tuner.codegen.builder import Builder
 from dsascape.tuner.codegen.functions import const, dtype_of
+from dsascape.tuner.codegen.sources import Sources
 from dsascape.workloads.loopnest import LoopNest
 
 Loops = Mapping[int, Any]
 """The value of each loop in one iteration."""
-Chooser = Callable[[Builder, Operator, LoopNest, Loops], Any]
+Chooser = Callable[[Sources, Operator, LoopNest, Loops], Any]
 
 
 def chooser_of(op: Operator, nest: LoopNest) -> Chooser | None:
@@ -54,61 +54,61 @@ def _place(chosen: Any, size: int) -> Any:
     return te.max(te.min(chosen, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
 
 
-def _gathered(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) -> Any:
+def _gathered(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) -> Any:
     """Return the element that an index in memory chooses, one of the network's or one that a file lists."""
     data = nest.reads[0]
     dim = next(d for d, index in enumerate(data.indices) if index.opaque)
-    listed, named = builder.tensor(op.inputs[1]), [loops[loop] for loop, _ in data.indices[dim].terms]
-    chosen = _place(builder.sharing.unnamed(lambda: listed.at(named)), data.shape[dim])
+    listed, named = sources.tensor(op.inputs[1]), [loops[loop] for loop, _ in data.indices[dim].terms]
+    chosen = _place(sources.sharing.unnamed(lambda: listed.at(named)), data.shape[dim])
     element = [chosen if d == dim else affine(index, loops) for d, index in enumerate(data.indices)]
-    return builder.tensor(data.tensor).at(element)
+    return sources.tensor(data.tensor).at(element)
 
 
-def _gathered_elements(builder: Builder, _: Operator, nest: LoopNest, loops: Loops) -> Any:
+def _gathered_elements(sources: Sources, _: Operator, nest: LoopNest, loops: Loops) -> Any:
     """Return the element at the same place but for one dimension, along which an index chooses."""
     data, listed = nest.reads
-    chosen = builder.sharing.unnamed(lambda: builder.read(nest, listed, loops))
+    chosen = sources.sharing.unnamed(lambda: sources.read(nest, listed, loops))
     element = [
         _place(chosen, size) if index.opaque else affine(index, loops)
         for index, size in zip(data.indices, data.shape, strict=True)
     ]
-    return builder.tensor(data.tensor).at(element)
+    return sources.tensor(data.tensor).at(element)
 
 
-def _gathered_slices(builder: Builder, _: Operator, nest: LoopNest, loops: Loops) -> Any:
+def _gathered_slices(sources: Sources, _: Operator, nest: LoopNest, loops: Loops) -> Any:
     """Return the element whose leading dimensions the last dimension of the indices lists."""
     data, listed = nest.reads
     lead = [affine(index, loops) for index in listed.indices[:-1]]
-    names = builder.tensor(listed.tensor)
+    names = sources.tensor(listed.tensor)
     element, count = [], 0
     for index, size in zip(data.indices, data.shape, strict=True):
         if index.opaque:
-            element.append(_place(builder.sharing.unnamed(partial(names.at, [*lead, count])), size))
+            element.append(_place(sources.sharing.unnamed(partial(names.at, [*lead, count])), size))
             count += 1
         else:
             element.append(affine(index, loops))
-    return builder.tensor(data.tensor).at(element)
+    return sources.tensor(data.tensor).at(element)
 
 
-def _triangle(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) -> Any:
+def _triangle(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) -> Any:
     """Return the element if it lies on the side of the diagonal that is kept, else zero."""
     if len(op.inputs) > 1 and op.inputs[1] and op.scalar(1) is None:
         raise UnsupportedKernelError("its diagonal is not known before the network runs")
     row, column = (affine(index, loops) for index in nest.write.indices[-2:])
     beyond = column - row - int(op.scalar(1) or 0)
-    value = builder.read(nest, nest.reads[0], loops)
+    value = sources.read(nest, nest.reads[0], loops)
     kept = beyond >= 0 if op.attributes.get("upper", 1) else beyond <= 0
     return tirx.Select(kept, value, const(value, 0))
 
 
-def _one_hot(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) -> Any:
+def _one_hot(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) -> Any:
     """Return the second of two values where the place is the one that is listed, else the first."""
     values = op.constants.get(2)
     if values is None:
         raise UnsupportedKernelError("its two values are not known before the network runs")
     axis, shape = int(op.attributes.get("axis", -1)), nest.write.shape
     size, place = shape[axis], affine(nest.write.indices[axis], loops)
-    chosen = builder.read(nest, nest.reads[0], loops).astype("int32")
+    chosen = sources.read(nest, nest.reads[0], loops).astype("int32")
     off, on = (tirx.const(value.item(), op.dtype) for value in values)
     return tirx.Select(tirx.EQ(tirx.Select(chosen < 0, chosen + size, chosen), place), on, off)
 
@@ -118,7 +118,7 @@ _CHOOSERS: Mapping[str, Chooser] = {
 }  # fmt: skip
 
 
-def _interpolated(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) -> Any:
+def _interpolated(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) -> Any:
     """Return the weighted sum of the elements around a place of the input; those at its border go on beyond it."""
     mode = op.attributes.get("mode", b"nearest").decode()
     weigh = {"linear": _linear, "bilinear": _linear, "cubic": _cubic}.get(mode)
@@ -131,7 +131,7 @@ def _interpolated(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) 
         if present:
             raise UnsupportedKernelError(f"interpolates with {what}")
     read = nest.reads[0]
-    source, sloped = builder.tensor(read.tensor), float(op.attributes.get("cubic_coeff_a", -0.75))
+    source, sloped = sources.tensor(read.tensor), float(op.attributes.get("cubic_coeff_a", -0.75))
 
     def mixed(dim: int, element: Sequence[Any]) -> Any:
         """Return the sum over the dimensions from ``dim`` on, the place along those before it given."""

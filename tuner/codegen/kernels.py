@@ -9,15 +9,16 @@ import numpy as np
 import tvm
 
 from dsascape.fusion.plan import FusionPlan
+from dsascape.scheduler.cpu.schedule.steps import program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
+from dsascape.tuner.codegen.emit import cpu_function
 from dsascape.tuner.codegen.names import kernel_name
 from dsascape.tuner.codegen.packing import Packing
-from dsascape.tuner.codegen.running_sums import is_running_sum
-from dsascape.tuner.codegen.schedules import kernel_function
-from dsascape.tuner.codegen.stages import running_sum, stages_of
+from dsascape.tuner.codegen.running_sums import is_running_sum, running_sum
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Graph
@@ -41,6 +42,8 @@ class Kernel:
     tiles: LoopTiles
     function: Any
     """The PrimFunc."""
+    program: LoopProgram | None = None
+    """The loops that it has; None for a running sum, which is written down by itself."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,9 @@ def _kernel(
     if is_running_sum(layer):
         function = running_sum(layer, executable, tiles, name)
         return Kernel(name, position, operators, layer.inputs, layer.outputs, {}, tiles, function)
-    stages = stages_of(layer, executable, tiles, lanes)
-    function = kernel_function(stages, tiles, name, lanes)
-    return Kernel(name, position, operators, stages.inputs, stages.outputs, stages.packings, tiles, function)
+    program = program_of(layer, tiles, lanes)
+    made = cpu_function(layer, executable, program, name)
+    return Kernel(name, position, operators, made.inputs, made.outputs, made.packings, tiles, made.function, program)
 
 
 def stored_array(graph: Graph, name: str, value: Array) -> Array:

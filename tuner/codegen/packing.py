@@ -4,9 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
-from dsascape.scheduler.cpu.structure.anchors import Anchor
-from dsascape.workloads.loopnest import Access, LoopNest
 from dsascape.workloads.operators.registry import Array
 
 
@@ -31,17 +28,3 @@ class Packing:
         split = whole.reshape(panels, self.block, *whole.shape[1:])
         return np.ascontiguousarray(np.moveaxis(split, 1, -1))
 
-
-def packing_of(nest: LoopNest, read: Access, anchor: Anchor, tiles: LoopTiles) -> Packing | None:
-    """Return how the anchor's weight lies; None if vectors do not run along one of its dimensions."""
-    along = nest.moving(nest.write.indices[anchor.vector_dim])
-    dims = [dim for dim, index in enumerate(read.indices) if nest.moving(index) == along]
-    if len(dims) != 1:
-        return None
-    rest = [dim for dim in range(len(read.indices)) if dim != dims[0]]
-    plain = all(index.divisor == index.window == 1 and not index.opaque for index in read.indices)
-    if not plain:
-        return None
-    place = {loop: p for p, loop in enumerate(anchor.reductions)}
-    rest.sort(key=lambda dim: max((place.get(loop, -1) for loop, _ in read.indices[dim].terms), default=-1))
-    return Packing(dims[0], tiles.register[anchor.vector_dim], tuple(rest))

@@ -10,8 +10,11 @@ from typing import Any
 
 from tvm import tirx
 
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError
+from dsascape.tuner.codegen.stage_values import StageValues
+from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Tensor
 
 _KIND = "CumSum"
@@ -33,7 +36,17 @@ def is_running_sum(layer: Layer) -> bool:
     return True
 
 
-def running_sum_function(
+def running_sum(layer: Layer, executable: Executable, tiles: LoopTiles, name: str) -> Any:
+    """Return the function ``name`` of a layer that is one running sum; parameters are its input and its output."""
+    values = StageValues(layer, executable)
+    (position,) = layer.ops
+    tensors = layer.graph.tensors
+    op = values.operator(position, layer.graph.ops[position])
+    data, output = tensors[layer.inputs[0]], tensors[layer.outputs[0]]
+    return _function(op, data, output, values.dtype(output), name, parallel=bool(tiles.parallel))
+
+
+def _function(
     op: Operator, data: Tensor, output: Tensor, dtype: str, name: str, *, parallel: bool
 ) -> Any:
     """Return the PrimFunc ``name`` with parameters ``data`` and ``output``, each as it lies in memory."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.chunks import chunks_of
+from dsascape.scheduler.cpu.schedule.steps import program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.cut import layers_in_order
+from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
 
 
@@ -24,6 +26,10 @@ class CpuKernel(Kernel):
     def chunks(self) -> int:
         """Parts of the parallel loop, one a thread; fewer than threads where there are not so many iterations."""
         return chunks_of(self.layer.sink.shape, self.tiles, self.threads).count
+
+    def program(self, lanes: int) -> LoopProgram:
+        """Return the loops of the kernel, for vectors of ``lanes``."""
+        return program_of(self.layer, self.tiles, lanes)
 
     def __str__(self) -> str:
         tiles = self.tiles

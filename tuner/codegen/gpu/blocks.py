@@ -170,7 +170,7 @@ class _Kernel:
         """Return from where a reduction reads others, and the values that its loops take."""
         steps = variables(reduced.loops, "k")
         ranges = [Range(v, tirx.const(0), size) for v, size in zip(steps, reduced.iterations, strict=True)]
-        return [*within, *ranges], self.values.places_read(lambda: self.values.term(reduced, place, steps))
+        return [*within, *ranges], self.values.places_read(lambda: self.values.added(reduced, place, steps))
 
     def _place(self, element: Place) -> Place:
         """Return where the accumulation for an element of the sink lies in its own tensor."""
@@ -242,7 +242,7 @@ class _Kernel:
             if total % split:
                 conditions = [iteration < total, *conditions]
         values = steps if iteration is None else unravelled(iteration, own.iterations)
-        term = self.values.term(own, self._place(self._element(within)), values)
+        term = self.values.added(own, self._place(self._element(within)), values)
         added = self._added(own, held, thread, ravelled(inside, extents), term)
         return loops(steps, counts, loops(inside, extents, when(conditions, added), unrolled=True))
 

@@ -46,7 +46,7 @@ def _turn(
         step = index("k")
         iteration = step * sharing + (tirx.floormod(thread, sharing) if sharing > 1 else 0)
         conditions += [iteration < total] if total % sharing else []
-        term = values.term(reduced, place, unravelled(iteration, reduced.iterations))
+        term = values.added(reduced, place, unravelled(iteration, reduced.iterations))
         added = held.store(thread, 0, reduced.combined(held.load(thread, 0), term))
         count = -(-total // sharing)
         target = partial.store(thread, thread, held.load(thread, 0)) if partial is not None else _kept(thread)

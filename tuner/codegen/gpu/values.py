@@ -14,15 +14,14 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.nodes import SUMS
 from dsascape.tuner.codegen.access import Stored, logical, loops_of
 from dsascape.tuner.codegen.arithmetic import Operator
 from dsascape.tuner.codegen.gpu.phases import index
 from dsascape.tuner.codegen.reductions import Reduction, reduction_of
-from dsascape.tuner.codegen.sharing import Value
 from dsascape.tuner.codegen.spacing import Spacing
-from dsascape.tuner.codegen.stages import StageBuilder
+from dsascape.tuner.codegen.stage_values import Element, StageValues
 from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Access, LoopNest
@@ -99,48 +98,36 @@ class Reduced:
         return tirx.const(1, self.dtype)
 
 
-class Values(StageBuilder):
+class Values(StageValues):
     """The tensors of a kernel as values."""
 
     def __init__(self, layer: Layer, executable: Executable) -> None:
-        super().__init__(layer, executable, _untiled(layer), None, 1)
+        super().__init__(layer, executable)
         self.reduced: list[Reduced] = []
         """First to last."""
-        for position in layer.ops:
-            self.checked(position)
+        self.describe(())
 
-    def is_kept(self, tensor: Tensor) -> bool:
-        """Nothing is: what a thread needs is computed where it needs it."""
-        return False
+    def element_of(self, name: str) -> Element:
+        """Return the value of a tensor's elements; an accumulation is taken note of."""
+        each = self.computed[name]
+        nest = each.nests[0]
+        if any(loop.reduction for loop in nest.loops) and len(each.nests) == 1:
+            rule = reduction_of(each.op, nest)
+            found = Reduced(each.op, nest, each.tensor, rule, self.dtype(each.tensor))
+            self.reduced.append(found)
+            self.own[name + SUMS] = Stored(found, each.tensor.order)
+        return super().element_of(name)
 
-    def tensor(self, name: str) -> Stored:
-        """Return a tensor, which becomes a parameter where it comes from outside."""
-        known = name in self.stored
-        found = super().tensor(name)
-        if known or name not in self.inputs:
-            return found
-        shape = tuple(self.layer.graph.tensors[name].shape[dim] for dim in found.order)
-        buffer = tirx.decl_buffer(shape, self.dtype(self.layer.graph.tensors[name]), self.name("in"))
-        self.inputs[name] = buffer
-        self.stored[name] = Stored(Value(shape, lambda *place: tirx.BufferLoad(buffer, list(place))), found.order)
-        return self.stored[name]
-
-    def _reduced(self, op: Operator, nest: LoopNest, tensor: Tensor) -> Any:
-        """Return what becomes of the accumulated values of a nest."""
-        found = Reduced(op, nest, tensor, reduction_of(op, nest), self.dtype(tensor))
-        self.reduced.append(found)
-        return self.finished(op, nest, tensor, found.rule, found)
-
-    def term(self, reduced: Reduced, place: Place, iteration: Sequence[Any]) -> Any:
+    def added(self, reduced: Reduced, place: Place, iteration: Sequence[Any]) -> Any:
         """Return what one iteration adds to the element at ``place``."""
         loops, conditions = reduced.loop_values(place, iteration)
         fill = tirx.const(reduced.rule.fill, self.dtype(self.described(reduced.terms[0].tensor)))
 
-        def added() -> Any:
+        def term() -> Any:
             reads, dividing = reduced.terms, reduced.spacing.dividing
             return reduced.rule.term([self.read(reduced.nest, each, loops, fill, dividing=dividing) for each in reads])
 
-        return self.sharing.within(lambda: self.where(conditions, added))
+        return self.sharing.within(lambda: self.where(conditions, term))
 
     def written(self, name: str, place: Place) -> Any:
         """Return an element of a tensor that the kernel computes."""
@@ -173,13 +160,6 @@ def same_places(places: Sequence[Place]) -> bool:
     return all(
         all(tvm_ffi.structural_equal(a, b) for a, b in zip(first, other, strict=True)) for other in places[1:]
     )
-
-
-def _untiled(layer: Layer) -> LoopTiles:
-    """Return tiles for a builder that has no anchor: it does not look at them."""
-    shape = layer.sink.shape
-    ones = (1,) * len(shape)
-    return LoopTiles(ones, tuple(range(len(shape))), 0, ones, -1, None)
 
 
 def elements(shape: Sequence[int]) -> int:

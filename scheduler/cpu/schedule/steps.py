@@ -1,0 +1,272 @@
+"""The built-in choice as rewriting steps: what `LoopTiles` say about a layer's loops on the cores of a CPU."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.anchors import (
+    Anchor,
+    anchor_of,
+    is_padded,
+    shared_rows,
+    vector_lanes,
+)
+from dsascape.scheduler.cpu.structure.chains import (
+    Made,
+    is_computed_before,
+    loops_apart,
+    made_in_front,
+    parts_of,
+    read_spans,
+    sink_spans,
+)
+from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run
+from dsascape.scheduler.cpu.structure.passes import MOST_VECTORS, kept_tensors, partial_sums
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.build import halvings, loop_program
+from dsascape.scheduler.kernels.loops.illegal import Limits
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.nodes import SUMS, LoopKind, Stage, reduction_loops
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import (
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    Inline,
+    Layout,
+    Level,
+    Outline,
+    Parallel,
+    PartialSums,
+    Step,
+    Steps,
+    Tile,
+    Unroll,
+    Vectorise,
+)
+from dsascape.workloads.loopnest import Access, Extents, LoopNest
+
+_MOST_UNROLLED = 16
+"""Iterations of a loop that stores results of a register tile, where it is unrolled."""
+WHOLE = ".whole"
+"""What the name of a stage of whole vectors ends with, of which a result copies what lies inside of it."""
+
+
+def steps_of(layer: Layer, tiles: LoopTiles, lanes: int) -> Steps:
+    """Return the steps that make the naive program of ``layer`` the one of ``tiles``, for vectors of ``lanes``."""
+    return tuple(_Writing(layer, tiles, lanes).steps())
+
+
+class _Writing:
+    """The steps of one layer."""
+
+    def __init__(self, layer: Layer, tiles: LoopTiles, lanes: int) -> None:
+        self.layer, self.tiles, self.lanes = layer, tiles, lanes
+        self.stages = NaiveProgram(layer).stages
+        self.kept: set[str] = set()
+
+    def steps(self) -> Iterator[Step]:
+        """Yield all steps: first those that name what has loops of its own, then those that say which."""
+        parts = parts_of(self.layer) if self.tiles.upstream else (self.layer,)
+        anchor = anchor_of(parts[-1], self.tiles)
+        found = list(self._anchored(parts, anchor) if anchor is not None else self._untiled())
+        yield from (Inline(name) for name in self.stages if name not in self.kept)
+        yield from found
+
+    def _anchored(self, parts: Sequence[Layer], anchor: Anchor) -> Iterator[Step]:
+        sink = parts[-1].sink.name
+        for made in made_in_front(self.layer, self.tiles):
+            yield from self._front(made, sink)
+        yield from self._last(parts[-1], anchor, is_alone=len(parts) == 1)
+
+    def _last(self, part: Layer, anchor: Anchor, *, is_alone: bool) -> Iterator[Step]:
+        """Yield the steps around the last anchor: the sink's tiles, what is in registers, and copies for a tile."""
+        tiles, nest, sink = self.tiles, anchor.nest, part.sink.name
+        dims, own = len(tiles.tile), vector_lanes(nest, tiles, self.lanes)
+        is_cut = anchor.padded[anchor.vector_dim] != nest.write.shape[anchor.vector_dim]
+        of_tile = Level("space", tiles.order, _along(tiles.order, tiles.whole_registers))
+        of_registers = Level("space", tiles.order, _along(tiles.order, tiles.register))
+        sums = nest.write.tensor + SUMS
+        self.kept |= {sink, sums}
+        yield from self._copies(part, nest, sink, is_alone=is_alone)
+        if is_cut and tiles.depth_step is None:
+            self.kept.add(sink + WHOLE)
+            yield CacheWrite(sink + WHOLE, sink)
+            yield ComputeAt(sink + WHOLE, sink, 2 * dims, "register")
+            yield from (Vectorise(sink + WHOLE, own), Unroll(sink + WHOLE, _MOST_UNROLLED))
+        yield Tile(sink, (of_tile, of_registers))
+        yield Parallel(sink, tiles.parallel)
+        if not is_cut:
+            yield Vectorise(sink, own)
+        if not is_cut and tiles.depth_step is None:
+            yield Unroll(sink, _MOST_UNROLLED)
+        every = Level("reduction", anchor.reductions, (1,) * len(anchor.reductions))
+        if tiles.depth_step is None:
+            yield ComputeAt(sums, sink, 2 * dims, "register")
+            yield Tile(sums, (every,))
+        else:
+            step = Level("reduction", anchor.reductions[-1:], (tiles.depth_step,))
+            yield ComputeAt(sums, sink, dims, "stack")
+            yield Tile(sums, (step, of_registers, every))
+        yield from (Vectorise(sums, own), Unroll(sums))
+        yield from self._layouts(nest, anchor, tiles, sums)
+
+    def _front(self, made: Made, sink: str) -> Iterator[Step]:
+        """Yield the steps of an anchor in front of the last: its register tiles for what one tile of the sink needs."""
+        part, tiles = made.layer, made.tiles
+        anchor = anchor_of(part, tiles)
+        assert anchor is not None
+        result, sums = part.sink.name, anchor.nest.write.tensor + SUMS
+        own = vector_lanes(anchor.nest, tiles, self.lanes)
+        self.kept |= {result, sums}
+        yield ComputeAt(result, sink, made.loops, "stack", tiles.register)
+        yield Outline(result)
+        for name, read in self._copied(part, anchor.nest):
+            yield CacheRead(name, read.tensor, sums)
+            yield ComputeAt(name, result, loops_apart(anchor.nest, read, tiles.order))
+            yield Vectorise(name, tiles.lanes(self.lanes), "dividing")
+        yield Tile(result, (Level("space", tiles.order, _along(tiles.order, tiles.register)),))
+        yield from (Vectorise(result, own), Unroll(result, _MOST_UNROLLED))
+        yield ComputeAt(sums, result, len(tiles.order), "register")
+        yield Tile(sums, (Level("reduction", anchor.reductions, (1,) * len(anchor.reductions)),))
+        yield from (Vectorise(sums, own), Unroll(sums))
+        if all(each % tiles.register[anchor.vector_dim] == 0 for each in _begins(made, anchor)):
+            yield from self._layouts(anchor.nest, anchor, tiles, sums)
+
+    def _copies(self, part: Layer, nest: LoopNest, sink: str, *, is_alone: bool) -> Iterator[Step]:
+        """Yield the steps of the copies, with padding, that the last anchor reads: as far in as they are used once."""
+        tiles, dims = self.tiles, len(self.tiles.tile)
+        for name, read in self._copied(part, nest):
+            loops = dims
+            if not is_alone:
+                apart = loops_apart(nest, read, tiles.order) if tiles.depth_step is None else 0
+                spans = read_spans(nest, read, sink_spans(part.sink.shape, tiles))
+                depends = [tiles.order.index(dim) + 1 for span in spans for dim, _ in span.steps]
+                loops = dims + apart if apart else max([tiles.parallel, *depends])
+            yield CacheRead(name, read.tensor, nest.write.tensor + SUMS)
+            yield ComputeAt(name, sink, loops)
+            yield Vectorise(name, tiles.lanes(self.lanes), "dividing")
+
+    def _copied(self, part: Layer, nest: LoopNest) -> Iterator[tuple[str, Access]]:
+        """Yield names of copies and what they copy: what is read with padding, and what the part computes before."""
+        seen: set[str] = set()
+        for read in nest.reads:
+            if is_padded(nest, read) or is_computed_before(part, nest, read):
+                name = f"{read.tensor}.copy"
+                if read.tensor not in seen:
+                    self.kept.add(name)
+                    yield name, read
+                seen.add(read.tensor)
+
+    def _layouts(self, nest: LoopNest, anchor: Anchor, tiles: LoopTiles, sums: str) -> Iterator[Step]:
+        """Yield how weights of an anchor lie: in panels as wide as a register tile, in the order of its loops."""
+        tensors = self.layer.graph.tensors
+        for read in nest.reads:
+            is_reduced = any(nest.loops[loop].reduction for index in read.indices for loop, _ in index.terms)
+            if is_reduced and read.tensor in self.layer.inputs and tensors[read.tensor].role == "weight":
+                layout = _layout(nest, read, anchor, tiles, sums)
+                if layout is not None:
+                    yield layout
+
+    def _untiled(self) -> Iterator[Step]:
+        """Yield the steps of a layer without register tiles: rows of the sink, or one result after the other."""
+        layer, tiles, sink = self.layer, self.tiles, self.layer.sink.name
+        kept = [name for name in self.stages if name in (*layer.outputs, *kept_tensors(layer))]
+        sums = [name for name in self.stages if self.stages[name].kind == "sum"]
+        self.kept |= {*kept, *[name for name in sums if name.removesuffix(SUMS) in kept]}
+        rows = 0
+        if len(kept) > 1 and sums and len(layer.outputs) == 1:
+            leading = [tiles.tile[dim] == 1 for dim in tiles.order[:-1]]
+            alone = leading.index(False) if False in leading else len(leading)
+            rows = min(alone, shared_rows(layer))
+        for name in kept:
+            yield from self._kept(self.stages[name], rows)
+            if name != sink and rows:
+                yield ComputeAt(name, sink, rows)
+            elif tiles.parallel:
+                space = len(self.stages[name].shape)
+                yield Parallel(name, min(tiles.parallel, rows) if rows else max(min(tiles.parallel, space - 1), 0))
+
+    def _kept(self, stage: Stage, rows: int) -> Iterator[Step]:
+        """Yield the loops of what is kept: vectors along its innermost dimension, or sums that registers hold."""
+        name, order = stage.name, stage.order
+        if name + SUMS not in self.kept:
+            yield Tile(name, (Level("space", order[:rows], (1,) * rows),) if name == self.layer.sink.name else ())
+            yield Vectorise(name, self.lanes, "halved")
+            return
+        nest, sums = stage.nests[0], name + SUMS
+        run = summed_run(self.layer, nest)
+        extent = math.prod([nest.loops[loop].extent for loop in run])
+        count = partial_sums(extent, self.lanes) if run else 1
+        sizes = [1] * len(stage.shape)
+        dim, width, vectors = self._vectors(stage, rows, is_apart=not run and lies_apart(self.layer, nest))
+        if count == 1 and width > 1:
+            sizes[dim] = width * vectors
+            yield from (Vectorise(name, width), Unroll(name), Vectorise(sums, width), Unroll(sums))
+        yield Tile(name, (Level("space", order, _along(order, sizes)),))
+        yield ComputeAt(sums, name, len(order), "register")
+        loops = reduction_loops(nest)
+        yield Tile(sums, (Level("reduction", tuple([loop for loop in loops if loop not in run or count == 1]),
+                                (1,) * (len(loops) - (len(run) if count > 1 else 0))),))
+        if count > 1:
+            yield from (PartialSums(sums, count, run), Vectorise(sums, self.lanes))
+
+    def _vectors(self, stage: Stage, rows: int, *, is_apart: bool) -> tuple[int, int, int]:
+        """Return the dimension of a reduction's vectors, their lanes, and how many registers hold at a time."""
+        is_row = rows and stage.name != self.layer.sink.name
+        inner = stage.order if is_row else stage.order[rows or (min(self.tiles.parallel, len(stage.order) - 1) and 1) :]
+        long = [dim for dim in inner if self._extent(stage, dim, rows) > 1]
+        if not long or is_apart:
+            return -1, 1, 1
+        extent = self._extent(stage, long[-1], rows)
+        width = next(each for each in halvings(self.lanes) if extent % each == 0)
+        most = max(each for each in range(1, MOST_VECTORS + 1) if extent // width % each == 0)
+        return long[-1], width, most
+
+    def _extent(self, stage: Stage, dim: int, rows: int) -> int:
+        """Return the elements of a dimension that are computed for one row of the sink."""
+        sink = self.layer.sink
+        if rows and stage.name != sink.name and dim < len(sink.shape) and dim in sink.order[:rows]:
+            return 1 if stage.shape[dim] == sink.shape[dim] else stage.shape[dim]
+        return stage.shape[dim]
+
+
+def _layout(nest: LoopNest, read: Access, anchor: Anchor, tiles: LoopTiles, reader: str) -> Layout | None:
+    """Return how an anchor's weight lies; None if vectors do not run along one of its dimensions."""
+    along = nest.moving(nest.write.indices[anchor.vector_dim])
+    dims = [dim for dim, index in enumerate(read.indices) if nest.moving(index) == along]
+    plain = all(index.divisor == index.window == 1 and not index.opaque for index in read.indices)
+    if len(dims) != 1 or not plain:
+        return None
+    rest = [dim for dim in range(len(read.indices)) if dim != dims[0]]
+    place = {loop: number for number, loop in enumerate(anchor.reductions)}
+    rest.sort(key=lambda dim: max((place.get(loop, -1) for loop, _ in read.indices[dim].terms), default=-1))
+    return Layout(reader, read.tensor, dims[0], tiles.register[anchor.vector_dim], tuple(rest))
+
+
+def _begins(made: Made, anchor: Anchor) -> Iterator[int]:
+    """Yield where the boxes of all tiles begin along the vectors: the first one, and how much further each next is."""
+    span = made.spans[anchor.vector_dim]
+    return iter((span.first, *(step for _, step in span.steps)))
+
+
+def _along(order: Sequence[int], sizes: Sequence[int]) -> Extents:
+    return tuple([sizes[dim] for dim in order])
+
+
+
+def program_of(layer: Layer, tiles: LoopTiles, lanes: int) -> LoopProgram:
+    """Return the loops of ``layer`` in ``tiles``, for vectors of ``lanes``."""
+    return loop_program(NaiveProgram(layer), steps_of(layer, tiles, lanes))
+
+
+_STACK_BYTES = 2**30
+"""Most that one thread's buffers may take: they are allocated like any memory, so nearly all there is."""
+
+
+def cpu_limits(view: CpuView) -> Limits:
+    """Return what the code of a CPU can have: loops of its kinds, and buffers of a thread that its memory holds."""
+    threads = max(view.thread_counts)
+    kinds: frozenset[LoopKind] = frozenset({"serial", "parallel", "vector", "unrolled"})
+    return Limits(kinds, {"stack": _STACK_BYTES // threads})

@@ -1,0 +1,1 @@
+"""Loop programs: the loops of one kernel, made of its naive program by rewriting steps."""

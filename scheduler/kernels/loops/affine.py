@@ -1,0 +1,150 @@
+"""Affine expressions of a loop program's loops, and the ranges of elements that a part of the program covers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dsascape.workloads.index import Index, by_stride
+from dsascape.workloads.loopnest import Access, LoopNest
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """The expression ``offset + sum(stride * loop)`` of loops, by name."""
+
+    offset: int = 0
+    terms: tuple[tuple[str, int], ...] = ()
+    """Loop and stride, outermost loop first; no stride is zero."""
+
+    def __add__(self, other: "Affine") -> "Affine":
+        if not other.terms:
+            return Affine(self.offset + other.offset, self.terms)
+        strides = dict(self.terms)
+        for loop, stride in other.terms:
+            strides[loop] = strides.get(loop, 0) + stride
+        return Affine(self.offset + other.offset, tuple([each for each in strides.items() if each[1]]))
+
+    def __mul__(self, factor: int) -> "Affine":
+        if not factor:
+            return Affine()
+        return Affine(self.offset * factor, tuple([(loop, stride * factor) for loop, stride in self.terms]))
+
+    def shifted(self, distance: int) -> "Affine":
+        """Return the expression plus ``distance``."""
+        return Affine(self.offset + distance, self.terms)
+
+    def divides(self, divisor: int) -> bool:
+        """Whether its offset and all of its strides are multiples of ``divisor``."""
+        return self.offset % divisor == 0 and all(stride % divisor == 0 for _, stride in self.terms)
+
+    def divided(self, divisor: int) -> "Affine":
+        """Return the expression divided by ``divisor``, which `divides` it up to the remainder of the offset."""
+        return Affine(self.offset // divisor, tuple([(loop, stride // divisor) for loop, stride in self.terms]))
+
+    def span(self, extents: Mapping[str, int]) -> tuple[int, int]:
+        """Return its least value and its greatest value plus one, where each loop has so many iterations."""
+        low = high = self.offset
+        for loop, stride in self.terms:
+            far = stride * (extents[loop] - 1)
+            low, high = low + min(far, 0), high + max(far, 0)
+        return low, high + 1
+
+    def __str__(self) -> str:
+        parts = [loop if stride == 1 else f"{stride}*{loop}" for loop, stride in self.terms]
+        if self.offset or not parts:
+            parts.append(str(self.offset))
+        return "+".join(parts).replace("+-", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Consecutive elements of a dimension, or iterations of a loop: where they begin, and how many there are."""
+
+    first: Affine
+    extent: int
+
+    @staticmethod
+    def whole(extent: int) -> "Range":
+        """Return the range of all ``extent`` elements."""
+        return Range(Affine(), extent)
+
+    def inside(self, size: int) -> "Range":
+        """Return what of the range lies inside of ``size`` elements; all of it where it moves with loops."""
+        if self.first.terms:
+            return self
+        first = max(self.first.offset, 0)
+        return Range(Affine(first), min(self.first.offset + self.extent, size) - first)
+
+    def joined(self, other: "Range", size: int) -> "Range":
+        """Return the smallest range around both; all of ``size`` where their beginnings move apart."""
+        if self.first.terms != other.first.terms:
+            return Range.whole(size)
+        first = min(self.first.offset, other.first.offset)
+        end = max(self.first.offset + self.extent, other.first.offset + other.extent)
+        return Range(Affine(first, self.first.terms), end - first)
+
+    def rounded(self, part: int) -> "Range":
+        """Return the range with its extent rounded up to whole parts of ``part`` elements."""
+        return Range(self.first, -(-self.extent // part) * part)
+
+
+Ranges = tuple[Range, ...]
+"""One range per dimension of a tensor."""
+
+
+def loop_ranges(nest: LoopNest, written: Ranges) -> list[Range]:
+    """Return the iterations of each loop of ``nest`` that write the elements ``written``; reductions run in full.
+
+    Where several loops make up a dimension (a reshape), they are told apart as far as the range is aligned with them.
+    """
+    ranges = [Range.whole(loop.extent) for loop in nest.loops]
+    for index, wanted in zip(nest.write.indices, written, strict=True):
+        left = Range(wanted.first.shifted(-index.offset), wanted.extent)
+        for loop, stride in sorted(index.terms, key=by_stride):
+            if nest.loops[loop].extent == 1:
+                continue
+            if stride == 1:
+                ranges[loop] = left
+                break
+            if not left.first.divides(stride):
+                inside = left.first.offset % stride + left.extent <= stride
+                if not (inside and all(each % stride == 0 for _, each in left.first.terms)):
+                    break
+                ranges[loop] = Range(left.first.divided(stride), 1)
+                left = Range(Affine(left.first.offset % stride), left.extent)
+                continue
+            ranges[loop] = Range(left.first.divided(stride), -(-left.extent // stride))
+            left = Range(Affine(), min(left.extent, stride))
+    return ranges
+
+
+def index_range(index: Index, loops: Sequence[Range], size: int) -> Range:
+    """Return the elements that ``index`` reaches while the loops run through ``loops``; it may begin before the first.
+
+    All of the dimension, of ``size`` elements, where the index is no affine function of the loops.
+    """
+    if index.opaque or index.table or index.clamp:
+        return Range.whole(size)
+    first, extent = Affine(index.offset), 1
+    for loop, stride in index.terms:
+        each = loops[loop]
+        begin = each.first if stride > 0 else each.first.shifted(each.extent - 1)
+        first += begin * stride
+        extent += abs(stride) * (each.extent - 1)
+    if index.divisor != 1:
+        if any(stride % index.divisor for _, stride in first.terms):
+            return Range.whole(size)
+        extent = (first.offset % index.divisor + extent - 1) // index.divisor + 1
+        first = first.divided(index.divisor)
+    return Range(first, extent + index.window - 1)
+
+
+def read_ranges(read: Access, loops: Sequence[Range]) -> Ranges:
+    """Return the elements of each dimension that ``read`` reaches while the loops run through ``loops``."""
+    return tuple([
+        index_range(index, loops, size) for index, size in zip(read.indices, read.shape, strict=True)
+    ])  # fmt: skip
+
+
+def joined_ranges(one: Ranges, other: Ranges, shape: Iterable[int]) -> Ranges:
+    """Return the smallest ranges around both, dimension by dimension."""
+    return tuple([a.joined(b, size) for a, b, size in zip(one, other, shape, strict=True)])

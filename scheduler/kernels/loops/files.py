@@ -1,0 +1,163 @@
+"""Steps and loop programs as JSON: written, kept in databases and schedules, and read back, each field checked."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import pydantic
+from pydantic import TypeAdapter
+
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.loops.nodes import (
+    Buffer,
+    Condition,
+    Guard,
+    Loop,
+    Node,
+    Nodes,
+    Outlined,
+    Stage,
+    Statement,
+)
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import (
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    Inline,
+    Layout,
+    Outline,
+    Parallel,
+    PartialSums,
+    Step,
+    Steps,
+    Tile,
+    Unroll,
+    Vectorise,
+)
+
+_STEPS: Mapping[str, type[Any]] = {
+    each.__name__: each
+    for each in (
+        Inline, CacheRead, CacheWrite, Tile, ComputeAt, PartialSums, Parallel, Vectorise, Unroll, Layout, Outline,
+    )
+}  # fmt: skip
+_AROUND: Mapping[str, type[Any]] = {each.__name__: each for each in (Loop, Guard, Outlined)}
+
+
+_ADAPTERS: Mapping[type[Any], TypeAdapter[Any]] = {
+    kind: TypeAdapter(kind) for kind in (*_STEPS.values(), *_AROUND.values(), Statement, Condition, Stage, Buffer)
+}
+
+
+def _written(record: Any) -> dict[str, Any]:
+    written: dict[str, Any] = _ADAPTERS[type(record)].dump_python(record, mode="json")
+    return written
+
+
+def _read(where: str, kind: type[Any], data: object) -> Any:
+    """Return ``data`` as a record of ``kind``; raise ``ScheduleError`` with the first mistake in it."""
+    known = {each.name for each in fields(kind)}
+    unknown = [name for name in data if name not in known] if isinstance(data, Mapping) else []
+    if unknown:
+        raise ScheduleError(f"{where}: {unknown[0]}: is unknown; {kind.__name__} has {', '.join(sorted(known))}")
+    try:
+        return _ADAPTERS[kind].validate_json(json.dumps(data), strict=True)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join([where, *map(str, first["loc"])])
+        raise ScheduleError(f"{place}: {first['msg']}") from error
+    except ValueError as error:
+        raise ScheduleError(f"{where}: {error}") from error
+
+
+def steps_json(steps: Steps) -> list[dict[str, Any]]:
+    """Return ``steps`` as JSON: an object for each, whose "step" says which it is."""
+    return [{"step": type(step).__name__, **_written(step)} for step in steps]
+
+
+def read_steps(data: object, where: str = "steps") -> Steps:
+    """Return the steps that `steps_json` has written; raise ``ScheduleError`` for anything else."""
+    if not isinstance(data, Sequence) or isinstance(data, str):
+        raise ScheduleError(f"{where}: needs a list of steps")
+    return tuple([_read_step(f"{where}.{number}", each) for number, each in enumerate(data)])
+
+
+def _read_step(where: str, data: object) -> Step:
+    name = data.get("step") if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or not isinstance(name, str) or name not in _STEPS:
+        raise ScheduleError(f"{where}: step: has {name!r}; needs one of {', '.join(_STEPS)}")
+    step: Step = _read(where, _STEPS[name], {key: value for key, value in data.items() if key != "step"})
+    return step
+
+
+def program_json(program: LoopProgram) -> dict[str, Any]:
+    """Return ``program`` as JSON."""
+    return {
+        "stages": [_written(stage) for stage in program.stages],
+        "buffers": [_written(buffer) for buffer in program.buffers],
+        "layouts": [_written(layout) for layout in program.layouts],
+        "body": _nodes_json(program.body),
+        "steps": steps_json(program.steps),
+    }
+
+
+def _nodes_json(nodes: Nodes) -> list[dict[str, Any]]:
+    return [_node_json(node) for node in nodes]
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    own = {"node": type(node).__name__}
+    if isinstance(node, Statement):
+        return {**own, **_written(node)}
+    body = {"body": _nodes_json(node.body)}
+    if isinstance(node, Guard):
+        return own | {"conditions": [_written(each) for each in node.conditions]} | body
+    if isinstance(node, Outlined):
+        return own | {"name": node.name} | body
+    fused = {"fused": [list(each) for each in node.fused]} if node.fused else {}
+    return own | {"name": node.name, "extent": node.extent, "kind": node.kind} | fused | body
+
+
+def read_program(data: object) -> LoopProgram:
+    """Return the program that `program_json` has written; raise ``ScheduleError`` for anything else."""
+    wanted = ("stages", "buffers", "layouts", "body", "steps")
+    if not isinstance(data, Mapping) or set(data) != set(wanted):
+        raise ScheduleError(f"loop program: needs an object of {', '.join(wanted)}")
+    stages, buffers, layouts = [
+        tuple([_read(f"{name}.{number}", kind, each) for number, each in enumerate(_listed(name, data[name]))])
+        for name, kind in (("stages", Stage), ("buffers", Buffer), ("layouts", Layout))
+    ]
+    return LoopProgram(stages, buffers, layouts, _read_nodes("body", data["body"]), read_steps(data["steps"]))
+
+
+def _listed(where: str, data: object) -> Sequence[object]:
+    if not isinstance(data, Sequence) or isinstance(data, str):
+        raise ScheduleError(f"{where}: needs a list")
+    return data
+
+
+def _read_nodes(where: str, data: object) -> Nodes:
+    return tuple([_read_node(f"{where}.{number}", each) for number, each in enumerate(_listed(where, data))])
+
+
+def _read_node(where: str, data: object) -> Node:
+    name = data.get("node") if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or (name not in _AROUND and name != "Statement"):
+        raise ScheduleError(f"{where}: node: has {name!r}; needs one of Statement, {', '.join(_AROUND)}")
+    own = {key: value for key, value in data.items() if key != "node"}
+    if name == "Statement":
+        statement: Statement = _read(where, Statement, own)
+        return statement
+    body = _read_nodes(f"{where}.body", own.pop("body", None))
+    if name == "Guard":
+        conditions = [_read(f"{where}.conditions", Condition, each) for each in _listed(where, own.get("conditions"))]
+        return Guard(tuple(conditions), body)
+    around: Node = _read(where, _AROUND[str(name)], own | {"body": []})
+    return Outlined(around.name, body) if isinstance(around, Outlined) else _filled(around, body)
+
+
+def _filled(loop: Node, body: Nodes) -> Loop:
+    assert isinstance(loop, Loop)
+    return Loop(loop.name, loop.extent, loop.kind, body, loop.fused)

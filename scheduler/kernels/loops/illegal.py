@@ -1,0 +1,107 @@
+"""What keeps a loop program from running: reasons that a search asks for before it spends time on a program."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dsascape.scheduler.kernels.loops.nodes import (
+    Buffer,
+    Loop,
+    LoopKind,
+    Nodes,
+    Statement,
+    reads_of,
+)
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import Scope
+
+_MOST_STATEMENTS = 4096
+"""Statements that unrolled loops may make of one; compilers take minutes for more."""
+_MOST_LANES = 64
+"""Lanes of a vector loop."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a machine can run."""
+
+    kinds: frozenset[LoopKind]
+    scope_bytes: Mapping[Scope, int] = field(default_factory=dict)
+    """Most that all buffers of a scope, alive at a time, may take in one thread or block."""
+
+
+def illegal(program: LoopProgram, limits: Limits) -> tuple[str, ...]:
+    """Return the reasons why ``program`` cannot run on a machine with ``limits``; empty if it compiles and runs."""
+    return tuple(dict.fromkeys([*_loops(program, limits), *_order(program), *_memory(program, limits)]))
+
+
+def _loops(program: LoopProgram, limits: Limits) -> Iterator[str]:
+    """Yield loops of kinds that the machine has not, or that stand where that kind cannot."""
+    for around, _ in _statements(program.body):
+        kinds = [loop.kind for loop in around]
+        for loop in around:
+            if loop.kind not in limits.kinds:
+                yield f"loop {loop.name} is {loop.kind}, which the machine has not"
+        if "parallel" in kinds[1:]:
+            yield f"loop {around[kinds.index('parallel', 1)].name} is parallel inside of another loop"
+        if "vector" in kinds[:-1]:
+            yield f"loop {around[kinds.index('vector')].name} is a vector and has loops inside"
+        wide = [loop for loop in around if loop.kind == "vector" and loop.extent > _MOST_LANES]
+        if wide:
+            yield f"loop {wide[0].name} is a vector of {wide[0].extent} lanes; the most are {_MOST_LANES}"
+        copies = math.prod([loop.extent for loop in around if loop.kind == "unrolled"])
+        if copies > _MOST_STATEMENTS:
+            yield f"unrolled loops make {copies} statements of one; the most are {_MOST_STATEMENTS}"
+
+
+def _order(program: LoopProgram) -> Iterator[str]:
+    """Yield stages that are read where they have not been computed, or where their buffer is not there."""
+    computed: set[str] = set()
+    around_of = {stage.name: () for stage in program.stages}
+    tensors = {stage.tensor: stage.name for stage in program.stages if stage.name == stage.tensor}
+    buffers = {buffer.name: buffer for buffer in program.buffers}
+    for around, statement in _statements(program.body):
+        stage = program.stage(statement.stage)
+        names = {loop.name for loop in around}
+        for name in _read_stages(program, statement, tensors):
+            if name not in around_of or name == stage.name:
+                continue
+            if name not in computed:
+                yield f"{stage.name} reads {name} before that is computed"
+            elif buffers[name].inside and buffers[name].inside not in names:
+                yield f"{stage.name} reads {name} outside of the loop {buffers[name].inside} that it is computed in"
+        if statement.role != "first":
+            computed.add(stage.name)
+
+
+def _read_stages(program: LoopProgram, statement: Statement, tensors: Mapping[str, str]) -> Iterator[str]:
+    stage = program.stage(statement.stage)
+    if statement.role in ("first", "fold"):
+        return
+    if stage.kind == "copy":
+        yield tensors.get(stage.source, stage.source)
+    copies = program.copies(stage.name)
+    for read in reads_of(stage, stage.nests):
+        name = copies.get(read.tensor, read.tensor)
+        yield tensors.get(name, name)
+
+
+def _memory(program: LoopProgram, limits: Limits) -> Iterator[str]:
+    """Yield scopes whose buffers, taken together, are larger than what there is."""
+    for scope, most in limits.scope_bytes.items():
+        own = [buffer for buffer in program.buffers if buffer.scope == scope]
+        size = sum(map(_size_bytes, own))
+        if size > most:
+            yield f"its {scope} buffers take {size} bytes; there are {most}"
+
+
+def _size_bytes(buffer: Buffer) -> int:
+    return buffer.size_bytes
+
+
+def _statements(nodes: Nodes, around: tuple[Loop, ...] = ()) -> Iterator[tuple[tuple[Loop, ...], Statement]]:
+    for node in nodes:
+        if isinstance(node, Statement):
+            yield around, node
+        else:
+            yield from _statements(node.body, (*around, node) if isinstance(node, Loop) else around)

@@ -1,0 +1,89 @@
+"""The naive program of a layer: one stage for each tensor that its nests write, in full loops one after the other.
+
+A nest with reduction loops makes two stages: its sums, and what becomes of them (a mean, a root, a bias), which reads
+the sums element by element.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reads_of, reduction_loops
+from dsascape.workloads.loopnest import Access, LoopNest
+from dsascape.workloads.spaced import executed_extents
+
+
+class NaiveProgram:
+    """The stages of one layer, producers first, and who reads what."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        self.stages: dict[str, Stage] = {stage.name: stage for stage in _stages(layer)}
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Tensors that are read outside of the kernel, the sink first."""
+        return self.layer.outputs
+
+    @cached_property
+    def readers(self) -> Mapping[str, tuple[str, ...]]:
+        """The stages that read each tensor, sums of it among them."""
+        found: dict[str, list[str]] = {}
+        for stage in self.stages.values():
+            for read in reads_of(stage, stage.nests):
+                found.setdefault(read.tensor, []).append(stage.name)
+        return {name: tuple(dict.fromkeys(each)) for name, each in found.items()}
+
+    def element_bytes(self, tensor: str) -> int:
+        """Return the size of an element of a tensor of the network, or of one that an operator keeps to itself."""
+        described = self.layer.graph.tensors.get(tensor)
+        return self.layer.internal_bytes[tensor] if described is None else described.element_bytes
+
+    def order_of(self, tensor: str, rank: int) -> tuple[int, ...]:
+        """Return the dimensions of a tensor as they lie in memory, outermost first."""
+        described = self.layer.graph.tensors.get(tensor)
+        return tuple(range(rank)) if described is None else tuple(described.order)
+
+    def key(self, dtype: str, machine_kind: str) -> str:
+        """Return a digest of what is computed, in which dtype, on which kind of machine: equal for equal tasks.
+
+        It does not depend on the names of tensors, and is the same in every process.
+        """
+        numbers: dict[str, int] = {}
+
+        def numbered(access: Access) -> str:
+            number = numbers.setdefault(access.tensor, len(numbers))
+            order = self.order_of(access.tensor, len(access.shape))
+            described = self.layer.graph.tensors.get(access.tensor)
+            is_weight = described is not None and described.role == "weight"
+            return f"t{number}:{is_weight}{list(access.shape)}{list(order)}{access.indices}"
+
+        lines = [dtype, machine_kind]
+        for stage in self.stages.values():
+            lines.append(stage.kind)
+            for nest in stage.nests:
+                loops = [(loop.extent, loop.reduction) for loop in nest.loops]
+                maps = [numbered(access) for access in (*nest.reads, nest.write)]
+                lines.append(f"{loops} {maps} {nest.per_iteration} {nest.per_output} {nest.carried}")
+        results = [numbers.get(name, -1) for name in self.results]
+        return hashlib.sha256("\n".join([*lines, str(results)]).encode()).hexdigest()[:16]
+
+
+def reduction_extents(nest: LoopNest) -> dict[int, int]:
+    """Return the iterations of each reduction loop that one element goes through: those that compute."""
+    executed = executed_extents(nest)
+    return {loop: executed[loop] for loop in reduction_loops(nest)}
+
+
+def _stages(layer: Layer) -> Iterator[Stage]:
+    written: dict[str, list[LoopNest]] = {}
+    for compiled in reversed(layer.nests):
+        written.setdefault(compiled.nest.write.tensor, []).append(compiled.nest)
+    for name, nests in written.items():
+        tensor = layer.graph.tensors.get(name)
+        shape = nests[0].write.shape
+        order = tuple(range(len(shape))) if tensor is None else tuple(tensor.order)
+        if len(nests) == 1 and reduction_loops(nests[0]):
+            yield Stage(name + SUMS, "sum", name, shape, order, tuple(nests))
+        yield Stage(name, "map", name, shape, order, tuple(nests))

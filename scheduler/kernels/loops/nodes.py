@@ -1,0 +1,162 @@
+"""The nodes of a loop program's tree, the stages that its statements belong to, and their buffers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.steps import Scope
+from dsascape.workloads.loopnest import Access, Extents, LoopNest
+
+LoopKind = Literal["serial", "parallel", "vector", "unrolled", "block", "vthread", "thread", "tensor"]
+"""How the iterations of a loop run: one after the other, on threads of a CPU, as lanes of a vector, written out one by
+one, as blocks of a GPU's grid, as virtual threads or threads of a block, as one instruction of a tensor unit."""
+StageKind = Literal["map", "sum", "copy"]
+"""What a stage does: computes elements from others, accumulates over reduction loops, or copies with padding."""
+Role = Literal["first", "update", "rest", "fold", "store"]
+"""Part of a stage: the first values of accumulators, one iteration of a reduction, one of its last iterations that
+partial sums leave, adding one half of the partial sums to the other, computing and storing an element."""
+
+
+SUMS = ".sum"
+"""What the name of a stage of sums ends with, behind the tensor's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a kernel computes into one buffer: a tensor, sums of one, or a copy of one."""
+
+    name: str
+    kind: StageKind
+    tensor: str
+    shape: Extents
+    """Of the tensor, as the network numbers its dimensions."""
+    order: tuple[int, ...]
+    """Dimensions as they lie in memory, outermost first."""
+    nests: tuple[LoopNest, ...]
+    """Loop nests that write it, or that accumulate; those of a copy belong to its reader."""
+    source: str = ""
+    """Of a copy: the tensor, or the stage, that it copies."""
+    run: tuple[int, ...] = ()
+    """Reduction loops that partial sums go along as one, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory of a stage's results."""
+
+    name: str
+    """The stage's."""
+    scope: Scope
+    shape: Extents
+    """Elements of each dimension as they lie in memory, outermost first; partial sums are the last dimension."""
+    element_bytes: int
+    first: tuple[Affine, ...]
+    """Element of each dimension, as the network numbers them, that is stored first; below zero in padding."""
+    inside: str = ""
+    """Loop in each iteration of which the buffer is there anew; empty: the whole kernel."""
+    partial_sums: int = 1
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of one instance."""
+        size = self.element_bytes
+        for extent in self.shape:
+            size *= extent
+        return size
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What holds where an expression is below a limit."""
+
+    value: Affine
+    limit: int
+
+    def __str__(self) -> str:
+        return f"{self.value} < {self.limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One part of a stage, run once in each iteration of the loops around it."""
+
+    stage: str
+    role: Role
+    element: tuple[Affine, ...]
+    """By dimension of the stage's tensor."""
+    reduced: tuple[tuple[int, Affine], ...] = ()
+    """Reduction loops of the stage's nest, by number, and the iteration of each that is added."""
+    run: Affine | None = None
+    """Where loops that partial sums go along are one: the iteration of all of them together."""
+    place: Affine | None = None
+    """Among partial sums; of a fold, the one that another is added to."""
+    distance: int = 0
+    """Of a fold: how far behind the other partial sum lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Nodes that run only where conditions hold: tiles that stick out of a tensor."""
+
+    conditions: tuple[Condition, ...]
+    body: "Nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class Outlined:
+    """Nodes that are a function of their own in generated code."""
+
+    name: str
+    body: "Nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop from zero."""
+
+    name: str
+    extent: int
+    kind: LoopKind
+    body: "Nodes"
+    fused: tuple[tuple[str, int], ...] = ()
+    """Where it stands for several loops, their names and iterations, outermost first."""
+
+
+Node = Loop | Guard | Outlined | Statement
+Nodes = tuple[Node, ...]
+
+def loops_of(body: Nodes) -> Iterator[Loop]:
+    """Yield all loops in ``body``, outer ones before those inside of them."""
+    for node in body:
+        if isinstance(node, Loop):
+            yield node
+        if not isinstance(node, Statement):
+            yield from loops_of(node.body)
+
+
+def reads_of(stage: Stage, nests: Sequence[LoopNest]) -> Iterator[Access]:
+    """Yield what a stage reads; of its own sums, the element that it becomes."""
+    for nest in nests:
+        if stage.kind == "map" and reduction_loops(nest):
+            yield replace(nest.write, tensor=nest.write.tensor + SUMS)
+            yield from [read for read in nest.reads if not any(_reduces(nest, read))]
+        elif stage.kind == "sum" and nest.per_iteration.macs:
+            yield from [
+                read for place, read in enumerate(nest.reads) if place < _FACTORS or any(_reduces(nest, read))
+            ]
+        else:
+            yield from nest.reads
+
+
+def reduction_loops(nest: LoopNest) -> tuple[int, ...]:
+    """Return the reduction loops of a nest, by number."""
+    return tuple([number for number, loop in enumerate(nest.loops) if loop.reduction])
+
+
+def _reduces(nest: LoopNest, read: Access) -> Iterator[bool]:
+    return (nest.loops[loop].reduction for index in read.indices for loop, _ in index.terms)
+
+
+_FACTORS = 2
+"""Operands of a product; what it reads besides, such as a bias, is added to the sum."""

@@ -1,0 +1,55 @@
+"""The loop program of a kernel: a tree of loops with statements in it, and the buffers that these read and write.
+
+It is what the machine model costs and what the code generator emits; there is no other description of a kernel's loops.
+Loops have names that occur once in a program. Elements are given as affine expressions of loops (`Affine`).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from dsascape.scheduler.kernels.loops.nodes import Buffer, Loop, Nodes, Stage, loops_of
+from dsascape.scheduler.kernels.loops.steps import CacheRead, Layout, Steps
+from dsascape.scheduler.kernels.loops.text import program_text
+
+
+@dataclass(frozen=True)
+class LoopProgram:
+    """The loops of one kernel."""
+
+    stages: tuple[Stage, ...]
+    """Those with statements, in the order in which they run."""
+    buffers: tuple[Buffer, ...]
+    """One per stage; buffers of the kernel's results have the scope "global"."""
+    layouts: tuple[Layout, ...]
+    """Weights that lie otherwise than the network stores them."""
+    body: Nodes
+    steps: Steps
+
+    @cached_property
+    def loops(self) -> dict[str, Loop]:
+        """Loops by name, those that a fused loop stands for among them."""
+        return {name: loop for loop in loops_of(self.body) for name in (loop.name, *[each for each, _ in loop.fused])}
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        """Iterations of each loop by name."""
+        return {
+            name: extent for loop in loops_of(self.body) for name, extent in ((loop.name, loop.extent), *loop.fused)
+        }
+
+    def stage(self, name: str) -> Stage:
+        """Return the stage ``name``."""
+        return next(stage for stage in self.stages if stage.name == name)
+
+    def buffer(self, name: str) -> Buffer:
+        """Return the buffer of the stage ``name``."""
+        return next(buffer for buffer in self.buffers if buffer.name == name)
+
+    def copies(self, stage: str) -> dict[str, str]:
+        """Return the copies that a stage reads in place of tensors, by tensor."""
+        return {
+            step.tensor: step.stage for step in self.steps if isinstance(step, CacheRead) and step.reader == stage
+        }
+
+    def __str__(self) -> str:
+        return program_text(self.stages, self.buffers, self.layouts, self.body)

@@ -1,0 +1,161 @@
+"""Rewriting steps: the decisions that turn the naive program of a kernel into a tiled one.
+
+A naive program (`scheduler.kernels.loops.naive`) has one stage for each tensor that the kernel's nests write. Each step
+says one thing about one stage; the steps of a stage are kept together, so that a search can take those of one stage
+from one program and those of another from a second. ``None`` in place of sizes leaves them open: such a list of steps
+is a sketch (Ansor, section 4.1).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from dsascape.workloads.loopnest import Extents
+
+Scope = Literal["register", "stack", "shared", "global"]
+"""Memory that a buffer lies in: registers of a thread, memory of a thread, memory of a block, memory of all."""
+Axes = Literal["space", "reduction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of tiles: its loops go through what the level outside covers, in steps of its own sizes."""
+
+    axes: Axes
+    order: tuple[int, ...]
+    """Dimensions of the stage's tensor, or reduction loops of its nest, by number: the outermost loop first."""
+    sizes: Extents | None
+    """Elements, or iterations, that one iteration of each loop covers, in the same order; None in a sketch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """Compute the stage's elements where they are read; it has no loops and no buffer."""
+
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRead:
+    """Give the reader a copy of what it reads of a tensor, padding included; the copy is a stage before it."""
+
+    stage: str
+    """Name of the copy."""
+    tensor: str
+    reader: str
+    scope: Scope = "stack"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheWrite:
+    """Compute the stage's elements in a buffer of their own; the stage copies them to where they belong."""
+
+    stage: str
+    """Name of the new stage, which computes."""
+    result: str
+    """The stage that copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Cut the stage's loops into levels, outermost first; what these leave is the innermost level, of single elements.
+
+    Ansor's "SSRSRS" has six levels, the last of which is not listed.
+    """
+
+    stage: str
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAt:
+    """Compute what one iteration of the consumer's loops needs of the stage inside of these loops."""
+
+    stage: str
+    consumer: str
+    loops: int
+    """How many of the consumer's loops, outermost first; loops of one iteration count."""
+    scope: Scope = "stack"
+    rounded: Extents | None = None
+    """Sizes of which whole multiples are computed along each dimension, whatever is needed; None: what is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialSums:
+    """Add up a reduction in several partial sums along what lies together, and fold these (Ansor's rfactor)."""
+
+    stage: str
+    count: int
+    loops: tuple[int, ...]
+    """Reduction loops that together go along these elements, by number, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Fuse the stage's outermost loops into one that is split over threads."""
+
+    stage: str
+    loops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorise:
+    """Compute the stage's innermost dimension in vectors."""
+
+    stage: str
+    lanes: int
+    ends: Literal["whole", "dividing", "halved"] = "whole"
+    """What is done with a dimension that lanes do not divide: it is one vector; vectors are as short as divides it; the
+    rest is computed in vectors of half the length, a quarter and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unroll:
+    """Unroll the loops of the stage's innermost level that have at most so many iterations."""
+
+    stage: str
+    most: int = 0
+    """0: however many they have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Store a weight in panels of neighbours along one dimension, the others in the order of its reader's loops."""
+
+    stage: str
+    tensor: str
+    dim: int
+    panel: int
+    order: tuple[int, ...]
+    """The other dimensions, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Make the stage, and what is computed inside of its loops, a function of its own.
+
+    A compiler shares out registers function by function.
+    """
+
+    stage: str
+
+
+Step = (
+    Inline | CacheRead | CacheWrite | Tile | ComputeAt | PartialSums | Parallel | Vectorise | Unroll | Layout | Outline
+)
+"""One decision about one stage."""
+Steps = tuple[Step, ...]
+
+
+def without_sizes(steps: Steps) -> Steps:
+    """Return the sketch of ``steps``: their levels without sizes."""
+    return tuple([
+        replace(step, levels=tuple([replace(level, sizes=None) for level in step.levels]))
+        if isinstance(step, Tile) else step
+        for step in steps
+    ])  # fmt: skip
+
+
+def of_stage(steps: Sequence[Step], stage: str) -> Iterator[Step]:
+    """Yield the steps of one stage, in their order."""
+    return (step for step in steps if step.stage == stage)

@@ -1,0 +1,206 @@
+"""Loop programs: what steps make of a naive program, how it prints, what is legal, and that it survives JSON."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dsascape.fusion.fixed_pattern import fixed_pattern_plan
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of, steps_of
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.affine import Affine, Range, loop_ranges, read_ranges
+from dsascape.scheduler.kernels.loops.build import StepError, loop_program
+from dsascape.scheduler.kernels.loops.files import program_json, read_program, read_steps
+from dsascape.scheduler.kernels.loops.illegal import illegal
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.steps import ComputeAt, Inline, Parallel, Tile, Unroll, without_sizes
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
+from tests.graphs import Net, networks
+from tests.hw_models.cpu.cpus import cpu
+
+VIEW = CpuView(cpu(), CpuTuning(chunks_per_thread=1))
+LANES = VIEW.lanes("fp32")
+
+
+def layer(graph: Graph) -> Layer:
+    found = layer_of(Analysis(graph), range(len(graph.ops)))
+    assert found is not None
+    return found
+
+
+def convolution(channels: int = 16) -> Layer:
+    net = Net()
+    return layer(net.graph(net.relu(net.conv(net.input(1, 8, 12, 8), channels)), dtype="fp32"))
+
+
+def kernels(graph: Graph) -> tuple[CpuKernel, ...]:
+    return kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(VIEW, Analysis(graph), "fp32")).runs
+
+
+TILES = LoopTiles((1, 8, 4, 8), (1, 0, 2, 3), 3, (1, 8, 1, 4), 1, None)
+
+
+def test_a_tiled_convolution_prints_as_one_would_write_it_down() -> None:
+    assert str(program_of(convolution(), TILES, 4)).splitlines() == [
+        "w1 in panels of 8 along d0",
+        "parallel for p0 in 6  # i10 in 2 * i20 in 3:",
+        "  stack in1.copy[1, 8, 6, 10]  # 1920 bytes",
+        "  for d10 in 8:",
+        "    for d20 in 6:",
+        "      for d30 in 5:",
+        "        vector d31 in 2:",
+        "          in1.copy[0, d10, 4*i20+d20-1, 2*d30+d31-1] = in1[0, d10, 4*i20+d20-1, 2*d30+d31-1]",
+        "  for i21 in 4:",
+        "    for i30 in 2:",
+        "      register conv1.sum[1, 1, 4, 8]  # 128 bytes",
+        "      unrolled for o10 in 4:",
+        "        unrolled for oc0 in 2:",
+        "          vector oc1 in 4:",
+        "            conv1.sum[0, 4*i20+i21, 4*i30+o10, 8*i10+4*oc0+oc1] = first value",
+        "      for k00 in 3:",
+        "        for k10 in 3:",
+        "          for ic0 in 8:",
+        "            unrolled for o11 in 4:",
+        "              unrolled for oc2 in 2:",
+        "                vector oc3 in 4:",
+        "                  conv1.sum[0, 4*i20+i21, 4*i30+o11, 8*i10+4*oc2+oc3] +="
+        " in1[0, ic0, 4*i20+i21+k00-1, 4*i30+o11+k10-1], w1[8*i10+4*oc2+oc3, ic0, k00, k10]",
+        "      unrolled for i31 in 4:",
+        "        unrolled for i11 in 2:",
+        "          vector i12 in 4:",
+        "            relu1[0, 4*i20+i21, 4*i30+i31, 8*i10+4*i11+i12] ="
+        " conv1[0, 8*i10+4*i11+i12, 4*i20+i21, 4*i30+i31]",
+    ]
+
+
+def test_a_copy_covers_the_halo_of_its_tile() -> None:
+    (copy,) = [each for each in program_of(convolution(), TILES, 4).buffers if each.name == "in1.copy"]
+
+    # a tile of 4 rows of 8 pixels with windows of 3 x 3; one row and one pixel in front of it
+    assert copy.shape == (1, 8, 6, 10)
+    assert [str(each) for each in copy.first] == ["0", "0", "4*i20-1", "-1"]
+
+
+def test_a_softmax_is_computed_row_by_row_with_partial_sums() -> None:
+    net = Net()
+    (kernel,) = kernels(net.graph(net.softmax(net.input(6, 64)), dtype="fp32"))
+    text = str(program_of(kernel.layer, kernel.tiles, 4))
+
+    assert text.splitlines()[0] == "for i00 in 6:"
+    assert text.count("# 64 bytes") == 2  # 4 vectors of partial maxima, and of partial sums
+    assert text.count("vector s") == 2 * (1 + 1 + 2 + 1)  # first, update, foldings in 8, 4 and 2
+
+
+class TestRanges:
+    def test_of_a_window_begin_in_front_of_it(self) -> None:
+        nest = convolution().nests[-1].nest
+        tile = (Range.whole(1), Range.whole(8), Range(Affine(0, (("h", 4),)), 4), Range.whole(8))
+        rows = read_ranges(nest.reads[0], loop_ranges(nest, tile))[2]
+
+        assert (str(rows.first), rows.extent) == ("4*h-1", 6)
+
+    def test_that_move_apart_are_joined_to_the_whole(self) -> None:
+        one, other = Range(Affine(0, (("h", 4),)), 4), Range(Affine(0, (("h", 2),)), 4)
+
+        assert one.joined(other, 12) == Range.whole(12)
+        assert one.joined(Range(Affine(2, (("h", 4),)), 6), 12) == Range(Affine(0, (("h", 4),)), 8)
+
+
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(graph=networks(dtype="fp32"))
+def test_programs_of_any_network_are_legal_and_survive_writing_and_reading(graph: Graph) -> None:
+    for kernel in kernels(graph):
+        program = program_of(kernel.layer, kernel.tiles, LANES)
+        written = json.loads(json.dumps(program_json(program)))
+
+        assert illegal(program, cpu_limits(VIEW)) == ()
+        assert read_program(written) == program
+        assert loop_program(NaiveProgram(kernel.layer), read_steps(written["steps"])) == program
+
+
+def test_steps_without_sizes_are_a_sketch_that_makes_no_program() -> None:
+    own = convolution()
+    sketch = without_sizes(steps_of(own, TILES, 4))
+
+    assert all(level.sizes is None for step in sketch if isinstance(step, Tile) for level in step.levels)
+    with pytest.raises(StepError, match=r"Tile: relu1: has a level without sizes"):
+        loop_program(NaiveProgram(own), sketch)
+
+
+@pytest.mark.parametrize(("written", "message"), [
+    (5, "steps: needs a list of steps"),
+    ([{"step": "Tiled"}], "steps.0: step: has 'Tiled'; needs one of Inline, CacheRead"),
+    ([{"step": "Unroll", "stage": "x", "most": "2"}], "steps.0.most: Input should be a valid integer"),
+    ([{"step": "Unroll", "stage": "x", "least": 2}], "steps.0: least: is unknown; Unroll has most, stage"),
+])  # fmt: skip
+def test_what_is_no_list_of_steps_is_refused_with_the_first_mistake(written: object, message: str) -> None:
+    with pytest.raises(ScheduleError, match=f"^{message}"):
+        read_steps(written)
+
+
+def test_a_step_of_a_stage_that_is_not_there_is_refused() -> None:
+    with pytest.raises(StepError, match=r"Unroll: the kernel has no stage 'conv9'"):
+        loop_program(NaiveProgram(convolution()), (Unroll("conv9"),))
+
+
+class TestIllegal:
+    def reasons(self, *changed: object) -> tuple[str, ...]:
+        own = convolution()
+        steps = [*steps_of(own, TILES, 4), *changed]
+        return illegal(loop_program(NaiveProgram(own), tuple(steps)), cpu_limits(VIEW))  # type: ignore[arg-type]
+
+    def test_sums_that_are_read_outside_of_their_loop(self) -> None:
+        net = Net()
+        x = net.relu(net.conv(net.input(1, 8, 12, 8), 8))
+        own = layer(net.graph(net.binary("Add", net.conv(x, 8), x), dtype="fp32"))
+        naive = NaiveProgram(own)
+        inside = ComputeAt("relu1", "conv2.sum", 2)
+        program = loop_program(naive, (Inline("conv1"), Inline("conv2"), inside))
+
+        assert any("reads relu1" in reason for reason in illegal(program, cpu_limits(VIEW)))
+
+    def test_a_parallel_loop_inside_of_another(self) -> None:
+        (reason,) = self.reasons(Parallel("in1.copy", 3))
+
+        assert reason.endswith("is parallel inside of another loop")
+
+    def test_what_is_unrolled_into_too_many_statements(self) -> None:
+        own = convolution(64)
+        wide = replace(TILES, tile=(1, 64, 12, 8), register=(1, 64, 12, 8))
+
+        assert any(
+            "unrolled loops make" in reason for reason in illegal(program_of(own, wide, 1), cpu_limits(VIEW))
+        )
+
+
+class TestKeys:
+    def test_of_equal_tasks_do_not_depend_on_names(self) -> None:
+        net = Net()
+        before = net.unary("Tanh", net.input(1, 8, 12, 8))
+        graph = net.graph(net.relu(net.conv(net.unary("Sigmoid", before), 16)), dtype="fp32")
+        last = layer_of(Analysis(graph), (2, 3))
+        assert last is not None
+        order = tuple(graph.tensors[last.inputs[0]].order)
+
+        own = NaiveProgram(convolution()).key("fp32", "cpu")
+        assert (NaiveProgram(last).key("fp32", "cpu") == own) == (order == (0, 1, 2, 3))
+
+    def test_of_other_tasks_are_others(self) -> None:
+        keys = {
+            NaiveProgram(convolution()).key("fp32", "cpu"), NaiveProgram(convolution()).key("fp16", "cpu"),
+            NaiveProgram(convolution()).key("fp32", "gpu"), NaiveProgram(convolution(17)).key("fp32", "cpu"),
+        }  # fmt: skip
+
+        assert len(keys) == 4
+
+    def test_are_the_same_in_every_process(self) -> None:
+        assert NaiveProgram(convolution()).key("fp32", "cpu") == "ea36cd68de332671"

@@ -1,0 +1,263 @@
+"""From a loop program to TIR: each loop of the tree becomes a loop, each statement a store into its buffer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.sym import Analyzer
+
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.nodes import (
+    Buffer,
+    Guard,
+    Loop,
+    LoopKind,
+    Node,
+    Nodes,
+    Outlined,
+    Stage,
+    Statement,
+)
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import Scope
+from dsascape.tuner.codegen.access import Stored
+from dsascape.tuner.codegen.functions import dtype_of
+from dsascape.tuner.codegen.local_values import with_local_values
+from dsascape.tuner.codegen.packing import Packing
+from dsascape.tuner.codegen.sources import Place, stored_in
+from dsascape.tuner.codegen.stage_values import StageValues
+from dsascape.workloads.executable import Executable
+
+_KINDS: Mapping[LoopKind, Any] = {
+    "serial": tirx.ForKind.SERIAL, "parallel": tirx.ForKind.PARALLEL, "vector": tirx.ForKind.VECTORIZED,
+    "unrolled": tirx.ForKind.UNROLLED,
+}  # fmt: skip
+_SCOPES: Mapping[Scope, str] = {"register": "local", "stack": "global", "global": "global"}
+_OUTLINED = "compute_scope"
+"""Code for a statement under this attribute is a function, which no compiler puts back where it is called."""
+
+
+@dataclass(frozen=True)
+class CpuFunction:
+    """The code of one kernel."""
+
+    function: Any
+    """The PrimFunc; parameters are inputs, then outputs."""
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    packings: Mapping[str, Packing]
+    """How the weights among the inputs lie, where it is not as the network has them."""
+
+
+def cpu_function(layer: Layer, executable: Executable, program: LoopProgram, name: str) -> CpuFunction:
+    """Return the function ``name`` of ``program``; raise ``UnsupportedKernelError`` naming what has no code."""
+    return _Emitting(layer, executable, program).function(name)
+
+
+class _Emitting:
+    """A function in the making."""
+
+    def __init__(self, layer: Layer, executable: Executable, program: LoopProgram) -> None:
+        self.layer, self.program = layer, program
+        self.values = StageValues(layer, executable)
+        self.values.packings = {
+            each.tensor: Packing(each.dim, each.panel, each.order) for each in program.layouts
+        }  # fmt: skip
+        self.stages = {stage.name: stage for stage in program.stages}
+        self.variables = {name: tirx.Var(name, "int32") for name in program.extents}
+        """Of loops, those that a fused loop stands for left out."""
+        self.inside: dict[str, list[Buffer]] = {}
+        self.buffers: dict[str, Any] = {}
+        self.spans = program.extents
+        self._part = -1
+        self.vector_loops = {name for name, loop in program.loops.items() if loop.kind == "vector"}
+
+    def function(self, name: str) -> CpuFunction:
+        """Return the finished function."""
+        for loop in self.program.loops.values():
+            self._split(loop)
+        self.values.describe({stage.name for stage in self.program.stages})
+        for buffer in self.program.buffers:
+            self._declare(buffer)
+        body = self._with_buffers("", self._nodes(self.program.body))
+        values, outputs = self.values, self.layer.outputs
+        parameters = [*values.inputs.values(), *[self.buffers[each] for each in outputs]]
+        function = tirx.PrimFunc(parameters, body).with_attr("tirx.noalias", True)
+        function = with_local_values(function).with_attr("global_symbol", name)
+        packings = {each: packing for each, packing in values.packings.items() if each in values.inputs}
+        return CpuFunction(function, tuple(values.inputs), outputs, packings)
+
+    def _split(self, loop: Loop) -> None:
+        """Express the loops that a fused loop stands for by its variable."""
+        rest = self.variables[loop.name]
+        for number, (name, extent) in enumerate(reversed(loop.fused)):
+            is_outermost = number == len(loop.fused) - 1
+            self.variables[name] = rest if is_outermost else tirx.floormod(rest, extent)
+            rest = tirx.floordiv(rest, extent)
+
+    def _declare(self, buffer: Buffer) -> None:
+        stage = self.stages[buffer.name]
+        dtype = self._dtype(stage)
+        self.buffers[buffer.name] = own = tirx.decl_buffer(
+            buffer.shape, dtype, self.values.name(buffer.name), scope=_SCOPES[buffer.scope]
+        )
+        is_result = buffer.name in self.layer.outputs
+        if not is_result:
+            self.inside.setdefault(buffer.inside, []).append(buffer)
+        found = self._stored(stage, buffer, own)
+        self.values.own[stage.name] = found
+        if stage.kind != "sum" and stage.name == stage.tensor:
+            self.values.stored[stage.tensor] = found
+
+    def _stored(self, stage: Stage, buffer: Buffer, own: Any) -> Stored:
+        first = [self._value(each) for each in buffer.first]
+        if buffer.scope != "register":
+            starts = first if any(each.terms or each.offset for each in buffer.first) else ()
+            return stored_in(own, stage.order, starts)
+        analyzer = Analyzer()
+
+        def element(*place: Any) -> Any:
+            moved = [analyzer.simplify(each - first[dim]) for each, dim in zip(place, stage.order, strict=True)]
+            return tirx.BufferLoad(own, [*moved, *([0] if buffer.partial_sums > 1 else [])])
+
+        return Stored(element, stage.order)
+
+    def _dtype(self, stage: Stage) -> str:
+        """Return the dtype of a stage's buffer: of sums, that of what is added."""
+        if stage.kind != "sum":
+            return self.values.dtype(self.values.described(stage.tensor))
+        self.values.place = Place(copies=self.program.copies(stage.name))
+        zero = [tirx.const(0, "int32")] * len(stage.shape)
+        loops = {loop: tirx.const(0, "int32") for loop, each in enumerate(stage.nests[0].loops) if each.reduction}
+        return dtype_of(self.values.term(stage, zero, loops))
+
+    def _value(self, expression: Affine) -> Any:
+        value: Any = tirx.const(expression.offset, "int32")
+        for loop, stride in expression.terms:
+            variable = self.variables[loop]
+            term = variable if stride == 1 else variable * stride
+            value = term if isinstance(value, tirx.IntImm) and not value.value else value + term
+        return value
+
+    def _with_buffers(self, loop: str, body: Any) -> Any:
+        own = [tirx.AllocBuffer(self.buffers[each.name]) for each in self.inside.get(loop, ())]
+        return body if not own else tirx.SeqStmt([*own, *(body.seq if isinstance(body, tirx.SeqStmt) else [body])])
+
+    def _nodes(self, nodes: Nodes) -> Any:
+        found = [self._node(node) for node in nodes]
+        return found[0] if len(found) == 1 else tirx.SeqStmt(found)
+
+    def _node(self, node: Node) -> Any:
+        if isinstance(node, Statement):
+            return self._statement(node)
+        body = self._nodes(node.body)
+        if isinstance(node, Outlined):
+            self._part += 1
+            return tirx.AttrStmt(tirx.const(0, "int32"), _OUTLINED, tvm.ir.StringImm(f"part{self._part}"), body)
+        if isinstance(node, Guard):
+            conditions = [self._value(each.value) < each.limit for each in node.conditions]
+            return tirx.IfThenElse(tirx.all(*conditions), body, None)
+        variable = self.variables[node.name]
+        return tirx.For(variable, 0, node.extent, _KINDS[node.kind], self._with_buffers(node.name, body))
+
+    def _statement(self, statement: Statement) -> Any:
+        stage, values = self.stages[statement.stage], self.values
+        buffer, own = self.program.buffer(stage.name), self.buffers[stage.name]
+        values.place = self._place(stage, statement)
+        element = [self._value(each) for each in statement.element]
+        indices = [self._value(statement.element[dim] + buffer.first[dim] * -1) for dim in stage.order]
+        partial = [] if statement.place is None else [self._value(statement.place)]
+        indices += partial
+        if statement.role == "first":
+            value = values.first(stage, own.dtype)
+        elif statement.role == "fold":
+            assert statement.place is not None
+            other = [*indices[: -len(partial)], self._value(statement.place.shifted(statement.distance))]
+            value = values.combined(stage, tirx.BufferLoad(own, indices), tirx.BufferLoad(own, other))
+        elif stage.kind == "sum":
+            term = values.term(stage, element, self._reduced(stage, statement))
+            value = values.combined(stage, tirx.BufferLoad(own, indices), term)
+        elif stage.kind == "copy":
+            value = self._copied(stage, statement, element)
+        else:
+            value = values.result(stage, element)
+        return tirx.BufferStore(own, value, indices)
+
+    def _reduced(self, stage: Stage, statement: Statement) -> dict[int, Any]:
+        """Return the iteration of every reduction loop."""
+        nest = stage.nests[0]
+        found = {
+            loop: tirx.const(0, "int32")
+            for loop, each in enumerate(nest.loops) if each.reduction and each.extent == 1
+        }  # fmt: skip
+        found |= {loop: self._value(value) for loop, value in statement.reduced}
+        if statement.run is None:
+            return found
+        rest = self._value(statement.run)
+        for number, loop in enumerate(reversed(stage.run)):
+            extent, is_outermost = nest.loops[loop].extent, number == len(stage.run) - 1
+            found[loop] = rest if is_outermost else tirx.floormod(rest, extent)
+            rest = rest if is_outermost else tirx.floordiv(rest, extent)
+        return found
+
+    def _copied(self, stage: Stage, statement: Statement, element: Sequence[Any]) -> Any:
+        """Return an element of a copy: of another stage as it is, of a tensor with padding around it.
+
+        Vectors that stick out of the tensor are copied whole, with whatever lies behind a row: it is not used.
+        """
+        values = self.values
+        if stage.source in self.stages and stage.source != stage.tensor:
+            return values.own[stage.source].at(element)
+        tensor = values.described(stage.source)
+        reader = next(each for each in self.program.stages if stage.name in self.program.copies(each.name).values())
+        inside = []
+        for dim, (value, span, size) in enumerate(zip(element, statement.element, tensor.shape, strict=True)):
+            lo, hi = span.span(self.spans)
+            inside += [value >= 0] if lo < 0 else []
+            inside += [value < size] if hi > size and not self._is_loose(stage, reader, dim) else []
+        fill = values.fill_of(reader, tensor)
+        source = values.tensor(stage.source)
+        return values.sharing.within(lambda: values.where(inside, lambda: source.at(element), fill))
+
+    def _is_loose(self, stage: Stage, reader: Stage, dim: int) -> bool:
+        """Whether vectors may be copied beyond the end of a dimension along which the reader's vectors lie."""
+        before, self.values.place = self.values.place, self._place_of(reader)
+        try:
+            nest = reader.nests[0]
+            reads = [read for read in nest.reads if read.tensor == stage.source]
+            self.values.place = Place(
+                reader.name, self.values.place.shape, vector_dim=self.values.place.vector_dim
+            )  # fmt: skip
+            return all(self.values.is_loose(nest, read, dim) for read in reads)
+        finally:
+            self.values.place = before
+
+    def _place_of(self, stage: Stage) -> Place:
+        statement = next(each for each in self._statements(self.program.body) if each.stage == stage.name)
+        return self._place(stage, statement)
+
+    def _statements(self, nodes: Nodes) -> list[Statement]:
+        found: list[Statement] = []
+        for node in nodes:
+            found += [node] if isinstance(node, Statement) else self._statements(node.body)
+        return found
+
+    def _place(self, stage: Stage, statement: Statement) -> Place:
+        spans = [each.span(self.spans) for each in statement.element]
+        vector_dim = next(
+            (
+                dim
+                for dim, each in enumerate(statement.element)
+                if any(loop in self.vector_loops for loop, _ in each.terms)
+            ),
+            -1,
+        )
+        limits = zip(spans, stage.shape, strict=True)
+        is_result = self.program.buffer(stage.name).scope == "global"
+        beyond = frozenset() if is_result else frozenset(dim for dim, ((_, hi), size) in enumerate(limits) if hi > size)
+        before = frozenset(dim for dim, (lo, _) in enumerate(spans) if lo < 0)
+        return Place(stage.name, stage.shape, beyond, before, vector_dim, self.program.copies(stage.name))
+
