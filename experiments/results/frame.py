@@ -58,7 +58,7 @@ def read_sound(folder: Path, keys: Iterable[str] | None = None, *, current: bool
     if len(by_key) < len(rows):
         lost = len(rows) - len(by_key)
         remarks.append(f"{path}: {lost} of {len(rows)} rows have no key, or that of another row, and are left out")
-    wrong = [remark for row in by_key.values() for remark in repair_row(row, types)]
+    wrong = [remark for row in by_key.values() for remark in mended(row, types)]
     if wrong:
         remarks.append(
             f"{path}: {len(wrong)} values are invalid and are left out, such as {wrong[0]};"
@@ -100,7 +100,7 @@ def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str],
     return types, rows, ""
 
 
-def repair_row(row: dict[str, object], types: Mapping[str, str]) -> list[str]:
+def mended(row: dict[str, object], types: Mapping[str, str]) -> list[str]:
     """Clear invalid figures of a row and make its names text, in place; return a description of each invalid figure.
 
     A row without a valid time gets an error.

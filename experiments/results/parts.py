@@ -11,7 +11,7 @@ import pandas as pd
 from dsascape.experiments.question.points import RunRecord
 from dsascape.experiments.results.columns import ALWAYS, OF_MEASUREMENT, OF_ORIGIN, type_of
 from dsascape.experiments.results.files import for_spreadsheet, replacing
-from dsascape.experiments.results.frame import repair_row
+from dsascape.experiments.results.frame import mended
 from dsascape.experiments.results.store import LAYERS, declared, open_to_read
 
 _NAMES = ("model", "hardware", "policy", "batch", "dtype")
@@ -77,7 +77,7 @@ def _rows(
         cursor = connection.execute(f"SELECT * FROM {table} WHERE key = ? ORDER BY place", (key,))
         for values in cursor:
             row = dict(zip(types, values, strict=True))
-            repair_row(row, types)
+            mended(row, types)
             yield row
     except sqlite3.Error:
         return
