@@ -280,7 +280,7 @@ class TestMistakes:
             ([*TINY[:-1], "graphturbo", "--option", "order=zz"], ["option order: has 'zz'; needs 'best'"]),
             ([*TINY, "--set", "tuning.most_tiles=few"], ["tuning.most_tiles: has 'few'; needs a whole number"]),
             ([*TINY[:-1], "graphturb"], ["'graphturb'", "nearest: graphturbo"]),
-            ([*TINY[:-1], "nothere.py"], ["nothere.py", "not there"]),
+            ([*TINY[:-1], "nothere.py"], ["nothere.py", "does not exist"]),
             (["simulate", "resnet51", *TINY[2:]], ["'resnet51'", "nearest: resnet50"]),
             (["simulate", "nosuch.onnx", *TINY[2:]], ["nosuch.onnx", "No such file"]),
             (["simulate", "empty.onnx", *TINY[2:]], ["empty.onnx"]),
