@@ -75,7 +75,7 @@ def dnnfusion_plan(analysis: Analysis, how: Exploration) -> FusionPlan:
 
 
 def rewriting_gains(plain: FusionPlan, rewritten: FusionPlan, longer_s: float | None = None) -> bool:
-    """Whether the plan of a rewritten network is no worse than that of the network as it was.
+    """Return whether the plan of the rewritten network is no worse than that of the original one.
 
     It has no more kernels, and takes no longer if the difference in seconds, ``longer_s``, is known; otherwise it has
     no more bytes of intermediate results.
