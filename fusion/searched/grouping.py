@@ -18,7 +18,7 @@ Part = tuple[int, ...]
 Grouping = frozenset[Part]
 """Partition of a graph's operators whose parts do not depend on each other cyclically.
 
-A sub-graph that no path leaves and re-enters may be partitioned as well.
+It may also partition a convex sub-graph: one that no path leaves and re-enters.
 """
 KernelSeconds = Callable[[Part], float]
 """Cost function: returns the seconds of a part as one kernel."""

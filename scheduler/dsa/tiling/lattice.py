@@ -32,7 +32,7 @@ class Shape(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Derived data of a cut with its operands' placement, independent of free space and DDR bandwidth."""
+    """Costs and buffer sizes of a cut with placed operands, independent of free space and DDR bandwidth."""
 
     local_buffers: tuple[int, ...]
     local_bytes: int
