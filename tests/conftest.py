@@ -5,6 +5,7 @@ much of the tests a run takes.
 """
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -12,11 +13,12 @@ import pytest
 from hypothesis import settings
 from hypothesis.vendor.pretty import RepresentationPrinter, for_type_by_name
 
+from dsascape.experiments.question.network import network
 from dsascape.workloads import Graph
-from tests.tiers import NIGHT, draw_fewer, examples, leave_to_the_night
+from tests.tiers import NIGHT, examples, leave_to_the_night
 
-gc.set_threshold(200_000, 50, 1000)
-"""Tests make many small records that live long; collecting as often as by default takes a tenth of their time."""
+gc.set_threshold(200_000, 10, 10)
+"""Collecting as often as by default takes a tenth of the time; hardly ever, and processes that tests fork hold more."""
 
 settings.register_profile("day", deadline=None, derandomize=True, max_examples=examples(100))
 settings.register_profile("night", deadline=None, derandomize=True)
@@ -48,8 +50,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what is marked as slow, so that no process is left with it at the end; by day, take a part of it."""
     if not NIGHT:
         leave_to_the_night(items)
-        draw_fewer(items)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is imported by now, which stays, out of every garbage collection."""
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_networks() -> Iterator[None]:
+    """Let go of networks behind each file: gigabytes after a while, which processes that tests fork would hold too."""
+    yield
+    network.cache_clear()
+    gc.collect()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def lines(seconds: dict[str, float]) -> Iterator[str]:
     """Yield the sum, then the folders, then the tests, the longest first."""
     folders: dict[str, float] = defaultdict(float)
     for name, taken in seconds.items():
-        folders[".".join(name.split(".")[:2])] += taken
+        folders[".".join(name.partition("::")[0].split(".")[:2])] += taken
     yield f"{sum(seconds.values()):9.2f} s  {len(seconds)} tests"
     for table in (folders, seconds):
         yield ""

@@ -1,5 +1,6 @@
 """The three tiers: a claim of each room in a minute, every kind of claim by day, every case at night."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tiers import FEW, NIGHT, STATED, chosen, examples
+from tests.tiers import FEW, NIGHT, chosen, examples, told_apart
 
 ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -20,19 +21,30 @@ def test_a_part_of_the_examples_is_drawn_but_never_fewer_than_a_few() -> None:
     assert [examples(count) for count in (1, FEW, 2 * FEW, 400)] == [1, FEW, FEW, 100]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.integers(min_value=0))
-def test_what_a_test_says_is_what_is_shared_out(number: int) -> None:
+def test_no_more_examples_are_drawn_than_the_tier_has(number: int) -> None:
     SEEN.append(number)
 
     assert len(SEEN) <= examples(400)
 
 
-@by_day
-def test_hypothesis_still_keeps_settings_where_they_are_changed() -> None:
-    stated = getattr(test_what_a_test_says_is_what_is_shared_out, STATED)
+def stated(source: str) -> list[int]:
+    """Return the lines that give Hypothesis a number of examples which is the same by day and at night."""
+    given_numbers = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.keyword)]
+    return [
+        node.lineno
+        for node in given_numbers
+        if node.arg == "max_examples" and isinstance(node.value, ast.Constant) and int(str(node.value.value)) > FEW
+    ]
 
-    assert stated.max_examples == examples(400)
+
+def test_every_property_test_draws_a_part_of_its_examples_by_day() -> None:
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+
+    assert stated("settings(max_examples=60)\nsettings(max_examples=examples(60))\nsettings(max_examples=5)") == [1]
+    found = [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in stated(path.read_text(encoding="utf-8"))]
+    assert found == [], f"write max_examples=examples({FEW + 1}), with examples of tests.tiers"
 
 
 def test_each_value_of_each_argument_is_chosen_while_there_is_room() -> None:
@@ -42,6 +54,27 @@ def test_each_value_of_each_argument_is_chosen_while_there_is_room() -> None:
     assert len(taken) == 7
     assert {cases[name][0] for name in taken} == set(range(7))
     assert {cases[name][1] for name in taken} == set(range(4))
+
+
+def test_each_pair_of_values_is_chosen_while_there_is_room() -> None:
+    cases = {f"{x}-{y}-{z}": (x, y, z) for x in range(5) for y in range(5) for z in range(5)}
+    taken = chosen(cases, 40)
+
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert len({(cases[name][one], cases[name][other]) for name in taken}) == 25
+
+
+def test_values_that_are_given_together_count_each_by_itself() -> None:
+    cases = {f"{x}-{y}": told_apart((x, [y])) for x in range(4) for y in range(4)}
+
+    assert cases["1-2"] == (1, "[2]")
+    assert {name[-1] for name in chosen(cases, 4)} == set("0123")
+
+
+def test_what_takes_long_is_left_to_the_night() -> None:
+    cases = {str(number): (number,) for number in range(10)}
+
+    assert chosen(cases, 9, long=["3", "7"]) == frozenset(cases) - {"3", "7"}
 
 
 def test_the_choice_does_not_depend_on_the_order() -> None:

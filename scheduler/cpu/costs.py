@@ -81,4 +81,4 @@ class CpuCosts:
 
     def _time_ps(self, layer: Layer) -> float:
         tiling = self.tiling_of(layer)
-        return among_others_ps(layer, tiling.tiles, tiling.threads, self.dtype, self.view)
+        return among_others_ps(layer, tiling.tiles.tiled, tiling.threads, self.dtype, self.view)

@@ -57,16 +57,16 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
     done = []
     for number, kernel in enumerate(kernels):
         found = {name: each[number] for name, each in by_cache.items()}
-        key = kernel.layer.signature, kernel.tiles, kernel.threads, tuple(found.values())
+        key = kernel.layer.signature, kernel.tiled, kernel.threads, tuple(found.values())
         if key not in known:
-            work = kernel_work(kernel.layer, kernel.tiles, kernel.threads, schedule.dtype, view)
+            work = kernel_work(kernel.layer, kernel.tiled, kernel.threads, schedule.dtype, view)
             known[key] = work.with_found(found)
         done.append(known[key])
     return done
 
 
 def _estimate_ps(kernel: CpuKernel, dtype: str, view: CpuView) -> float:
-    return estimate(TiledKernel(kernel.layer, kernel.tiles, kernel.threads, dtype, view)).time_ps
+    return estimate(TiledKernel(kernel.layer, kernel.tiled, kernel.threads, dtype, view)).time_ps
 
 
 def _places(schedule: CpuSchedule) -> tuple[list[Buffer], dict[int, list[int]], dict[int, list[int]]]:

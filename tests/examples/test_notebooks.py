@@ -36,6 +36,7 @@ def test_cells_have_names_of_their_own(path: Path) -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.sampled(1, long=["where_time_goes"])
 @every_notebook
 def test_cells_run_from_first_to_last(path: Path, tmp_path: Path) -> None:
     script = tmp_path / "cells.py"
@@ -47,6 +48,7 @@ def test_cells_run_from_first_to_last(path: Path, tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.sampled(1)
 @every_notebook
 @pytest.mark.slow
 def test_a_kernel_runs_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from dsascape.tuner.bundle.contents import RESULTS
 from dsascape.tuner.measure import KernelMeasurement, Measurement
 from dsascape.tuner.measure.device import remote_device
 from dsascape.tuner.measure.records import Timing
+from tests.tiers import examples
 
 ABSURD: list[Any] = [
     -1, 0, -0.5, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf, 1e300, 2**63, 10**400, True, None, "", "1",
@@ -89,7 +90,7 @@ def check_sound(value: Any) -> None:
         assert -1 <= value <= 1e24
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_with_one_value_changed_are_refused_in_one_line_or_sound(
     good: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject

@@ -105,6 +105,7 @@ class TestRuns:
 
 
 class TestDamage:
+    @pytest.mark.sampled(7)
     @pytest.mark.parametrize(
         "content",
         [b"", b"[[]]", b"{}", b"\xff\xfe", b"[" * 1000 + b"]" * 1000, b'{"experiment": 3, "keys": {}}', b"null"],

@@ -24,7 +24,7 @@ def run(network: str, batch: int, hardware: str, policy: str, **values: object) 
     return evaluate(DesignPoint(Workload(network, batch), machine, make_policy(policy), {})).record
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6, long=["4-gpu"])
 @pytest.mark.parametrize("kind", sorted(PRESETS))
 @pytest.mark.parametrize("seed", range(8))
 def test_twice_of_any_resource_is_no_slower_and_twice_the_images_are_no_faster(kind: str, seed: int) -> None:
@@ -44,6 +44,7 @@ def test_twice_of_any_resource_is_no_slower_and_twice_the_images_are_no_faster(k
 
 
 class TestClusters:
+    @pytest.mark.sampled(3, long=["ago"])
     @pytest.mark.parametrize("policy", ["fixed-pattern", "astitch", "graphturbo", "ago"])
     def test_that_share_ddr_are_left_idle_where_each_would_load_the_weights_again(self, policy: str) -> None:
         records = [run("bert-tiny", 8, "goya", policy, clusters=number) for number in (1, 2, 4, 64, 4096)]
@@ -85,7 +86,7 @@ def test_pipes_that_nothing_feeds_do_not_make_little_cores_the_first(policy: str
         assert more <= TOLERANCE * fewer
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "astitch", "graphturbo", "ago", "dnnfusion"])
 @pytest.mark.parametrize(
     ("path", "values"),
@@ -101,7 +102,7 @@ def test_bert_tiny_on_a100_is_no_slower_with_more(policy: str, path: str, values
         assert more <= TOLERANCE * less
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, long=["ago-squeezenet"])
 @pytest.mark.parametrize("network", ["squeezenet", "resnet18-tailor", "bert-tiny"])
 @pytest.mark.parametrize("policy", ["ago", "astitch", "graphturbo", "fixed-pattern"])
 def test_more_images_take_no_less_time_on_scratchpads(network: str, policy: str) -> None:

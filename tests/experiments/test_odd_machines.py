@@ -15,6 +15,7 @@ from dsascape.hw_models import AnyHardware, HardwareError, SimulationError, load
 from dsascape.hw_models.machine_files.load import parameter_paths
 from dsascape.scheduler import ScheduleError, make_policy
 from tests.experiments.terminal import Terminal
+from tests.tiers import examples
 
 ODD = (
     1, 2, 3, 7, 63, 4095, 4096, 0.001, 0.5, "1 B", "3 B", "63 B", "64 B", "100 B", "1 KiB", "1 TiB", "1 B/s", "3 GB/s",
@@ -40,7 +41,7 @@ def changed(name: str, values: dict[str, object]) -> AnyHardware | None:
     return None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("name", ["kirin990", "stcp920", "a100"])
 def test_up_to_three_odd_values_are_simulated_or_refused(name: str, data: st.DataObject) -> None:

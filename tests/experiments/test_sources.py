@@ -22,6 +22,7 @@ from dsascape.experiments.question.sources import (
 )
 from dsascape.hw_models.in_c import digest, is_built, sources_of
 from tests.experiments.runs import ENVIRONMENT
+from tests.tiers import examples
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (*FIGURES, *MEASUREMENTS)
@@ -31,19 +32,20 @@ IN_A_RUN_ONLY = {
 }  # fmt: skip
 """Files of `experiments` that make keys, the column ``command`` and messages, but no figures."""
 RUNS = """
-import json, sys
-opened, ran = set(), set()
+import cProfile, json, sys
+opened, profile = set(), cProfile.Profile(builtins=False)
 sys.addaudithook(lambda event, given: opened.add(str(given[0])) if event == "open" else None)
 from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.experiments.engine.run import computed
 from dsascape.hw_models import load_hardware
 from dsascape.scheduler import make_policy
 
-sys.setprofile(lambda frame, event, given: ran.add(frame.f_code.co_filename))
+profile.enable()
 for machine in ("stcp920", "snapdragon865", "a100"):
     for policy in ("unfused", "dnnfusion", "ago", *(["graphturbo"] if machine == "stcp920" else [])):
-        computed(DesignPoint(Workload("bert-tiny", 2), load_hardware(machine), make_policy(policy)))
-sys.setprofile(None)
+        computed(DesignPoint(Workload(sys.argv[1], 2), load_hardware(machine), make_policy(policy)))
+profile.disable()
+ran = {entry.code.co_filename for entry in profile.getstats() if not isinstance(entry.code, str)}
 json.dump([sorted(opened), sorted(ran)], sys.stdout)
 """
 
@@ -70,8 +72,10 @@ def test_every_file_of_the_packages_is_in_the_key_or_listed_as_irrelevant() -> N
     assert {Path(name).suffix for name in counted() & set(listed)} >= {".py", ".c", ".h", ".cu"}
 
 
-def test_all_that_a_run_reads_and_executes_counts() -> None:
-    done = subprocess.run([sys.executable, "-c", RUNS], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("network", ["dcgan", pytest.param("bert-tiny", marks=pytest.mark.night)])
+def test_all_that_a_run_reads_and_executes_counts(network: str) -> None:
+    command = [sys.executable, "-c", RUNS, network]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     opened, ran = ({Path(name).resolve() for name in names} for names in json.loads(done.stdout))
     known = counted(FIGURES)
     own = [path.relative_to(ROOT).as_posix() for path in (*opened, *ran) if path.is_relative_to(ROOT)]
@@ -89,7 +93,7 @@ def test_all_that_a_run_reads_and_executes_counts() -> None:
     assert here >= {"point/evaluate.py", "point/job.py", "point/layers.py", "question/points.py", "engine/run.py"}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
 @given(
     name=st.from_regex(r"[a-z]{1,6}(\.[a-z]{1,5}){0,2}", fullmatch=True).filter(
         lambda name: not name.endswith(IGNORED_SUFFIXES)

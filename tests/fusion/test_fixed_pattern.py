@@ -8,6 +8,7 @@ from dsascape.fusion.fixed_pattern import Kind, fixed_pattern_layers, fixed_patt
 from dsascape.fusion.plan import FusionPlan
 from dsascape.workloads import Graph, load_network
 from tests.graphs import Net, networks
+from tests.tiers import examples
 from tests.workloads.test_loopnest import one_op
 
 
@@ -186,14 +187,14 @@ class TestByHand:
         assert names(plan) == [["conv1"], ["relu1"]]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graph=networks(most_blocks=4))
 def test_no_group_has_two_complex_operators(graph: Graph) -> None:
     for group in fixed_pattern_plan(graph).groups:
         assert sum(kind_of(graph.ops[op]) is Kind.COMPLEX for op in group.ops) <= 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graph=networks(most_blocks=4))
 def test_an_opaque_operator_shares_its_group_with_nothing(graph: Graph) -> None:
     for group in fixed_pattern_plan(graph).groups:
@@ -201,7 +202,7 @@ def test_an_opaque_operator_shares_its_group_with_nothing(graph: Graph) -> None:
             assert len(group.ops) == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graph=networks(most_blocks=4))
 def test_layers_of_the_whole_network_are_the_groups_of_the_plan(graph: Graph) -> None:
     layers = fixed_pattern_layers(graph, list(range(len(graph.ops))))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dsascape.fusion.partition import AcyclicPartition
 from tests.fusion.random_dags import random_dag
 from tests.graphs import Net
+from tests.tiers import examples
 
 
 def quotient(partition: AcyclicPartition) -> "nx.DiGraph[int]":
@@ -19,7 +20,7 @@ def quotient(partition: AcyclicPartition) -> "nx.DiGraph[int]":
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(seed=st.integers(0, 2**32))
 def test_merging_keeps_order_and_edges_and_finds_every_circle(seed: int) -> None:
     draw = random.Random(seed)

@@ -18,6 +18,7 @@ from dsascape.fusion.plan import (
 from dsascape.fusion.unfused import unfused_plan
 from dsascape.workloads import Graph
 from tests.graphs import Net, networks
+from tests.tiers import examples
 
 
 def diamond() -> Graph:
@@ -36,14 +37,14 @@ def leaving(plan: FusionPlan) -> set[str]:
     return {name for group in range(len(plan.groups)) for name in plan.outputs(group)}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graph=networks())
 def test_every_plan_is_a_partition_that_can_run_in_order(graph: Graph) -> None:
     assert violations(unfused_plan(graph)) == []
     assert violations(fixed_pattern_plan(graph)) == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graph=networks())
 def test_unfused_has_one_kernel_per_operator_that_does_anything(graph: Graph) -> None:
     plan = unfused_plan(graph)
@@ -53,7 +54,7 @@ def test_unfused_has_one_kernel_per_operator_that_does_anything(graph: Graph) ->
         assert sum(not graph.ops[op].is_view for op in group.ops) <= 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graph=networks())
 def test_fusion_only_takes_tensors_away(graph: Graph) -> None:
     fused, unfused = fixed_pattern_plan(graph), unfused_plan(graph)
@@ -63,7 +64,7 @@ def test_fusion_only_takes_tensors_away(graph: Graph) -> None:
     assert fused.intermediate_bytes <= unfused.intermediate_bytes <= unfused_intermediate_bytes(graph)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graph=networks())
 def test_every_group_says_why_it_took_no_more(graph: Graph) -> None:
     for plan in (unfused_plan(graph), fixed_pattern_plan(graph)):

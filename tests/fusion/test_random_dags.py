@@ -19,6 +19,7 @@ from dsascape.fusion.plan import FusionPlan, violations
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from tests.fusion.random_dags import random_dag
+from tests.tiers import examples
 
 Planner = Callable[[Graph], FusionPlan]
 SEEDS = st.integers(0, 2**32)
@@ -33,7 +34,7 @@ def grown_with_profiles(graph: Graph) -> FusionPlan:
     return dnnfusion_plan(Analysis(graph), Exploration(kernel_s=lambda ops: 1 + (sum(ops) * 7919 % 13) + len(ops)))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(seed=SEEDS, loose=st.floats(1.0, 3.0))
 def test_bounds_on_profiles_change_no_plan(seed: int, loose: float) -> None:
     graph = random_dag(seed)
@@ -70,12 +71,12 @@ PLANNERS: tuple[Planner, ...] = (grown_from_seeds, grown_with_profiles, clustere
 class TestEveryPlanner:
     """Each algorithm is there twice, so that it sees a thousand networks."""
 
-    @settings(max_examples=500)
+    @settings(max_examples=examples(500))
     @given(seed=SEEDS)
     def test_plans_are_acyclic_partitions(self, planner: Planner, seed: int) -> None:
         assert violations(planner(random_dag(seed))) == []
 
-    @settings(max_examples=50)
+    @settings(max_examples=examples(50))
     @given(seed=SEEDS)
     def test_every_group_says_why_it_took_no_more(self, planner: Planner, seed: int) -> None:
         assert all(group.boundary_reason for group in planner(random_dag(seed)).groups)

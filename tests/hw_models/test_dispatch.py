@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from dsascape.hw_models import Instruction, Program, SimulationResult, unrolled
 from tests.hw_models.crew import ENERGY, LAUNCH_PS, Crew, blocks, bound, host, move, work
+from tests.tiers import examples
 
 ALIKE = st.integers(1, 5).map(lambda count: ((count, 1),))
 TWO_KINDS = st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(2, 4)).map(
@@ -158,7 +159,7 @@ def test_more_equal_members_are_never_slower(crew: Crew, drawn: list[Kernel], mo
 class TestLockstep:
     """Members that were handed blocks at the same moment are one actor: the same as each of them by itself."""
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(200))
     @given(SHORT_OF_BANDWIDTH, WITH_TRAFFIC)
     def test_blocks_of_one_instruction_are_as_many_instructions_of_one_block(
         self, crew: Crew, drawn: list[Kernel]
@@ -177,7 +178,7 @@ class TestLockstep:
         assert [min(each.trace.start_ps[p] for p in parts) for parts in last] == list(together.trace.start_ps)
         assert [max(each.trace.end_ps[p] for p in parts) for parts in last] == list(together.trace.end_ps)
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(200))
     @given(SHORT_OF_BANDWIDTH, WITH_OCCUPANCY)
     def test_equal_clusters_in_lockstep_equal_separate_ones(self, crew: Crew, drawn: list[Kernel]) -> None:
         made = program(crew, drawn)
@@ -191,7 +192,7 @@ class TestLockstep:
 
         assert_same(crew, handed_out, on_all)
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(200))
     @given(SHORT_OF_BANDWIDTH, WITH_TRAFFIC, st.lists(st.integers(0, 60), max_size=5), st.integers(0, 4))
     def test_bound_work_between_launches_is_what_each_member_does(
         self, crew: Crew, drawn: list[Kernel], moved: list[int], participants: int

@@ -34,6 +34,7 @@ from dsascape.hw_models import (
 from dsascape.hw_models.simulation.instructions import Payload
 from dsascape.hw_models.text.quantities import PS_PER_S
 from tests.hw_models.story import SPEC, add, load, products, program, simulated, timeline
+from tests.tiers import examples
 
 DTYPES = ("fp16", "int8")
 RATES = st.integers(1, 400).map(lambda rate: f"{rate} GB/s")
@@ -198,7 +199,7 @@ def test_an_instruction_starts_the_moment_that_the_one_that_released_it_ends(cas
         assert cause != position
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases())
 def test_bytes_moved_are_those_that_the_program_says(case: Case) -> None:
     expected: dict[str, int] = dict.fromkeys(case.machine.memories, 0)
@@ -217,7 +218,7 @@ def test_bytes_moved_are_those_that_the_program_says(case: Case) -> None:
         assert result.energy_pj[memory] == pytest.approx(size * getattr(case.spec.energy, memory))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases())
 def test_occupancy_follows_the_trace_and_never_exceeds_capacity(case: Case) -> None:
     result = case.run()
@@ -295,7 +296,7 @@ def test_utilisation_is_a_share(case: Case) -> None:
     assert all(0 <= share <= 1 for share in result.utilisation.values())
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases())
 def test_equal_members_in_the_same_bound_instructions_run_in_lockstep(case: Case) -> None:
     try:

@@ -1,6 +1,7 @@
 """Properties of every registered policy, on random networks and machines; new policies are included."""
 
 import hashlib
+import json
 import math
 import os
 import subprocess
@@ -16,7 +17,7 @@ import dsascape.fusion.plan
 from dsascape.fusion.plan import FusionPlan, Group
 from dsascape.hw_models import ClusteredDsa, unrolled
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler import DsaTuning, ScheduleError, make_policy
+from dsascape.scheduler import DsaTuning, ScheduleError, make_policy, policy_types
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.dsa.schedule.violations import violations
 from dsascape.scheduler.dsa.view import DsaView
@@ -42,6 +43,7 @@ from tests.scheduler.runs import (
     timed,
     traffic,
 )
+from tests.tiers import examples
 
 
 @EVERY_POLICY
@@ -215,7 +217,7 @@ class TestEveryPolicy:
             assert needed <= of_parts <= needed * (1 + DsaTuning().most_padding)
             assert of_parts == needed or not all(r.binding.divides(r.extents) for r in runs)
 
-    @settings(max_examples=15)
+    @settings(max_examples=examples(15))
     @given(data=st.data(), graph=networks(most_blocks=2), spec=machines())
     def test_lockstep_and_unrolled_program_agree(
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
@@ -230,20 +232,21 @@ class TestEveryPolicy:
             run.result.makespan_ps, rel=1e-6 if in_step else OUT_OF_STEP
         )
 
-    def test_program_is_the_same_in_another_process(self, name: str) -> None:
-        root = Path(__file__).parents[2]
-        command = [
-            sys.executable,
-            "-c",
-            f"from tests.scheduler.test_every_policy import *; print(described({name!r}))",
-        ]
-        texts = set()
-        for seed in ("1", "2"):
-            environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}
-            done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True)
-            texts.add(done.stdout.strip())
+    def test_program_is_the_same_in_another_process(self, name: str, elsewhere: list[dict[str, str]]) -> None:
+        assert [texts[name] for texts in elsewhere] == [described(name)] * 2
 
-        assert texts == {described(name)}
+
+@pytest.fixture(scope="module")
+def elsewhere() -> list[dict[str, str]]:
+    """What two processes with other hash seeds make of every policy."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", "from tests.scheduler.test_every_policy import *; print(every_description())"]
+    found = []
+    for seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True)
+        found.append(json.loads(done.stdout))
+    return found
 
 
 def computes_for_a_product(plan: FusionPlan, group: Group) -> bool:
@@ -251,6 +254,11 @@ def computes_for_a_product(plan: FusionPlan, group: Group) -> bool:
     inside = {name for op in group.ops for name in plan.graph.ops[op].outputs}
     products = (nest for op in group.ops for nest in plan.graph.ops[op].nests if nest.per_iteration.macs)
     return any(read.tensor in inside for nest in products for read in nest.reads)
+
+
+def every_description() -> str:
+    """Return the fingerprints of all policies, as JSON."""
+    return json.dumps({name: described(name) for name in policy_types()})
 
 
 def described(name: str) -> str:

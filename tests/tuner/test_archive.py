@@ -19,6 +19,7 @@ from dsascape.tuner.bundle import BundleError, Manifest, unpacked
 from dsascape.tuner.bundle.archive import packed
 from dsascape.tuner.bundle.contents import CODE, DATA, MANIFEST, START
 from dsascape.tuner.bundle.plain_tar import is_plain_name
+from tests.tiers import examples
 
 BLOCK = 512
 FILES = {CODE: b"code", DATA: bytes(700), START: b"print()", "lib/one.so": b"1", "tuner/bundle/runner.py": b""}
@@ -250,7 +251,7 @@ def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str, capsys: py
     assert capsys.readouterr().err.count("\n") == 2
 
 
-FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def tried(path: Path, folder: Path) -> Manifest | str:

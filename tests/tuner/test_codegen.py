@@ -18,6 +18,7 @@ from dsascape.tuner.codegen.kernels import GroupTiles
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.workloads import Graph, load_network
 from tests.graphs import Net, networks
+from tests.tiers import examples
 from tests.tuner.loops import loops_around
 from tests.tuner.runs import LANES, deviations, generated
 
@@ -255,7 +256,9 @@ def test_vectors_do_not_reach_over_groups_so_that_all_lanes_use_one_element_of_t
     graph = net.graph(net.conv(net.input(1, 8, 8, 8), 8, groups=4), dtype="fp32")
     (kernel,) = generated(fixed_pattern_plan(graph)).kernels
 
-    assert (LANES, kernel.tiles.register[1] % LANES) == (4, 0)  # whole vectors would fit, but a group is of two
+    assert kernel.program is not None
+    (layout,) = kernel.program.layouts
+    assert (LANES, layout.panel % LANES) == (4, 0)  # whole vectors would fit, but a group is of two
     assert loops_around(kernel.program, "conv1.sum", "update")[-1] == "vector 2"
 
 
@@ -266,7 +269,8 @@ def test_weights_lie_in_panels_as_wide_as_the_register_tile() -> None:
     (packing,) = kernel.packings.values()
 
     assert packing.shape((10, 6, 3, 3)) == (-(-10 // packing.block), 3, 3, 6, packing.block)
-    assert packing.block == kernel.tiles.register[1]
+    assert kernel.program is not None
+    assert packing.block == kernel.program.layouts[0].panel
 
 
 def test_an_operator_without_code_is_named_and_the_rest_has_code() -> None:
@@ -279,7 +283,7 @@ def test_an_operator_without_code_is_named_and_the_rest_has_code() -> None:
     assert [kernel.operators for kernel in code.kernels] == [("relu1",), ("tanh1",)]
 
 
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(graph=networks(dtype="fp32"), fused=st.booleans())
 def test_any_plan_of_any_network_computes_what_onnxruntime_computes(graph: Graph, fused: bool) -> None:
     correct(fixed_pattern_plan(graph) if fused else unfused_plan(graph))

@@ -17,6 +17,7 @@ from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.workloads import Graph
 from tests.graphs import Net
+from tests.tiers import examples
 from tests.tuner.loops import loops_around
 from tests.tuner.runs import deviations, generated, tiles_of
 
@@ -167,7 +168,7 @@ def pairs(draw: st.DrawFn) -> Graph:
     return net.graph(x, dtype="fp32")
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(graph=pairs())
 def test_any_two_convolutions_in_one_kernel_compute_what_onnxruntime_computes(graph: Graph) -> None:
     correct(graph)

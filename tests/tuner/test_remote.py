@@ -23,7 +23,7 @@ from dsascape.tuner.measure import (
 )
 from dsascape.tuner.measure.device import local_device
 from tests.graphs import Net
-from tests.tuner.runs import LANES, tiles_of
+from tests.tuner.runs import LANES, tiles_of, written_onnx
 from tests.tuner.servers import Server, free_port
 
 pytestmark = pytest.mark.tvm
@@ -101,8 +101,9 @@ def test_no_server_is_said_at_once(tmp_path: Path, capsys: pytest.CaptureFixture
         measure_plan(job(device), "fixed-pattern")
 
 
-def test_the_command_takes_an_address(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["measure", "bert-tiny", "--sequence", "8", "--policy", "fixed-pattern", "--threads", "1", "--json"]
+def test_the_command_takes_an_address(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written_onnx(job(server.device).plan.graph, tmp_path / "net.onnx")
+    asked = ["measure", str(tmp_path / "net.onnx"), "--policy", "fixed-pattern", "--threads", "1", "--json"]
 
     assert main([*asked, "--device", server.device]) == 0
 

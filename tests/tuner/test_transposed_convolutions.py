@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from itertools import product
 from typing import get_args
 
 import pytest
@@ -24,6 +23,7 @@ from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
+from tests.tiers import examples
 from tests.tuner.gpu.test_gpu_codegen import VIEW, check, difference, values_of
 from tests.tuner.loops import loops_around
 from tests.tuner.runs import deviations, generated, varied
@@ -81,14 +81,14 @@ def networks(draw: st.DrawFn) -> Graph:
     return net.graph(net.unary("Sigmoid", y) if draw(st.booleans()) else y, dtype="fp32")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=networks())
 def test_any_transposed_convolution_is_right_on_a_cpu(graph: Graph) -> None:
     wrong = {name: by for name, by in deviations(fixed_pattern_plan(graph)).items() if by > KERNEL_TOLERANCE}
     assert wrong == {}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=networks(), order=st.sampled_from(get_args(Loops)))
 def test_any_transposed_convolution_is_right_on_a_gpu(graph: Graph, order: Loops) -> None:
     check(fixed_pattern_plan(graph), order)
@@ -118,7 +118,9 @@ CPU_TILES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "tiles"), list(product(WINDOWS, CPU_TILES)))
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("tiles", CPU_TILES)
+@pytest.mark.parametrize("name", WINDOWS)
 def test_results_do_not_depend_on_whether_tiles_hold_whole_phases(name: str, tiles: LoopTiles) -> None:
     found = deviations(fixed_pattern_plan(upsampled(name)), {0: tiles})
     assert max(found.values()) <= KERNEL_TOLERANCE
@@ -132,8 +134,10 @@ GPU_TILES = [
 ]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("inner", [1, 6])
-@pytest.mark.parametrize(("name", "tiles"), list(product(WINDOWS, GPU_TILES)))
+@pytest.mark.parametrize("tiles", GPU_TILES)
+@pytest.mark.parametrize("name", WINDOWS)
 def test_blocks_stage_what_their_tile_meets_as_the_schedule_says(name: str, tiles: GpuTiles, inner: int) -> None:
     graph = upsampled(name, inner)
     layer = layer_of(Analysis(graph), range(len(graph.ops)))
@@ -145,6 +149,7 @@ def test_blocks_stage_what_their_tile_meets_as_the_schedule_says(name: str, tile
     assert code.shared_bytes <= block_needs(layer, tiles, VIEW).shared_bytes
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.parametrize("behind", [True, False])
 def test_a_transposed_convolution_may_be_one_of_two_in_a_kernel(name: str, behind: bool) -> None:

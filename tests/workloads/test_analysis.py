@@ -13,6 +13,7 @@ from dsascape.workloads.loopnest import full_box
 from dsascape.workloads.regions import moving_dims, placed_regions, required_regions
 from dsascape.workloads.subgraph import Subgraph
 from tests.graphs import Net, networks
+from tests.tiers import examples
 from tests.workloads.test_regions import boxes
 
 
@@ -165,7 +166,7 @@ class TestTwoAnalyses:
         assert repr(Analysis(network("mine"))) == "Analysis(mine, batch 2)"
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks(), most=st.integers(1, 4))
 def test_regions_are_those_of_the_plain_function_however_little_is_remembered(
     data: st.DataObject, graph: Graph, most: int
@@ -193,7 +194,7 @@ def of_moves(analysis: Analysis, ops: tuple[int, ...], name: str, dim: int) -> o
     return moving_dims(analysis.graph, ops, (name,), dim)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks())
 def test_what_is_derived_in_any_order_is_what_the_function_gives_on_its_own(data: st.DataObject, graph: Graph) -> None:
     analysis = Analysis(graph, data.draw(st.sampled_from([1, 3, 1000])))

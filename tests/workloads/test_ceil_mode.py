@@ -23,6 +23,7 @@ def _model(kind: str, opset: int, rank: int, attributes: dict[str, Any]) -> onnx
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("opset", [10, 13, 18, 19, 21])
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["MaxPool", "AveragePool", "LpPool"])

@@ -8,6 +8,7 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.loopnest import full_box
 from dsascape.workloads.regions import moving_dims, placed_regions, required_regions
 from tests.graphs import Net, networks
+from tests.tiers import examples
 from tests.workloads.test_regions import boxes
 
 
@@ -47,7 +48,7 @@ def test_a_product_with_its_own_transpose_does_not_just_move() -> None:
     assert moving_dims(graph, (0, 1), graph.outputs, 0) is None
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data(), graph=networks())
 def test_regions_are_those_of_each_tile_by_itself(data: st.DataObject, graph: Graph) -> None:
     output, ops, analysis = graph.outputs[0], range(len(graph.ops)), Analysis(graph)
@@ -58,7 +59,7 @@ def test_regions_are_those_of_each_tile_by_itself(data: st.DataObject, graph: Gr
         assert found == required_regions(graph, ops, tile)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data(), graph=networks())
 def test_so_are_those_of_several_outputs(data: st.DataObject, graph: Graph) -> None:
     ops, analysis = range(len(graph.ops)), Analysis(graph)

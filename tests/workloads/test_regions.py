@@ -8,6 +8,7 @@ from dsascape.workloads import Box, Graph
 from dsascape.workloads.loopnest import full_box, hull
 from dsascape.workloads.regions import required_regions
 from tests.graphs import Net, networks
+from tests.tiers import examples
 
 
 def stacked() -> Graph:
@@ -96,7 +97,7 @@ def boxes(draw: st.DrawFn, outer: Box) -> Box:
     return tuple(box)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks())
 def test_a_smaller_tile_needs_no_more(data: st.DataObject, graph: Graph) -> None:
     output, ops = graph.outputs[0], range(len(graph.ops))
@@ -108,7 +109,7 @@ def test_a_smaller_tile_needs_no_more(data: st.DataObject, graph: Graph) -> None
         assert inside(box, large[name]), name
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks())
 def test_the_parts_of_an_output_together_need_what_the_whole_needs(data: st.DataObject, graph: Graph) -> None:
     output, ops = graph.outputs[0], range(len(graph.ops))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dsascape.workloads import Graph
 from dsascape.workloads.subgraph import PlacedNest, Subgraph, follow_back
 from tests.graphs import Net, networks
+from tests.tiers import examples
 
 
 def residual() -> Graph:
@@ -141,7 +142,7 @@ def subgraphs(draw: st.DrawFn) -> Subgraph:
     return Subgraph(graph, tuple(sorted(draw(st.sets(st.sampled_from(range(len(graph.ops))), min_size=1)))))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(subgraph=subgraphs())
 def test_a_drawn_set_has_the_inputs_and_outputs_that_looking_at_every_operator_finds(subgraph: Subgraph) -> None:
     graph, ops = subgraph.graph, subgraph.ops
@@ -207,7 +208,7 @@ def test_what_was_wanted_is_left_as_it_was() -> None:
     assert wanted == {"b": 1}
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data(), subgraph=subgraphs())
 def test_the_walk_reaches_all_that_leads_to_what_is_wanted(data: st.DataObject, subgraph: Subgraph) -> None:
     wanted = data.draw(st.sets(st.sampled_from(subgraph.written), min_size=1))
@@ -227,7 +228,7 @@ def test_the_walk_reaches_all_that_leads_to_what_is_wanted(data: st.DataObject, 
     assert found.keys() == reached
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(subgraph=subgraphs())
 def test_nests_come_last_first_with_their_place_in_the_graph(subgraph: Subgraph) -> None:
     listed = list(subgraph.nests_backwards())

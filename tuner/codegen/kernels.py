@@ -9,8 +9,7 @@ import numpy as np
 import tvm
 
 from dsascape.fusion.plan import FusionPlan
-from dsascape.scheduler.cpu.schedule.steps import program_of
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.program import LoopProgram
@@ -24,8 +23,8 @@ from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.operators.registry import Array
 
-GroupTiles = Mapping[int, LoopTiles]
-"""Tiles by the position of the group in its plan."""
+GroupTiles = Mapping[int, Decided]
+"""Tiles, or steps, by the position of the group in its plan."""
 
 @dataclass(frozen=True)
 class Kernel:
@@ -39,7 +38,6 @@ class Kernel:
     """Stored tensors and weights, in the order of the parameters."""
     outputs: tuple[str, ...]
     packings: Mapping[str, Packing]
-    tiles: LoopTiles
     function: Any
     """The PrimFunc."""
     program: LoopProgram | None = None
@@ -97,15 +95,15 @@ def generate(plan: FusionPlan, executable: Executable, tiles: GroupTiles, lanes:
 
 
 def _kernel(
-    layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int, named: tuple[str, int, tuple[str, ...]]
+    layer: Layer, executable: Executable, tiles: Decided, lanes: int, named: tuple[str, int, tuple[str, ...]]
 ) -> Kernel:
     name, position, operators = named
     if is_running_sum(layer):
         function = running_sum(layer, executable, tiles, name)
-        return Kernel(name, position, operators, layer.inputs, layer.outputs, {}, tiles, function)
+        return Kernel(name, position, operators, layer.inputs, layer.outputs, {}, function)
     program = program_of(layer, tiles, lanes)
     made = cpu_function(layer, executable, program, name)
-    return Kernel(name, position, operators, made.inputs, made.outputs, made.packings, tiles, made.function, program)
+    return Kernel(name, position, operators, made.inputs, made.outputs, made.packings, made.function, program)
 
 
 def stored_array(graph: Graph, name: str, value: Array) -> Array:

@@ -10,8 +10,10 @@ from typing import Any
 
 from tvm import tirx
 
+from dsascape.scheduler.cpu.schedule.steps import Decided
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.steps import Parallel
 from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError
 from dsascape.tuner.codegen.stage_values import StageValues
 from dsascape.workloads.executable import Executable
@@ -36,14 +38,20 @@ def is_running_sum(layer: Layer) -> bool:
     return True
 
 
-def running_sum(layer: Layer, executable: Executable, tiles: LoopTiles, name: str) -> Any:
+def running_sum(layer: Layer, executable: Executable, tiles: Decided, name: str) -> Any:
     """Return the function ``name`` of a layer that is one running sum; parameters are its input and its output."""
     values = StageValues(layer, executable)
     (position,) = layer.ops
     tensors = layer.graph.tensors
     op = values.operator(position, layer.graph.ops[position])
     data, output = tensors[layer.inputs[0]], tensors[layer.outputs[0]]
-    return _function(op, data, output, values.dtype(output), name, parallel=bool(tiles.parallel))
+    return _function(op, data, output, values.dtype(output), name, parallel=_is_parallel(tiles))
+
+
+def _is_parallel(decided: Decided) -> bool:
+    if isinstance(decided, LoopTiles):
+        return bool(decided.parallel)
+    return any(isinstance(step, Parallel) and step.loops for step in decided)
 
 
 def _function(

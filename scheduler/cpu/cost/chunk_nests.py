@@ -6,46 +6,44 @@ from dsascape.hw_models.caches.lines import Lines
 from dsascape.hw_models.caches.nests import Nest
 from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
 from dsascape.scheduler.cpu.schedule.chunks import Chunks, split_operands
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest
 from dsascape.scheduler.cpu.structure.chains import Made, link_read, loops_apart, made_in_front, parts_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.workloads.loopnest import Extents
 
 
-def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: int) -> Nest:
+def nest_of_chunk(layer: Layer, tiled: TiledLoops, chunks: Chunks, line_bytes: int) -> Nest:
     """Return the loops of one full chunk and the lines that they touch."""
     found = footprints_of(layer)
     shape, depth = layer.sink.shape, found.depth
-    tile, register = tiles.within(shape), tiles.register
-    step = depth if tiles.depth_step is None else min(tiles.depth_step, depth)
-    whole = [min(size, part * count) for size, part, count in zip(shape, tiles.tile, chunks.per_dim, strict=True)]
+    tile = tiled.tile(shape)
+    whole = [min(size, part * count) for size, part, count in zip(shape, tile, chunks.per_dim, strict=True)]
     extents = [*whole, depth]
     trips: list[int] = []
     axes: list[int] = []
     rows = [tuple(extents)]
 
-    def loop(axis: int, count: int, inside: int) -> None:
-        extents[axis] = inside
+    def loop(axis: int, inside: int) -> None:
+        count, extents[axis] = -(-extents[axis] // inside), min(inside, extents[axis])
         if count > 1:
             trips.append(count)
             axes.append(axis)
             rows.append(tuple(extents))
 
-    in_front = made_in_front(layer, tiles)
+    in_front = made_in_front(layer, tiled.upstream)
     made_at = 0
-    for number, dim in enumerate(tiles.order):
-        loop(dim, chunks.per_dim[dim], min(tile[dim], extents[dim]))
+    for number, (axis, inside) in enumerate(tiled.loops[: tiled.of_tile]):
+        loop(axis, inside)
         made_at = len(trips) if in_front and number + 1 == in_front[-1].loops else made_at
     of_tile = len(trips)
     made_at = made_at if in_front else of_tile
     if found.passes:
         return _in_passes(layer, tile, (trips, axes, rows), line_bytes)
-    loop(DEPTH, -(-depth // step), step)
-    for dim in tiles.order:
-        loop(dim, -(-extents[dim] // register[dim]), min(register[dim], extents[dim]))
-    of_registers = len(trips)
-    loop(DEPTH, step, 1)
+    for axis, inside in tiled.loops[tiled.of_tile :]:
+        loop(axis, inside)
+    of_registers, step = len(trips), extents[DEPTH]
+    loop(DEPTH, 1)
     last = len(trips)
     outside = [
         made_at if each.is_in_front else of_tile if each.is_copied
@@ -62,7 +60,7 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
         copied = (*tile, depth)
         of_copies = [copied] * copies
         if in_front and len(found.buffers) > 1:
-            of_copies[-1] = (*_copied_from_front(layer, tiles, tile), depth)
+            of_copies[-1] = (*_copied_from_front(layer, tiled, tile), depth)
         for place, row in enumerate(rows):
             parts = tuple([tuple(map(min, row, copied, own)) for own in of_copies])
             touched[place] += lines.of_copies(tuple(of_copies), parts)
@@ -89,23 +87,24 @@ def _in_passes(
     )  # fmt: skip
 
 
-def _copied_from_front(layer: Layer, tiles: LoopTiles, tile: Extents) -> Extents:
+def _copied_from_front(layer: Layer, tiled: TiledLoops, tile: Extents) -> Extents:
     """Return the part of a tile that what its anchor reads of the part in front is copied for at once."""
     *_, front, last = parts_of(layer)
     anchor = anchored_nest(last)
     assert anchor is not None
-    apart = tiles.order[: loops_apart(anchor, link_read(anchor, front.sink.name), tiles.order)]
-    return tuple([tiles.register[dim] if dim in apart else size for dim, size in enumerate(tile)])
+    order = tuple([axis for axis, _ in tiled.loops[: tiled.of_tile]])
+    apart = order[: loops_apart(anchor, link_read(anchor, front.sink.name), order)]
+    return tuple([tiled.register[dim] if dim in apart else size for dim, size in enumerate(tile)])
 
 
 def nest_in_front(made: Made, line_bytes: int) -> Nest:
     """Return the loops of a part in front for one tile of the kernel's sink."""
     counts = tuple([-(-size // part) for size, part in zip(made.extents, made.tiles.tile, strict=True)])
-    return nest_of_chunk(made.layer, made.tiles, Chunks(1, 1, 1, counts), line_bytes)
+    return nest_of_chunk(made.layer, made.tiles.tiled, Chunks(1, 1, 1, counts), line_bytes)
 
 
 def nest_of_cores(
-    layer: Layer, tiles: LoopTiles, chunks: Chunks, chunk: Nest, cores: int, line_bytes: int
+    layer: Layer, tiled: TiledLoops, chunks: Chunks, chunk: Nest, cores: int, line_bytes: int
 ) -> Nest:
     """Return what ``cores`` that each run such a chunk at the same pace touch together: the nest of a shared cache.
 
@@ -115,7 +114,7 @@ def nest_of_cores(
     if cores == 1:
         return chunk
     own = footprints_of(layer).own_arrays  # of which every core has its own
-    bounds = [*lines_together(layer, tiles, chunks, cores, line_bytes), *[(float(cores), math.inf)] * own]
+    bounds = [*lines_together(layer, tiled, chunks, cores, line_bytes), *[(float(cores), math.inf)] * own]
     touched = tuple([
         tuple([Lines(min(lines.count * factor, most)) for lines, (factor, most) in zip(row, bounds, strict=True)])
         for row in chunk.touched
@@ -125,17 +124,12 @@ def nest_of_cores(
 
 
 def lines_together(
-    layer: Layer, tiles: LoopTiles, chunks: Chunks, cores: int, line_bytes: int
+    layer: Layer, tiled: TiledLoops, chunks: Chunks, cores: int, line_bytes: int
 ) -> list[tuple[float, float]]:
     """Return for each operand by how much more lines ``cores`` touch than one of them, and how many it has."""
-    found, shape = footprints_of(layer), layer.sink.shape
-    split = {}
-    for dim in tiles.order[: tiles.parallel]:
-        in_all = -(-shape[dim] // tiles.tile[dim])
-        split[dim] = -(-in_all // chunks.per_dim[dim])
-    bounds = []
-    for operand, is_split in zip(found.operands, split_operands(found, tiles), strict=True):
+    found, bounds = footprints_of(layer), []
+    for operand, is_split in zip(found.operands, split_operands(found, tiled), strict=True):
         full = chunks.count / chunks.in_all if is_split else 1.0
-        apart = math.prod([number for dim, number in split.items() if dim in operand.depends_on])
+        apart = math.prod([number for dim, number in chunks.parts if dim in operand.depends_on])
         bounds.append((min(cores, apart * full), math.ceil(operand.size_bytes / line_bytes) * full))
     return bounds

@@ -17,17 +17,17 @@ from dsascape.scheduler.cpu.cost.part_traffic import (
     lost_of_scratch,
 )
 from dsascape.scheduler.cpu.schedule.chunks import chunks_of, split_operands
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import Made, made_in_front
 from dsascape.scheduler.kernels.layer import Layer
 
 
 def traffic_of(
-    layer: Layer, tiles: LoopTiles, threads: int, line_bytes: int, *, write_allocate: bool
+    layer: Layer, tiled: TiledLoops, threads: int, line_bytes: int, *, write_allocate: bool
 ) -> "ChunkTraffic":
     """Return the traffic of a kernel's chunks; machines share what is known of it where their caches are alike."""
-    key = layer.signature, tiles, threads, line_bytes, write_allocate
-    made = partial(ChunkTraffic, layer, tiles, threads, line_bytes, write_allocate=write_allocate)
+    key = layer.signature, tiled, threads, line_bytes, write_allocate
+    made = partial(ChunkTraffic, layer, tiled, threads, line_bytes, write_allocate=write_allocate)
     return layer.analysis.table(ChunkTraffic).get(key, made)
 
 
@@ -35,18 +35,18 @@ class ChunkTraffic:
     """Lines that caches pass on for a kernel's chunks; nothing is worked out before it is asked for."""
 
     def __init__(
-        self, layer: Layer, tiles: LoopTiles, threads: int, line_bytes: int, *, write_allocate: bool
+        self, layer: Layer, tiled: TiledLoops, threads: int, line_bytes: int, *, write_allocate: bool
     ) -> None:
-        self._layer, self._tiles, self._line_bytes, self._write_allocate = layer, tiles, line_bytes, write_allocate
+        self._layer, self._tiled, self._line_bytes, self._write_allocate = layer, tiled, line_bytes, write_allocate
         self._footprints = footprints_of(layer)
         self._nests: dict[int, Nest] = {}
         self._passed: dict[tuple[CacheShape, int], tuple[Passed, ...]] = {}
         self._shares: dict[CacheShape, tuple[float, ...]] = {}
-        self.chunks = chunks_of(layer.sink.shape, tiles, threads)
+        self.chunks = chunks_of(layer.sink.shape, tiled, threads)
 
     @cached_property
     def _in_front(self) -> tuple[Made, ...]:
-        return made_in_front(self._layer, self._tiles)
+        return made_in_front(self._layer, self._tiled.upstream)
 
     @cached_property
     def scratch_lines(self) -> tuple[float, ...]:
@@ -58,7 +58,7 @@ class ChunkTraffic:
     def last_shares(self) -> tuple[float, ...]:
         """What the last chunk moves by what a full one does, per array: less only of what is split over chunks."""
         share, found = self.chunks.last_share, self._footprints
-        split = split_operands(found, self._tiles)
+        split = split_operands(found, self._tiled)
         further = found.own_arrays + (FURTHER_ARRAYS if self._in_front else 0)
         return (*[share if is_split else 1.0 for is_split in split], *[share] * further)
 
@@ -78,11 +78,11 @@ class ChunkTraffic:
         """Return the loops of a full chunk, or of those that so many cores run at the same time."""
         nest = self._nests.get(cores)
         if nest is None:
-            layer, tiles, chunks, line_bytes = self._layer, self._tiles, self.chunks, self._line_bytes
+            layer, tiled, chunks, line_bytes = self._layer, self._tiled, self.chunks, self._line_bytes
             if cores == 1:
-                nest = nest_of_chunk(layer, tiles, chunks, line_bytes)
+                nest = nest_of_chunk(layer, tiled, chunks, line_bytes)
             else:
-                nest = nest_of_cores(layer, tiles, chunks, self.nest_of(1), cores, line_bytes)
+                nest = nest_of_cores(layer, tiled, chunks, self.nest_of(1), cores, line_bytes)
             self._nests[cores] = nest
         return nest
 
@@ -118,7 +118,7 @@ class ChunkTraffic:
         once, operands = self.nest_of(1).fetched_once, self._footprints.operands
         bounds = [(1.0, math.inf)] * len(operands)
         if cores > 1:
-            bounds = lines_together(self._layer, self._tiles, self.chunks, cores, self._line_bytes)
+            bounds = lines_together(self._layer, self._tiled, self.chunks, cores, self._line_bytes)
         fetched = written = 0.0
         for operand, own, (factor, most) in zip(operands, once, bounds, strict=False):
             lines = min(own[0] * factor, most) / cores

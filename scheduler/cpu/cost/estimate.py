@@ -11,7 +11,7 @@ from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.cpu.cost.operands import Footprints
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.work import Found, KernelWork, kernel_work
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import scratch_bytes
 from dsascape.scheduler.cpu.view import CacheSize, CpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -87,10 +87,10 @@ def handed_over(footprints: Footprints, scratch: int, threads: int, cache: Cache
     return Found(tuple([(place, share) for place, _ in operands]), tuple(kept), (share, share))
 
 
-def among_others_ps(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> float:
+def among_others_ps(layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> float:
     """Return how long ``layer`` takes as one kernel of many, whose operands are in caches as far as they fit."""
-    found, scratch = footprints_of(layer), scratch_bytes(layer, tiles)
-    work = kernel_work(layer, tiles, threads, dtype, view)
+    found, scratch = footprints_of(layer), scratch_bytes(layer, tiled.upstream)
+    work = kernel_work(layer, tiled, threads, dtype, view)
     work = work.with_found({
         name: handed_over(found, scratch, work.threads, cache) for name, cache in view.caches.items()
     })  # fmt: skip

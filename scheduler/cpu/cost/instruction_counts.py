@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dsascape.hw_models.cpu.spec import Simd
 from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.scheduler.cpu.cost.footprints import footprints_of
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, dividing
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops, dividing
 from dsascape.scheduler.cpu.structure.anchors import most_lanes
 from dsascape.scheduler.cpu.structure.nests import NestCode, Read, nests_of
 from dsascape.scheduler.cpu.structure.passes import folding_instructions, partial_sums, pieces_of_row
@@ -88,7 +88,7 @@ class _Registers:
 
     __slots__ = ("columns", "depth", "element_bytes", "lanes", "rows", "simd", "tiles", "tuning", "used")
 
-    def __init__(self, layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning) -> None:
+    def __init__(self, layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning) -> None:
         self.tiles, self.lanes, self.simd, self.tuning = tiles, lanes, simd, tuning
         self.depth = footprints_of(layer).depth
         self.element_bytes = layer.sink.element_bytes
@@ -101,7 +101,7 @@ class _Registers:
 
 def _vectors(nest: NestCode, of: _Registers) -> _Vectors:
     tiles, lanes = of.tiles, of.lanes
-    follows_sink = not nest.vector_extent and len(nest.outputs) == len(tiles.tile)
+    follows_sink = not nest.vector_extent and len(nest.outputs) == len(tiles.register)
     dim = tiles.vector_dim
     if follows_sink and dim >= 0:
         outputs = math.prod(tiles.padded(nest.outputs)) / of.used
@@ -148,11 +148,11 @@ def _add_nest(total: Counts, nest: NestCode, of: _Registers) -> None:
         total.register_bytes += stored * (1 if nest.sums_along else vectors.lanes) * element
     if nest.is_anchor:
         total.accumulators = max(total.accumulators, in_tile)
-        passes = 1 if tiles.depth_step is None else -(-of.depth // tiles.depth_step)
+        passes = tiles.passes(of.depth)
         total.load += (passes - 1) * vectors.outputs
         total.store += (passes - 1) * vectors.outputs
         total.register_bytes += 2 * (passes - 1) * vectors.outputs * vectors.lanes * element
-        total.scalar += vectors.steps / in_tile * tuning.loop_instructions / tuning.unrolled
+        total.scalar += vectors.steps / in_tile * tuning.loop_instructions / max(tuning.unrolled, tiles.unrolled)
         total.scalar += vectors.outputs / in_tile * passes * tuning.tile_instructions
         if nest.iterations > passes * tuning.unrolled_whole:
             total.loops += vectors.outputs / in_tile * passes
@@ -174,7 +174,7 @@ def _add_chain(total: Counts, nest: NestCode, vectors: _Vectors, element_bytes: 
 
 
 def _add_read(
-    total: Counts, nest: NestCode, read: Read, vectors: _Vectors, tiles: LoopTiles, simd: Simd
+    total: Counts, nest: NestCode, read: Read, vectors: _Vectors, tiles: TiledLoops, simd: Simd
 ) -> None:
     """Add the loads of one operand: of the anchor's, one for all accumulators that use the same element.
 
@@ -202,20 +202,21 @@ def _add_read(
 
 
 def counts_by_nest(
-    layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning
+    layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning
 ) -> tuple[Counts, ...]:
     """Return the instructions of each nest in register tiles, once for equal ones: whatever cache tiles are around."""
-    key = layer.signature, tiles.register, tiles.vector_dim, tiles.depth_step, lanes, _instructions_of(simd), tuning
+    of_tiles = tiles.register, tiles.vector_dim, tiles.unrolled, tiles.passes(footprints_of(layer).depth)
+    key = layer.signature, of_tiles, lanes, _instructions_of(simd), tuning
     made = partial(_by_nest, layer, tiles, lanes, simd, tuning)
     return layer.analysis.table(_by_nest).get(key, made)
 
 
-def _by_nest(layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning) -> tuple[Counts, ...]:
+def _by_nest(layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning) -> tuple[Counts, ...]:
     of = _Registers(layer, tiles, lanes, simd, tuning)
     return tuple([_counts(nest, of) for nest in nests_of(layer)])
 
 
-def least_counts(layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning) -> Counts:
+def least_counts(layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning) -> Counts:
     """Return the instructions of all nests in register tiles, each element computed once."""
     total, of = Counts(), _Registers(layer, tiles, lanes, simd, tuning)
     key = layer.signature, lanes, tiles.vector_dim < 0, _instructions_of(simd), tuning

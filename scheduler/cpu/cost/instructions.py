@@ -17,7 +17,7 @@ from dsascape.hw_models.cpu.spec import Simd
 from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest, least_counts
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, dividing
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops, dividing
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest
 from dsascape.scheduler.cpu.structure.chains import made_in_front, parts_of
 from dsascape.scheduler.cpu.structure.nests import NestCode, element_bytes, memory_order, nests_of
@@ -37,14 +37,14 @@ class Code:
 
 
 def known_codes(
-    layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning, machine: Hashable
+    layer: Layer, tiles: TiledLoops, dtype: str, simd: Simd, tuning: CpuTuning, machine: Hashable
 ) -> tuple[Code, ...]:
     """Return `codes_of`, worked out once for tiles that make the same code; ``machine`` says vectors and tuning."""
     key: Hashable = tiles
-    if not tiles.upstream:
+    if tiles.upstream is None:
         depends = layer.analysis.table(_depends_on_tile).get(layer.signature, partial(_depends_on_tile, layer))
-        tile = tiles.tile if depends else ()
-        key = tile, tiles.register, tiles.vector_dim, tiles.depth_step
+        tile = tiles.tile(layer.sink.shape) if depends else ()
+        key = tile, tiles.register, tiles.vector_dim, tiles.unrolled, tiles.passes(footprints_of(layer).depth)
     made = partial(codes_of, layer, tiles, dtype, simd, tuning)
     return layer.analysis.table(codes_of).get((layer.signature, key, dtype, machine), made)
 
@@ -54,17 +54,17 @@ def _depends_on_tile(layer: Layer) -> bool:
     return footprints_of(layer).has_buffers or any(nest.padded for nest in nests_of(layer))
 
 
-def codes_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> tuple[Code, ...]:
+def codes_of(layer: Layer, tiles: TiledLoops, dtype: str, simd: Simd, tuning: CpuTuning) -> tuple[Code, ...]:
     """Return the instructions of the whole kernel in ``tiles``: of each of its parts, first to last."""
-    in_front, found = made_in_front(layer, tiles), []
+    in_front, found = made_in_front(layer, tiles.upstream), []
     for made in in_front:
         share = made.times * math.prod(made.extents) / math.prod(made.tiles.padded(made.layer.sink.shape))
-        found.append(code_of(made.layer, made.tiles, dtype, simd, tuning, share, is_in_front=True))
+        found.append(code_of(made.layer, made.tiles.tiled, dtype, simd, tuning, share, is_in_front=True))
     return (*found, code_of(parts_of(layer)[-1] if in_front else layer, tiles, dtype, simd, tuning))
 
 
 def code_of(
-    layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning, share: float = 1.0, *,
+    layer: Layer, tiles: TiledLoops, dtype: str, simd: Simd, tuning: CpuTuning, share: float = 1.0, *,
     is_in_front: bool = False,
 ) -> Code:  # fmt: skip
     """Return ``share`` of the instructions of a layer with one anchor at most.
@@ -81,7 +81,7 @@ def code_of(
     return Code(counts.issued(), round(counts.register_bytes), operations)
 
 
-def least_issued(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> Issued:
+def least_issued(layer: Layer, tiles: TiledLoops, dtype: str, simd: Simd, tuning: CpuTuning) -> Issued:
     """Return instructions of a layer with one anchor that `code_of` has no fewer of in any class.
 
     Left out is what depends on how tiles overlap: copies with padding, and what is computed once more for a neighbour.
@@ -90,7 +90,7 @@ def least_issued(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning:
 
 
 def _counted(
-    layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning
+    layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning
 ) -> tuple[Counts, Operations]:
     """Return the instructions and operations of a layer with one anchor at most."""
     total, operations = Counts(), Operations()
@@ -113,12 +113,12 @@ def _scaled(operations: Operations, share: float) -> Operations:
     )
 
 
-def _times(layer: Layer, tiles: LoopTiles) -> Sequence[float]:
+def _times(layer: Layer, tiles: TiledLoops) -> Sequence[float]:
     """Return for each nest by how much the iterations of all tiles are more than those of the whole.
 
     Every tile computes for itself what its anchor needs: halos, and operands that do not change with it.
     """
-    tile = tiles.within(layer.sink.shape)
+    tile = tiles.tile(layer.sink.shape)
     return layer.analysis.table(_times_in).get((layer.signature, tile), partial(_times_in, layer, tile))
 
 
@@ -157,10 +157,11 @@ def _iterations(layer: Layer, nests: Sequence[NestWork]) -> list[int]:
     return found[::-1]
 
 
-def _add_rows(total: Counts, layer: Layer, tiles: LoopTiles, lanes: int) -> None:
+def _add_rows(total: Counts, layer: Layer, tiles: TiledLoops, lanes: int) -> None:
     """Add the copies of what lies inside a result that vectors stick out of, which are made whole."""
     shape, dim = layer.sink.shape, tiles.vector_dim
-    if anchored_nest(layer) is None or dim < 0 or tiles.depth_step is not None or not shape[dim] % tiles.register[dim]:
+    has_passes = tiles.passes(footprints_of(layer).depth) > 1
+    if anchored_nest(layer) is None or dim < 0 or has_passes or not shape[dim] % tiles.register[dim]:
         return
     used = tiles.lanes(lanes)
     vectors = math.prod(shape) / used
@@ -170,13 +171,14 @@ def _add_rows(total: Counts, layer: Layer, tiles: LoopTiles, lanes: int) -> None
 
 
 def _add_copies(
-    total: Counts, nest: NestCode, layer: Layer, tiles: LoopTiles, lanes: int, tuning: CpuTuning
+    total: Counts, nest: NestCode, layer: Layer, tiles: TiledLoops, lanes: int, tuning: CpuTuning
 ) -> None:
     """Add the copies with padding of what the anchor reads, one for each tile."""
     shape = layer.sink.shape
-    number = math.prod([-(-size // part) for size, part in zip(shape, tiles.tile, strict=True)])
+    tile = tiles.tile(shape)
+    number = math.prod([-(-size // part) for size, part in zip(shape, tile, strict=True)])
     anchor = anchored_nest(layer)
-    work = next(work for work in layer.tile_work(tiles.within(shape)).nests if work.nest is anchor)
+    work = next(work for work in layer.tile_work(tile).nests if work.nest is anchor)
     ranges = [(0, extent) for extent in work.extents]
     for read in nest.padded:
         spans = [index.span(ranges) for index in read.indices]

@@ -13,7 +13,7 @@ from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.cpu.machine import L1, CorePace, Moved, Step
 from dsascape.scheduler.cpu.cost.chunk_traffic import traffic_of
 from dsascape.scheduler.cpu.cost.instructions import known_codes
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.recurrences import waiting_steps
@@ -22,12 +22,12 @@ from dsascape.scheduler.kernels.recurrences import waiting_steps
 class TiledKernel:
     """A kernel whose tiles and threads are given."""
 
-    def __init__(self, layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> None:
+    def __init__(self, layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> None:
         spec = view.spec
-        self.tiles, self.view = tiles, view
-        self.codes = known_codes(layer, tiles, dtype, spec.simd, view.tuning, view.code_key)
+        self.view = view
+        self.codes = known_codes(layer, tiled, dtype, spec.simd, view.tuning, view.code_key)
         """Of each part."""
-        self.traffic = traffic_of(layer, tiles, threads, spec.line_bytes, write_allocate=spec.write_allocate)
+        self.traffic = traffic_of(layer, tiled, threads, spec.line_bytes, write_allocate=spec.write_allocate)
         self.chunks = self.traffic.chunks
         self.regions = waiting_steps(layer)
         """Parallel loops, one after the other."""

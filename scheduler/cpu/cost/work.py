@@ -10,7 +10,7 @@ from dsascape.hw_models.caches.passing import Passed
 from dsascape.hw_models.cpu.machine import L1, Moved
 from dsascape.scheduler.cpu.cost.part_traffic import FURTHER_ARRAYS, with_first_use
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
 
@@ -122,9 +122,9 @@ def _left_of(payload: Compute, left: Mapping[str, tuple[float, float]]) -> Compu
     return replace(payload, traffic=tuple(traffic), issued=replace(payload.issued, stored=tuple(stored)))
 
 
-def kernel_work(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> KernelWork:
-    """Return the work of ``layer`` in ``tiles`` on ``threads`` of the machine's cores."""
-    kernel = TiledKernel(layer, tiles, threads, dtype, view)
+def kernel_work(layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> KernelWork:
+    """Return the work of ``layer`` in ``tiled`` loops on ``threads`` of the machine's cores."""
+    kernel = TiledKernel(layer, tiled, threads, dtype, view)
     chunks = kernel.chunks
     found: list[ChunkWork] = []
     compulsory: tuple[Mapping[str, Compulsory], ...] = ()

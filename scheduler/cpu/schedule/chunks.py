@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from dsascape.scheduler.cpu.cost.operands import Footprints
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.workloads.loopnest import Extents
 
 
@@ -19,6 +19,8 @@ class Chunks:
     """Of the last one."""
     per_dim: tuple[int, ...]
     """Tiles of a full chunk along each dimension of the sink."""
+    parts: tuple[tuple[int, int], ...] = ()
+    """Dimensions that chunks are split along, and the parts that this makes of each."""
 
     @property
     def last_share(self) -> float:
@@ -31,21 +33,23 @@ class Chunks:
         return self.count - 1 + self.last_share
 
 
-def chunks_of(shape: Extents, tiles: LoopTiles, threads: int) -> Chunks:
+def chunks_of(shape: Extents, loops: TiledLoops, threads: int) -> Chunks:
     """Return the chunks that ``threads`` make of the loops over tiles."""
-    counts = [-(-size // part) for size, part in zip(shape, tiles.tile, strict=True)]
-    fused = tiles.order[: tiles.parallel]
-    whole = math.prod(counts[dim] for dim in fused)
+    counts = [-(-size // part) for size, part in zip(shape, loops.tile(shape), strict=True)]
+    fused = loops.parallel_dims
+    in_all = tuple(counts)
+    whole = math.prod([counts[dim] for dim in fused])
     each = -(-whole // min(threads, whole))
     number = -(-whole // each)
     left = each
     for dim in reversed(fused):
         counts[dim] = min(counts[dim], left)
         left = -(-left // counts[dim])
-    return Chunks(number, each, whole - (number - 1) * each, tuple(counts))
+    parts = tuple([(dim, -(-in_all[dim] // counts[dim])) for dim in fused])
+    return Chunks(number, each, whole - (number - 1) * each, tuple(counts), parts)
 
 
-def split_operands(found: Footprints, tiles: LoopTiles) -> tuple[bool, ...]:
+def split_operands(found: Footprints, loops: TiledLoops) -> tuple[bool, ...]:
     """Return for each operand whether chunks use different parts of it; of the others every chunk uses the same."""
-    parallel = frozenset(tiles.order[: tiles.parallel])
+    parallel = frozenset(loops.parallel_dims)
     return tuple([not parallel.isdisjoint(operand.depends_on) for operand in found.operands])

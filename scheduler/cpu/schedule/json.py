@@ -7,11 +7,16 @@ from pydantic import Field
 
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
+from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.register_tiles import vector_dim_of
 from dsascape.scheduler.cpu.structure.chains import parts_of
+from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
+from dsascape.scheduler.kernels.loops.illegal import illegal
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.schedule_file import (
     KernelRecord,
     MachineRecord,
@@ -46,6 +51,7 @@ class _Kernel(KernelRecord):
     depth_step: Size | None
     upstream: Annotated[tuple[_Upstream, ...], Field(strict=False)] = ()
     threads: Size
+    steps: list[dict[str, Any]] | None = None
 
 
 class _File(ScheduleFile[_Kernel]):
@@ -68,6 +74,7 @@ def _kernel_record(kernel: CpuKernel) -> _Kernel:
             _Upstream(order=each.order, register_tile=each.register, vector_dim=each.vector_dim)
             for each in tiles.upstream
         ]),
+        steps=steps_json(kernel.steps) if kernel.steps else None,
     )  # fmt: skip
 
 
@@ -102,7 +109,23 @@ def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKe
         raise ScheduleError(f"{where}: {error}") from error
     _check_upstream(layer, tiles, where)
     check_tile(where, tiles.tile, tiles.padded(shape))
-    return CpuKernel(record.output, record.group, layer, tiles, min(record.threads, max(costs.view.thread_counts)))
+    threads = min(record.threads, max(costs.view.thread_counts))
+    steps = () if record.steps is None else _steps(costs, where, record.steps, layer)
+    return CpuKernel(record.output, record.group, layer, tiles, threads, steps)
+
+
+def _steps(costs: CpuCosts, where: str, data: object, layer: Layer) -> Steps:
+    """Return the steps of a kernel; raise ``ScheduleError`` if they do not fit it, or if their program cannot run."""
+    steps = read_steps(data, f"{where}: steps")
+    try:
+        program = program_of(layer, steps, costs.view.lanes(costs.dtype))
+        read_loops(layer, program)
+    except ValueError as error:
+        raise ScheduleError(f"{where}: steps: {error}") from error
+    reasons = illegal(program, cpu_limits(costs.view))
+    if reasons:
+        raise ScheduleError(f"{where}: steps: {reasons[0]}")
+    return steps
 
 
 def _check_upstream(layer: Layer, tiles: LoopTiles, where: str) -> None:

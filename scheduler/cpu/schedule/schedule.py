@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.chunks import chunks_of
-from dsascape.scheduler.cpu.schedule.steps import program_of
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, TiledLoops
+from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.kernels.cut import layers_in_order
 from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
 
 
@@ -21,18 +23,32 @@ class CpuKernel(Kernel):
 
     tiles: LoopTiles
     threads: int
+    steps: Steps = ()
+    """Steps that make its loops, in place of ``tiles``; none where the built-in choice writes those of the tiles."""
 
     @property
     def chunks(self) -> int:
         """Parts of the parallel loop, one a thread; fewer than threads where there are not so many iterations."""
-        return chunks_of(self.layer.sink.shape, self.tiles, self.threads).count
+        return chunks_of(self.layer.sink.shape, self.tiled, self.threads).count
+
+    @property
+    def tiled(self) -> TiledLoops:
+        """The loops around its register tiles, as the cost model sees them."""
+        return read_loops(self.layer, self.program(1)) if self.steps else self.tiles.tiled
+
+    @property
+    def decided(self) -> Decided:
+        """What says which loops it has."""
+        return self.steps or self.tiles
 
     def program(self, lanes: int) -> LoopProgram:
         """Return the loops of the kernel, for vectors of ``lanes``."""
-        return program_of(self.layer, self.tiles, lanes)
+        return program_of(self.layer, self.decided, lanes)
 
     def __str__(self) -> str:
         tiles = self.tiles
+        if self.steps:
+            return f"{self.name}: {len(self.steps)} steps, {self.threads} threads, {self.chunks} chunks"
         depth = "all" if tiles.depth_step is None else str(tiles.depth_step)
         vectors = "no vectors" if tiles.vector_dim < 0 else f"vectors along d{tiles.vector_dim}"
         in_front = "".join([

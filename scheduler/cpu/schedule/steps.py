@@ -24,7 +24,7 @@ from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run
 from dsascape.scheduler.cpu.structure.passes import MOST_VECTORS, kept_tensors, partial_sums
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.build import halvings, loop_program
+from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.illegal import Limits
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import SUMS, LoopKind, Stage, reduction_loops
@@ -45,6 +45,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     Unroll,
     Vectorise,
 )
+from dsascape.scheduler.kernels.loops.tree import halvings
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 _MOST_UNROLLED = 16
@@ -256,9 +257,17 @@ def _along(order: Sequence[int], sizes: Sequence[int]) -> Extents:
 
 
 
-def program_of(layer: Layer, tiles: LoopTiles, lanes: int) -> LoopProgram:
-    """Return the loops of ``layer`` in ``tiles``, for vectors of ``lanes``."""
-    return loop_program(NaiveProgram(layer), steps_of(layer, tiles, lanes))
+Decided = LoopTiles | Steps
+"""What is decided about the loops of a kernel: tiles, from which the built-in choice writes its steps, or steps."""
+
+
+def program_of(layer: Layer, decided: Decided, lanes: int) -> LoopProgram:
+    """Return the loops of ``layer`` in tiles, for vectors of ``lanes``, or those that steps make.
+
+    Raises ``StepError`` for steps that do not fit the layer.
+    """
+    steps = steps_of(layer, decided, lanes) if isinstance(decided, LoopTiles) else decided
+    return loop_program(NaiveProgram(layer), steps)
 
 
 _STACK_BYTES = 2**30

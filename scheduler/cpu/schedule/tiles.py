@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dsascape.scheduler.kernels.layer import DEPTH
 from dsascape.workloads.loopnest import Extents
 
 
@@ -26,6 +27,63 @@ class UpstreamTiles:
             raise ValueError(
                 f"register tile {self.register} has order {self.order}, vectors along {self.vector_dim}"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class TiledLoops:
+    """The loops around the register tiles of a kernel's anchor, as the cost model sees them, outermost first.
+
+    Inside of them are the reduction that registers hold the sums of, and the register tile itself. A kernel without an
+    anchor has the loops of its rows.
+    """
+
+    loops: tuple[tuple[int, int], ...]
+    """Axis, and elements or iterations along it that one iteration of the loop covers; the axis is a dimension of the
+    sink, or `DEPTH` for the anchor's longest reduction loop. Loops of one iteration may be there or not."""
+    parallel: int
+    """How many of them, the outermost, are split over threads together."""
+    of_tile: int
+    """How many of them are outside of what is computed beforehand for a tile: copies with padding, producers."""
+    register: Extents
+    """Elements of each dimension that are computed at once, in vectors."""
+    vector_dim: int
+    """The dimension along which vectors lie; -1 where nothing is vectorised."""
+    repeated: int = 1
+    """Iterations of further reduction loops outside of the register tiles, each of which goes on with partial sums."""
+    unrolled: int = 1
+    """Iterations of the innermost reduction loop that are written out one by one; compilers may write out more."""
+    upstream: "LoopTiles | None" = None
+    """Tiles of a kernel with several anchors, in front of the last of which something is computed."""
+
+    @property
+    def parallel_dims(self) -> tuple[int, ...]:
+        """Dimensions of the loops that are split over threads, outermost first."""
+        return tuple([axis for axis, _ in self.loops[: self.parallel]])
+
+    def lanes(self, most: int) -> int:
+        """Return the lanes of a register tile's vectors, on a machine that has ``most``: as many as divide it."""
+        return 1 if self.vector_dim < 0 else dividing(self.register[self.vector_dim], most)
+
+    def padded(self, shape: Extents) -> Extents:
+        """Return the elements of each dimension that whole register tiles have."""
+        return tuple([-(-size // part) * part for size, part in zip(shape, self.register, strict=True)])
+
+    def tile(self, shape: Extents) -> Extents:
+        """Return the elements of each dimension of a sink of ``shape`` that are computed for one tile."""
+        covered = list(shape)
+        for axis, inside in self.loops[: self.of_tile]:
+            if axis >= 0:
+                covered[axis] = min(covered[axis], inside)
+        return tuple(covered)
+
+    def passes(self, depth: int) -> int:
+        """Return how often partial sums are taken up again, where the anchor's longest reduction has ``depth``."""
+        found = self.repeated
+        for axis, inside in self.loops:
+            if axis < 0:
+                found *= -(-depth // inside)
+                depth = inside
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +127,24 @@ class LoopTiles:
             raise ValueError(f"register tile {self.register} is larger than tile {self.tile}")
 
     @property
+    def tiled(self) -> TiledLoops:
+        """The loops around the register tiles of the last anchor."""
+        of_tile = [(dim, self.tile[dim]) for dim in self.order]
+        of_depth = [] if self.depth_step is None else [(DEPTH, self.depth_step)]
+        of_registers = [(dim, self.register[dim]) for dim in self.order]
+        return TiledLoops(
+            tuple(of_tile + of_depth + of_registers), self.parallel, len(of_tile), self.register, self.vector_dim,
+            upstream=self if self.upstream else None,
+        )  # fmt: skip
+
+    @property
     def whole_registers(self) -> Extents:
         """The elements of each dimension of a tile that its register tiles cover."""
         return tuple([-(-size // part) * part for size, part in zip(self.tile, self.register, strict=True)])
 
     def lanes(self, most: int) -> int:
         """Return the lanes of a register tile's vectors, on a machine that has ``most``: as many as divide it."""
-        if self.vector_dim < 0:
-            return 1
-        return dividing(self.register[self.vector_dim], most)
+        return 1 if self.vector_dim < 0 else dividing(self.register[self.vector_dim], most)
 
     def padded(self, shape: Extents) -> Extents:
         """Return the elements of each dimension that whole register tiles have."""

@@ -53,13 +53,13 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, be
         tile = tuple([-(-size // part) * part for size, part in zip(extents, register, strict=True)])
         tiles = LoopTiles(tile, tuple(layer.sink.order), 0, register, vector_dim, None)
         share = math.prod(tiles.padded(extents)) / math.prod(tiles.padded(shape))
-        least = least_issued(layer, tiles, dtype, simd, view.tuning)
+        least = least_issued(layer, tiles.tiled, dtype, simd, view.tuning)
         bounds.append((issue_cycles(core, least) * share, register, tiles, share))
     best: tuple[float, int, Extents] | None = None
     for bound, register, tiles, share in sorted(bounds, key=itemgetter(0, 1)):
         if best is not None and bound > best[0]:
             break
-        issued = code_of(layer, tiles, dtype, simd, view.tuning).issued
+        issued = code_of(layer, tiles.tiled, dtype, simd, view.tuning).issued
         ranked = issue_cycles(core, issued) * share, issued.total, register
         best = ranked if best is None else min(best, ranked)
     assert best is not None

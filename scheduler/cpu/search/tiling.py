@@ -67,6 +67,14 @@ class KnownTiles:
         self.most_ps: Table[float] = Table()
 
 
+class Candidate(TiledKernel):
+    """A kernel in tiles that are tried."""
+
+    def __init__(self, layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> None:
+        super().__init__(layer, tiles.tiled, threads, dtype, view)
+        self.tiles = tiles
+
+
 def choose_tiling(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) -> Tiling:
     """Return the tiling of ``layer`` that is estimated to be fastest; equal layers get the same."""
     key = layer.signature, dtype, view.timing_key
@@ -78,19 +86,19 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     shape = layer.sink.shape
     if ordered_dims(layer):
         return min(_in_order(layer, dtype, view), key=_taken)
-    alike: dict[Extents, list[TiledKernel]] = {}
+    alike: dict[Extents, list[Candidate]] = {}
     for cut in candidates(layer, dtype, view):
-        alike.setdefault(cut.register, []).append(TiledKernel(layer, cut, most, dtype, view))
+        alike.setdefault(cut.register, []).append(Candidate(layer, cut, most, dtype, view))
     found = sorted([each for kernels in alike.values() for each in best_of(kernels, most)], key=attrgetter("rank"))
     best = found[0]
 
     def among(tiling: Tiling) -> float:
-        return among_others_ps(layer, tiling.tiles, tiling.threads, dtype, view)
+        return among_others_ps(layer, tiling.tiles.tiled, tiling.threads, dtype, view)
 
     for threads in fewer:
         for other in found:
             parallel = _parallel_loops(other.tiles.tile, other.tiles.order, shape, threads, view)
-            kernel = TiledKernel(layer, replace(other.tiles, parallel=parallel), threads, dtype, view)
+            kernel = Candidate(layer, replace(other.tiles, parallel=parallel), threads, dtype, view)
             if least_time_ps(kernel) < best.time_ps:
                 tried = Tiling(kernel.tiles, threads, estimate(kernel))
                 best = tried if tried.time_ps < best.time_ps and among(tried) < among(best) else best
@@ -101,7 +109,7 @@ def _in_order(layer: Layer, dtype: str, view: CpuView) -> Iterator[Tiling]:
     """Yield the tilings that are tried for a layer whose results need earlier ones."""
     for threads in view.thread_counts:
         for tiles in tiles_in_order(layer, dtype, view, threads):
-            yield Tiling(tiles, threads, estimate(TiledKernel(layer, tiles, threads, dtype, view)))
+            yield Tiling(tiles, threads, estimate(Candidate(layer, tiles, threads, dtype, view)))
 
 
 def _taken(tiling: Tiling) -> tuple[float, tuple[float, tuple[float, ...]]]:
@@ -137,7 +145,7 @@ def _registers(layer: Layer, dtype: str, view: CpuView) -> list[Extents]:
     return list(dict.fromkeys([fastest, register_tile_of(layer, narrow, dtype, view)]))
 
 
-def best_of(kernels: Sequence[TiledKernel], threads: int) -> list[Tiling]:
+def best_of(kernels: Sequence[Candidate], threads: int) -> list[Tiling]:
     """Return the tilings of lowest rank, the first of equal ones, as many as are split again.
 
     The bound that is lowest is always the one that is worked out further, so that no level of a cache is looked at

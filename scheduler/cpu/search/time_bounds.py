@@ -41,7 +41,7 @@ def _most_time_of_ps(layer: Layer, dtype: str, view: CpuView) -> float:
     tried = candidates(layer, dtype, view)
     few = [tried[number * (len(tried) - 1) // max(_FEW - 1, 1)] for number in range(_FEW)]
     threads = view.thread_counts[0]
-    kernels = [TiledKernel(layer, tiles, threads, dtype, view) for tiles in dict.fromkeys(few)]
+    kernels = [TiledKernel(layer, tiles.tiled, threads, dtype, view) for tiles in dict.fromkeys(few)]
     apart_ps = min([estimate(kernel).apart_ps for kernel in kernels])
     return _most_ps(apart_ps, _vectors(layer, dtype, view), view) * _ROUNDED
 

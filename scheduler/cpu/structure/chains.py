@@ -129,9 +129,9 @@ def link_read(anchor: LoopNest, name: str) -> Access:
     return next(read for read in anchor.reads if read.tensor == name)
 
 
-def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
+def made_in_front(layer: Layer, tiles: LoopTiles | None) -> tuple[Made, ...]:
     """Return what the parts of ``layer`` in front of the last make for ``tiles`` of that, first part first."""
-    if not tiles.upstream:
+    if tiles is None or not tiles.upstream:
         return ()
     parts = parts_of(layer)
     sink = parts[-1].sink
@@ -148,7 +148,7 @@ def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
     return tuple(reversed(found))
 
 
-def scratch_bytes(layer: Layer, tiles: LoopTiles) -> int:
+def scratch_bytes(layer: Layer, tiles: LoopTiles | None) -> int:
     """Return what one thread needs for all that anchors in front of the last make for a tile."""
     found = made_in_front(layer, tiles)
     return sum([math.prod(made.extents) * made.layer.sink.element_bytes for made in found])

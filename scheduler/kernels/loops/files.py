@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import pydantic
 from pydantic import TypeAdapter
@@ -21,28 +21,9 @@ from dsascape.scheduler.kernels.loops.nodes import (
     Statement,
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
-from dsascape.scheduler.kernels.loops.steps import (
-    CacheRead,
-    CacheWrite,
-    ComputeAt,
-    Inline,
-    Layout,
-    Outline,
-    Parallel,
-    PartialSums,
-    Step,
-    Steps,
-    Tile,
-    Unroll,
-    Vectorise,
-)
+from dsascape.scheduler.kernels.loops.steps import Layout, Step, Steps
 
-_STEPS: Mapping[str, type[Any]] = {
-    each.__name__: each
-    for each in (
-        Inline, CacheRead, CacheWrite, Tile, ComputeAt, PartialSums, Parallel, Vectorise, Unroll, Layout, Outline,
-    )
-}  # fmt: skip
+_STEPS: Mapping[str, type[Any]] = {each.__name__: each for each in get_args(Step)}
 _AROUND: Mapping[str, type[Any]] = {each.__name__: each for each in (Loop, Guard, Outlined)}
 
 

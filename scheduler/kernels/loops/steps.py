@@ -119,6 +119,14 @@ class Unroll:
 
 
 @dataclass(frozen=True, slots=True)
+class UnrollReduction:
+    """Write out so many iterations of the stage's innermost reduction loop one by one; they divide its iterations."""
+
+    stage: str
+    factor: int
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Store a weight in panels of neighbours along one dimension, the others in the order of its reader's loops."""
 
@@ -141,7 +149,18 @@ class Outline:
 
 
 Step = (
-    Inline | CacheRead | CacheWrite | Tile | ComputeAt | PartialSums | Parallel | Vectorise | Unroll | Layout | Outline
+    Inline
+    | CacheRead
+    | CacheWrite
+    | Tile
+    | ComputeAt
+    | PartialSums
+    | Parallel
+    | Vectorise
+    | Unroll
+    | UnrollReduction
+    | Layout
+    | Outline
 )
 """One decision about one stage."""
 Steps = tuple[Step, ...]

@@ -13,6 +13,7 @@ from dsascape.fusion.plan import Group, plan_from_groups, violations
 from dsascape.workloads import Graph, load_network
 from tests.fusion.random_dags import random_dag
 from tests.graphs import Net
+from tests.tiers import examples
 
 PLAIN = Weights(1.0, 0.0, math.e)
 """Products of natural logarithms."""
@@ -118,7 +119,7 @@ class TestThreshold:
         assert threshold == THRESHOLD or threshold <= 4 * max(map(weights.of, graph.ops))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(seed=st.integers(0, 2**32), threshold=st.sampled_from([5.0, 20.0, 60.0, 1e9]))
 def test_sub_graphs_are_an_acyclic_partition_lighter_than_the_threshold(seed: int, threshold: float) -> None:
     graph, weights = random_dag(seed), PLAIN
@@ -131,7 +132,7 @@ def test_sub_graphs_are_an_acyclic_partition_lighter_than_the_threshold(seed: in
         assert sub.boundary_reason
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32))
 def test_stages_are_the_longest_paths_after_every_step(seed: int) -> None:
     clustering = Clustering(random_dag(seed, 25), PLAIN, 40.0)

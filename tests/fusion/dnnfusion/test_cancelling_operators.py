@@ -15,6 +15,7 @@ from dsascape.workloads import Graph, import_onnx
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import drawn_inputs
 from tests.fusion.dnnfusion.test_rewriting import assert_same_results
+from tests.tiers import examples
 
 Shape = tuple[int, ...]
 
@@ -132,7 +133,7 @@ def test_operators_without_effect_only_at_one_image_stay() -> None:
     assert_same_results(expected, twice, drawn_inputs(expected))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_a_chain_of_movements_gives_the_same_before_and_after(data: st.DataObject) -> None:
     shape: Shape = (2, 3, 4)

@@ -16,6 +16,7 @@ from dsascape.scheduler.policies.dnnfusion import DnnFusion
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
+from tests.tiers import examples
 
 SIDE = 16
 Yellow = Literal["profile", "fuse"]
@@ -57,7 +58,7 @@ def plans(graph: Graph, machine: str, yellow: Yellow = "profile") -> tuple[list[
     return found, seconds
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 2**32), machine=st.sampled_from(["snapdragon865", "adreno650", "stcp920"]))
 def test_rewriting_makes_no_plan_longer_and_no_kernels_slower(seed: int, machine: str) -> None:
     (plain, chosen), (plain_s, chosen_s) = plans(random_network(seed), machine)
@@ -66,7 +67,7 @@ def test_rewriting_makes_no_plan_longer_and_no_kernels_slower(seed: int, machine
     assert chosen_s <= plain_s * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_where_no_machine_is_asked_it_makes_no_plan_longer_and_hands_on_no_more(seed: int) -> None:
     (plain, chosen), _ = plans(random_network(seed), "snapdragon865", "fuse")
@@ -75,6 +76,7 @@ def test_where_no_machine_is_asked_it_makes_no_plan_longer_and_hands_on_no_more(
     assert chosen.intermediate_bytes <= plain.intermediate_bytes
 
 
+@pytest.mark.sampled(5, long=["mobilebert-raw-adreno650"])
 @pytest.mark.parametrize("machine", ["snapdragon865", "adreno650"])
 @pytest.mark.parametrize("name", ["bert-tiny-raw", "squeezenet-raw", "mobilevit-raw", "gpt2-raw", "mobilebert-raw"])
 def test_rewriting_makes_no_network_of_the_zoo_longer(name: str, machine: str) -> None:

@@ -191,7 +191,10 @@ class TestWholeNetworks:
         assert_same_results(graph, found, drawn_inputs(graph))
 
 
-@pytest.mark.parametrize(("name", "sequence"), [("squeezenet", None), ("bert-tiny-raw", None), ("mobilebert", 8)])
+@pytest.mark.parametrize(
+    ("name", "sequence"),
+    [("squeezenet", None), ("bert-tiny-raw", None), pytest.param("mobilebert", 8, marks=pytest.mark.night)],
+)
 def test_networks_of_the_zoo_compute_the_same_as_before(name: str, sequence: int | None) -> None:
     """Networks that take a second or two; `zoo_equality` checks all."""
     graph = load_network(name, sequence=sequence)

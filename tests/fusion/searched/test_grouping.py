@@ -15,6 +15,7 @@ from dsascape.fusion.searched import BudgetedCosts, Grouping, best_intervals, gr
 from dsascape.workloads import Graph
 from tests.fusion.random_dags import random_dag
 from tests.graphs import Net
+from tests.tiers import examples
 
 SEEDS = st.integers(0, 2**32)
 MANY = 10**6
@@ -49,7 +50,7 @@ def plan_of(graph: Graph, grouping: Grouping) -> list[str]:
 
 
 class TestImproved:
-    @settings(max_examples=300)
+    @settings(max_examples=examples(300))
     @given(seed=SEEDS, most_ops=st.integers(1, 6))
     def test_it_costs_no_more_and_can_run(self, seed: int, most_ops: int) -> None:
         graph = random_dag(seed, 25)
@@ -112,7 +113,7 @@ def all_stretches(count: int, most_ops: int) -> Iterator[Grouping]:
             yield frozenset(parts)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=SEEDS, length=st.integers(1, 8), most_ops=st.integers(1, 8))
 def test_the_best_intervals_are_those_of_exhaustive_search(seed: int, length: int, most_ops: int) -> None:
     costs = BudgetedCosts(drawn_cost(seed).__getitem__, MANY)
@@ -124,7 +125,7 @@ def test_the_best_intervals_are_those_of_exhaustive_search(seed: int, length: in
 
 
 class TestNeighbours:
-    @settings(max_examples=100)
+    @settings(max_examples=examples(100))
     @given(seed=SEEDS)
     def test_each_is_a_plan_that_can_run_and_differs(self, seed: int) -> None:
         plan = fixed_pattern_plan(random_dag(seed, 15))

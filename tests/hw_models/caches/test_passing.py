@@ -21,6 +21,7 @@ from tests.hw_models.caches.nests import (
     matmul,
     transposition,
 )
+from tests.tiers import examples
 
 LINE_BYTES = 64
 INFINITE = CacheShape(10**12)
@@ -137,7 +138,7 @@ LINES = st.integers(16, 1200)
 
 
 @given(tiled=tilings(), lines=LINES)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_random_tilings_are_within_a_fifth_of_the_exact_cache(tiled: Tiled, lines: int) -> None:
     """Away from steps; most are much nearer, what is off are halos and the few lines that one body leaves the next."""
     if not is_near_a_step(tiled, lines):

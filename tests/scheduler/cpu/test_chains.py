@@ -25,6 +25,7 @@ from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.hw_models.cpu.cpus import cpu
+from tests.tiers import examples
 
 SINGLE = UpstreamTiles((0, 2, 3, 1), (1, 1, 1, 1), 1)
 
@@ -85,7 +86,7 @@ def test_what_loops_further_in_do_not_choose_is_computed_once_for_all_of_them() 
     size=st.integers(3, 9), kernel=st.sampled_from([1, 3]), stride=st.integers(1, 2), depthwise=st.booleans(),
     tile=st.tuples(st.integers(1, 8), st.integers(1, 9), st.integers(1, 9)),
 )  # fmt: skip
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_boxes_hold_exactly_what_tiles_read(
     size: int, kernel: int, stride: int, depthwise: bool, tile: tuple[int, int, int]
 ) -> None:
@@ -124,7 +125,7 @@ def test_work_counts_the_first_anchor_as_often_as_it_is_computed() -> None:
 
     def macs(rows: int) -> int:
         tiles = LoopTiles((1, 8, rows, 8), (0, 2, 3, 1), 0, (1, 4, 1, 4), 1, None, (in_front,))
-        work = kernel_work(whole(graph), tiles, 1, "fp32", view)
+        work = kernel_work(whole(graph), tiles.tiled, 1, "fp32", view)
         return sum(each.count * each.payload.macs for each in work.chunks)
 
     behind = 8 * 8 * 8 * 6 * 9
@@ -136,7 +137,7 @@ def steps_of(graph: Graph, rows: int, **changes: object) -> list[dict[str, int]]
     """Return the bytes that each part moves at each level, for tiles of so many rows."""
     in_front = (UpstreamTiles((0, 2, 3, 1), (1, 8, 1, 4), 1),)
     tiles = LoopTiles((1, 8, rows, 16), (0, 2, 3, 1), 0, (1, 8, 1, 4), 1, None, in_front)
-    work = kernel_work(whole(graph), tiles, 1, "fp32", CpuView(cpu(**changes), CpuTuning()))
+    work = kernel_work(whole(graph), tiles.tiled, 1, "fp32", CpuView(cpu(**changes), CpuTuning()))
     (done,) = work.chunks
     assert sum([step.macs for step in done.parts]) == done.payload.macs
     for name, size in done.payload.traffic:
@@ -187,7 +188,7 @@ def test_an_operand_of_both_parts_is_fetched_by_the_first() -> None:
     x = net.input(1, 32, 32)
     graph = net.graph(net.matmul(net.relu(net.matmul(x, x)), x), dtype="fp32")
     tiles = LoopTiles((1, 32, 32), (0, 1, 2), 0, (1, 4, 4), 2, None, (UpstreamTiles((0, 1, 2), (1, 4, 4), 2),))
-    (done,) = kernel_work(whole(graph), tiles, 1, "fp32", CpuView(cpu(), CpuTuning())).chunks
+    (done,) = kernel_work(whole(graph), tiles.tiled, 1, "fp32", CpuView(cpu(), CpuTuning())).chunks
     data = 32 * 32 * 4
 
     # all of it fits the first cache; the buffer and the result leave it at the end
@@ -200,7 +201,7 @@ def test_a_part_waits_for_the_one_in_front_of_it() -> None:
     costs = CpuCosts(view, Analysis(graph), "fp32")
     plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
     (kernel,) = kernel_by_kernel(plan, costs).runs
-    tiled = TiledKernel(kernel.layer, kernel.tiles, 1, "fp32", view)
+    tiled = TiledKernel(kernel.layer, kernel.tiled, 1, "fp32", view)
     pace = view.paces[0]
 
     apart = [pace.steps_ps([step])[1] for step in tiled.steps(pace, 1)]
@@ -224,13 +225,13 @@ def test_schedules_with_several_anchors_say_so_and_survive_writing_and_reading()
 
 
 @given(size=st.integers(4, 40), depthwise=st.booleans(), stride=st.integers(1, 2))
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 def test_one_kernel_never_moves_less_than_comes_in_and_goes_out(size: int, depthwise: bool, stride: int) -> None:
     graph = chain(size, 3, stride, depthwise=depthwise)
     costs = CpuCosts(CpuView(cpu(), CpuTuning()), Analysis(graph), "fp32")
     plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
     (kernel,) = kernel_by_kernel(plan, costs).runs
-    work = kernel_work(kernel.layer, kernel.tiles, kernel.threads, "fp32", costs.view)
+    work = kernel_work(kernel.layer, kernel.tiled, kernel.threads, "fp32", costs.view)
     outside = [*kernel.layer.inputs, *kernel.layer.outputs]
     moved = sum(each.count * dict(each.payload.traffic)["dram"] for each in work.chunks)
 

@@ -29,7 +29,7 @@ def test_vectors_do_not_reach_over_groups(groups: int, lanes: int) -> None:
     anchor = anchored_nest(layer)
     assert anchor is not None
 
-    issued = code_of(layer, tiles, "fp32", SIXTEEN, CpuTuning()).issued
+    issued = code_of(layer, tiles.tiled, "fp32", SIXTEEN, CpuTuning()).issued
 
     assert vector_lanes(anchor, tiles, 16) == lanes
     assert issued.fma == 64 * (32 // groups) * 32 / lanes

@@ -16,10 +16,11 @@ from tests.hw_models.cpu.cpus import cpu, cpus
 from tests.scheduler.cpu.running import costs_of, planned, simulated
 from tests.scheduler.kernel_files import KernelFiles
 from tests.scheduler.small import convolution
+from tests.tiers import examples
 
 
 @given(graph=networks(), spec=cpus())
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_schedules_survive_writing_and_reading(graph: Graph, spec: Cpu) -> None:
     costs = costs_of(graph.with_dtype("fp32"), spec)
     schedule = planned(costs, "fixed-pattern")

@@ -25,10 +25,11 @@ from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import big_and_little, core, cpu, cpus
 from tests.scheduler.cpu.running import costs_of, planned, run
 from tests.scheduler.small import compulsory_bytes, convolution, elementwise
+from tests.tiers import examples
 
 
 @given(graph=networks(), spec=cpus(), policy=st.sampled_from(["unfused", "fixed-pattern"]))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_nothing_beats_the_machine(graph: Graph, spec: Cpu, policy: str) -> None:
     graph = graph.with_dtype("fp32")
     result = run(graph, spec, policy)
@@ -41,7 +42,7 @@ def test_nothing_beats_the_machine(graph: Graph, spec: Cpu, policy: str) -> None
 
 
 @given(graph=networks(), spec=cpus())
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_every_multiply_accumulate_is_done_once_where_nothing_is_computed_twice(graph: Graph, spec: Cpu) -> None:
     costs = costs_of(graph.with_dtype("fp32"), spec)
     program = lower(planned(costs, "unfused"), costs)
@@ -53,7 +54,7 @@ def test_every_multiply_accumulate_is_done_once_where_nothing_is_computed_twice(
 
 
 @given(graph=networks(), spec=cpus())
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_tiles_are_parts_of_what_they_tile_and_the_same_every_time(graph: Graph, spec: Cpu) -> None:
     graph = graph.with_dtype("fp32")
     one, other = (planned(costs_of(graph, spec), "fixed-pattern") for _ in range(2))
@@ -66,7 +67,7 @@ def test_tiles_are_parts_of_what_they_tile_and_the_same_every_time(graph: Graph,
 
 
 @given(graph=networks(), spec=cpus())
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_outer_levels_pass_less_than_inner_ones(graph: Graph, spec: Cpu) -> None:
     costs = costs_of(graph.with_dtype("fp32"), spec)
     for work in works(planned(costs, "fixed-pattern"), costs.view):
@@ -187,7 +188,7 @@ def test_weights_are_read_as_a_whole_however_little_of_them_is_left_for_the_last
 
 
 @given(graph=networks(), spec=cpus())
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 def test_register_tiles_are_whole_vectors_that_the_registers_hold(graph: Graph, spec: Cpu) -> None:
     lanes = spec.simd.lanes["fp32"]
     for kernel in planned(costs_of(graph.with_dtype("fp32"), spec), "unfused").runs:
@@ -234,7 +235,7 @@ def test_what_is_copied_with_padding_is_traffic_where_the_copy_leaves_the_cache(
     row = replace(kernel.tiles, tile=kernel.tiles.register, parallel=0)
 
     def l2_bytes(tiles: LoopTiles) -> int:
-        (chunk,) = kernel_work(kernel.layer, tiles, 1, "fp32", costs.view).chunks
+        (chunk,) = kernel_work(kernel.layer, tiles.tiled, 1, "fp32", costs.view).chunks
         return dict(chunk.payload.traffic)["l2"]
 
     image = 64 * 56 * 56 * 4

@@ -15,13 +15,14 @@ from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
-from dsascape.scheduler.cpu.search.tiling import Tiling, best_of, candidates
+from dsascape.scheduler.cpu.search.tiling import Candidate, Tiling, best_of, candidates
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.workloads import Graph
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import big_and_little, cpus
 from tests.scheduler.cpu.running import costs_of, planned
 from tests.scheduler.small import convolution
+from tests.tiers import examples
 
 
 def kernels(costs: CpuCosts) -> Iterator[TiledKernel]:
@@ -31,11 +32,11 @@ def kernels(costs: CpuCosts) -> Iterator[TiledKernel]:
         for tile in (tiles.tile, tiles.register, tiles.padded(kernel.layer.sink.shape)):
             for threads in costs.view.thread_counts:
                 cut = replace(tiles, tile=tile, parallel=1 if threads > 1 else 0)
-                yield TiledKernel(kernel.layer, cut, threads, costs.dtype, costs.view)
+                yield TiledKernel(kernel.layer, cut.tiled, threads, costs.dtype, costs.view)
 
 
 @given(graph=networks(), spec=cpus())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_nothing_takes_less_than_its_bounds(graph: Graph, spec: Cpu) -> None:
     for kernel in kernels(costs_of(graph.with_dtype("fp32"), spec)):
         found = estimate(kernel)
@@ -58,7 +59,7 @@ def test_the_tiles_found_are_the_best_of_all_that_are_tried(graph: Graph, spec: 
     most = costs.view.thread_counts[0]
     for kernel in planned(costs, "fixed-pattern").runs:
         tried = [
-            TiledKernel(kernel.layer, cut, most, costs.dtype, costs.view)
+            Candidate(kernel.layer, cut, most, costs.dtype, costs.view)
             for cut in candidates(kernel.layer, costs.dtype, costs.view)
         ]
         every = [Tiling(each.tiles, most, estimate(each)) for each in tried]
@@ -67,7 +68,7 @@ def test_the_tiles_found_are_the_best_of_all_that_are_tried(graph: Graph, spec: 
 
 
 @given(graph=networks(), spec=cpus())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_what_a_kernel_takes_is_within_its_bounds(graph: Graph, spec: Cpu) -> None:
     costs = costs_of(graph.with_dtype("fp32"), spec)
     for group in make_policy("fixed-pattern").plan(costs.analysis.graph, costs).groups:
@@ -91,7 +92,7 @@ def padded() -> CpuKernel:
 
 def test_copies_with_padding_come_on_top_of_the_least_that_is_issued() -> None:
     kernel, view = padded(), costs_of(convolution(dtype="fp32"), big_and_little()).view
-    made = kernel.layer, kernel.tiles, "fp32", view.spec.simd, view.tuning
+    made = kernel.layer, kernel.tiled, "fp32", view.spec.simd, view.tuning
     least, issued = least_issued(*made), code_of(*made).issued
 
     assert all(few <= many for few, many in zip(least.counts, issued.counts, strict=True))
@@ -122,7 +123,7 @@ def test_every_tile_copies_the_operand_that_is_rearranged_in_its_kernel() -> Non
 
     def loads(rows: int) -> int:
         tiles = LoopTiles((1, 1, rows, 48), (0, 1, 2, 3), 0, (1, 1, 4, 16), 3, None)
-        return code_of(layer, tiles, "fp32", simd, tuning).issued.load
+        return code_of(layer, tiles.tiled, "fp32", simd, tuning).issued.load
 
     # 64 x 48 elements for each further tile, one by one
     assert loads(16) - loads(32) == 64 * 48

@@ -14,12 +14,13 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
+from tests.tiers import examples
 
 LINE_BYTES = 64
 
 
 @given(graph=networks(), data=st.data())
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 def test_tiles_that_share_lines_touch_the_same(graph: Graph, data: st.DataObject) -> None:
     analysis = Analysis(graph)
     for op in range(len(graph.ops)):

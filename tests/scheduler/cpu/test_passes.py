@@ -18,6 +18,7 @@ from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.hw_models.cpu.cpus import cpu
 from tests.scheduler.cpu.running import costs_of, planned
+from tests.tiers import examples
 
 KINDS = ("Softmax", "LayerNormalization", "InstanceNormalization")
 PASSES = {"Softmax": 4, "LayerNormalization": 3, "InstanceNormalization": 3}
@@ -45,7 +46,7 @@ def moved_bytes(graph: Graph, spec: Cpu) -> dict[str, int]:
     """Return what the network's one kernel moves at each level, caches empty at its beginning."""
     costs = costs_of(graph, spec, threads=1)
     kernel: CpuKernel = planned(costs, "unfused").runs[0]
-    (chunk,) = kernel_work(kernel.layer, kernel.tiles, 1, "fp32", costs.view).chunks
+    (chunk,) = kernel_work(kernel.layer, kernel.tiled, 1, "fp32", costs.view).chunks
     return {name: size for name, size in chunk.payload.traffic if name != "l1"}
 
 
@@ -87,7 +88,7 @@ class TestWhichTheyAre:
 
 class TestWhatTheyMove:
     @given(kind=st.sampled_from(KINDS), axis=st.integers(0, 2), data=st.data())
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=examples(40))
     def test_no_more_than_each_pass_uses(self, kind: str, axis: int, data: st.DataObject) -> None:
         """Along any axis, whatever fits: each pass reads or writes two arrays at most, and a kept one comes back."""
         shape = tuple(data.draw(st.sampled_from([1, 3, 16, 100, 4096])) for _ in range(3))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dsascape.scheduler.dsa.placing.allocation import Block, LiveBuffer, addresses, gaps, without_spilled
 from dsascape.scheduler.dsa.placing.occupied_addresses import OccupiedAddresses
+from tests.tiers import examples
 
 STEPS = 40
 
@@ -84,7 +85,7 @@ def test_spilled_buffers_are_those_of_the_definition(
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(buffer_lists(), st.integers(1, 40), st.sampled_from([0, 1, 3]))
 def test_addresses_are_those_of_the_definition(
     buffers: list[LiveBuffer], capacity: int, apart_steps: int

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dsascape.scheduler.dsa.placing.binding import Binding, needed_and_held, plain_binding, sample_cores
 from dsascape.workloads import Box
 from dsascape.workloads.loopnest import intersect
+from tests.tiers import examples
 
 Element = tuple[int, ...]
 
@@ -57,7 +58,7 @@ class TestPlainBinding:
     def test_six_cores_take_their_divisors(self, shape: tuple[int, ...], factors: tuple[int, ...]) -> None:
         assert plain_binding(shape, (0, 1), 6).factors == factors
 
-    @settings(max_examples=100)
+    @settings(max_examples=examples(100))
     @given(shape=st.lists(st.integers(1, 24), min_size=1, max_size=4), cores=st.integers(1, 12))
     def test_parts_are_equal_and_no_more_than_the_cores(self, shape: list[int], cores: int) -> None:
         binding = plain_binding(shape, range(len(shape)), cores)
@@ -78,7 +79,7 @@ class TestPart:
             ((2, 4), (3, 6)),
         ]
 
-    @settings(max_examples=100)
+    @settings(max_examples=examples(100))
     @given(data=st.data(), rank=st.integers(1, 3))
     def test_every_element_belongs_to_one_core(self, data: st.DataObject, rank: int) -> None:
         binding, box = data.draw(bindings(rank)), data.draw(boxes(rank))
@@ -87,7 +88,7 @@ class TestPart:
         assert sum(len(elements(part)) for part in parts) == len(elements(box))
         assert set().union(*map(elements, parts)) == elements(box)
 
-    @settings(max_examples=100)
+    @settings(max_examples=examples(100))
     @given(data=st.data(), rank=st.integers(1, 3))
     def test_parts_are_of_one_size_exactly_when_the_factors_divide(self, data: st.DataObject, rank: int) -> None:
         binding, box = data.draw(bindings(rank)), data.draw(boxes(rank))
@@ -115,7 +116,7 @@ class TestNeededAndHeld:
         assert needed_and_held(0, None, [(((0, 4),), Binding((2,), (0,)))]) is None
         assert needed_and_held(0, ((4, 6),), [(((0, 4),), Binding((2,), (0,)))]) is None
 
-    @settings(max_examples=100)
+    @settings(max_examples=examples(100))
     @given(data=st.data(), rank=st.integers(1, 3))
     def test_is_what_counting_elements_gives(self, data: st.DataObject, rank: int) -> None:
         whole = data.draw(boxes(rank))

@@ -10,6 +10,7 @@ from dsascape.scheduler import ScheduleError, make_policy
 from dsascape.workloads import Graph, load_network
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import costs_on, run_of
+from tests.tiers import examples
 
 # Seconds of a kernel by its simulated time, launch included: 0.94 to 1.24 for the kernels of these networks; sums are
 # 0.99 to 1.09 of the makespan.
@@ -74,7 +75,7 @@ def test_one_kernel_of_two_layers_saves_what_they_hand_over_and_a_launch() -> No
     assert saved_s >= costs.launch_s + handed_over_s
 
 
-@settings(max_examples=20, derandomize=True)
+@settings(max_examples=examples(20), derandomize=True)
 @given(graph=networks(most_blocks=3), spec=machines())
 def test_four_times_the_local_buffer_makes_agos_kernels_hardly_slower(graph: Graph, spec: ClusteredDsa) -> None:
     """AGO joins kernels by these estimates: one that falls with more room where the machine does not misleads it.

@@ -18,6 +18,7 @@ from dsascape.scheduler.policies.graphturbo import GraphTurbo
 from dsascape.workloads import Graph, load_network
 from tests.graphs import machines, networks
 from tests.scheduler.runs import costs_on, schedule_of
+from tests.tiers import examples
 
 OTHERWISE: dict[str, tuple[object, ...]] = {
     "ddr.bandwidth": ("2 GB/s", "30 GB/s", "60 GB/s", "119.4 GB/s", "400 GB/s"),
@@ -48,7 +49,7 @@ def check_like_anew(layout: Layout, costs: list[DsaCosts], *, overlaps_layers: b
         assert found.in_full() == anew.in_full()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(graph=networks(), spec=machines(), ddrs=st.lists(DDRS, max_size=4), overlaps_layers=st.booleans())
 def test_any_layout_is_decided_as_if_anew(
     graph: Graph, spec: ClusteredDsa, ddrs: list[dict[str, object]], overlaps_layers: bool

@@ -12,6 +12,7 @@ from dsascape.workloads import Graph
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.dsa.delivery import Needs, check_delivery
 from tests.scheduler.runs import EVERY_POLICY, Run, policies, run_of
+from tests.tiers import examples
 
 
 def check(run: Run) -> None:
@@ -21,7 +22,7 @@ def check(run: Run) -> None:
 
 
 @EVERY_POLICY
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data(), graph=networks(most_blocks=2), spec=machines())
 def test_on_random_networks_and_machines(name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa) -> None:
     check(run_of(data.draw(policies(name)), graph, spec))

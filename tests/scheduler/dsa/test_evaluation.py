@@ -32,6 +32,7 @@ from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import EVERY_DIRECT_POLICY, costs_on, run_of
+from tests.tiers import examples
 
 SIZES_KIB = [round(64 * 2 ** (step * 6 / 23)) for step in range(24)]
 MORE = 1.02
@@ -67,7 +68,7 @@ def residual() -> Graph:
     return net.graph(x)
 
 
-@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(40), deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(graph=networks(), spec=machines(), startup_us=st.sampled_from([0, 0, 2]))
 def test_no_step_of_graphturbo_makes_a_random_network_slower(
     graph: Graph, spec: ClusteredDsa, startup_us: int
@@ -95,6 +96,11 @@ def worst_rise(times: list[int]) -> float:
     return max(later / min(times[: number + 1]) for number, later in enumerate(times))
 
 
+LONG = [f"{network}-ago" for network in ("squeezenet-2", "mobilenet-v2-1", "shufflenet-v2-1", "mobilevit-1")]
+"""Of these, 24 sizes of local buffer take 16 to 94 seconds."""
+
+
+@pytest.mark.sampled(10, long=[*LONG, "mobilevit-1-graphturbo"])
 @EVERY_DIRECT_POLICY
 @pytest.mark.parametrize(
     ("network", "images"),
@@ -150,7 +156,7 @@ class TestSmallerBuffers:
         assert seconds * 1e12 == pytest.approx(made.result.makespan_ps)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(graph=networks(), spec=machines(), overlaps_layers=st.booleans())
 def test_a_schedule_made_for_smaller_buffers_is_the_same_program_on_the_machine_itself(
     graph: Graph, spec: ClusteredDsa, overlaps_layers: bool
@@ -289,6 +295,7 @@ class TestJudge:
         assert policy.schedule(plan, costs) is not replace(policy, order="bfs").schedule(plan, costs)
 
 
+@pytest.mark.sampled(5, long=["200000-bert-base-128-8-256", "200000-bert-base-128-8-128"])
 @pytest.mark.parametrize(("name", "images", "kib"), LARGE)
 @pytest.mark.parametrize("most", [0, 200_000])
 def test_layer_by_layer_is_judged_however_large_programs_are(name: str, images: int, kib: int, most: int) -> None:
@@ -307,8 +314,8 @@ def test_layer_by_layer_is_judged_however_large_programs_are(name: str, images: 
         ("stcp920", "bert-tiny", 1, (16, 32, 64, 256)),
         ("stcp920", "bert-tiny", 64, (32, 64, 128, 256, 1024)),
         ("stcp920_paper", "bert-tiny", 16, (32, 64, 128)),
-        ("stcp920", "bert-base-128", 8, (192, 256)),
-        ("stcp920_paper", "bert-base-128", 2, (64, 128)),
+        pytest.param("stcp920", "bert-base-128", 8, (192, 256), marks=pytest.mark.night),
+        pytest.param("stcp920_paper", "bert-base-128", 2, (64, 128), marks=pytest.mark.night),
     ],
 )
 def test_more_local_buffer_costs_no_berts_time_nor_do_steps_beyond_layer_by_layer(

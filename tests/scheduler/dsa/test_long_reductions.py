@@ -11,6 +11,7 @@ from onnx import NodeProto, helper
 from dsascape import simulate
 from dsascape.experiments.question.points import RunRecord
 from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
+from tests.tiers import examples
 from tests.workloads.onnx_models import model, read
 
 MACHINES = ("stcp920", "ascend910", "goya", "ipu_mk1", "stcp920_paper")
@@ -67,7 +68,7 @@ def _opset_21(built: Any) -> Any:
     columns=st.integers(20_000, 400_000),
     kind=st.sampled_from(["Softmax", "ReduceSum", "ReduceMax", "LpNormalization"]),
 )
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 def test_any_long_row_runs_and_a_larger_buffer_is_no_slower(rows: int, columns: int, kind: str) -> None:
     node = op(kind, "x", **({"axis": -1} if kind in ("Softmax", "LpNormalization") else {}))
     small = run(node, [rows, columns], SMALL)

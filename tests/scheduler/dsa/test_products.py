@@ -9,6 +9,7 @@ from dsascape.workloads.loopnest import Access, Box, Index, Loop, LoopNest, Oper
 from tests.scheduler.dsa import products
 from tests.scheduler.dsa.every_iteration import elements_read
 from tests.scheduler.dsa.products import box_product, count_outside, marked, trace
+from tests.tiers import examples
 
 SIZES = st.integers(1, 4)
 
@@ -128,7 +129,7 @@ class TestByHand:
         assert count_outside(two, [((0, 8), (0, 3))], (8, 8)) == 6 * 5
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(data=st.data(), nests=chains())
 def test_every_iteration_walked_marks_the_same(data: st.DataObject, nests: list[LoopNest]) -> None:
     sink = nests[-1].write

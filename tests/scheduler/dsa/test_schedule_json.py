@@ -27,6 +27,7 @@ from tests.scheduler.runs import (
     schedule_with,
     simulated,
 )
+from tests.tiers import examples
 
 
 def written(schedule: Schedule) -> Any:
@@ -149,7 +150,7 @@ def entries(file: Any) -> Any:
 FILES = [file_of(name) for name in sorted(policy_types())]
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(file=spoilt_files())
 def test_whatever_a_file_holds_it_is_refused_with_a_message_or_runs(file: Any) -> None:
     costs = two_convolutions()

@@ -15,6 +15,7 @@ from dsascape.workloads import Graph
 from tests.graphs import Net, machine
 from tests.scheduler.runs import run_of
 from tests.scheduler.small import product
+from tests.tiers import examples
 
 WIDE = {"ddr.bandwidth": "4 TB/s", "dma.load.bandwidth": "4 TB/s", "dma.store.bandwidth": "4 TB/s",
         "on_chip_path.bandwidth": "2 TB/s", "local_buffer.bandwidth": "8 TB/s", "global_buffer.bandwidth": "8 TB/s",
@@ -90,7 +91,7 @@ def test_without_matrix_units_all_vector_units_do_products() -> None:
 SIZES = st.integers(1, 300)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     rows=SIZES, columns=SIZES, depth=SIZES, count=st.integers(1, 9),
     rates=st.lists(st.sampled_from([32, 64, 256]), min_size=2, max_size=4),
@@ -107,7 +108,7 @@ def test_products_that_are_shared_are_the_same_products(
         assert not any(part.problem for part in there)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(operations=st.tuples(SIZES, SIZES, SIZES), rates=st.lists(st.sampled_from([1, 8, 64]), min_size=2, max_size=4))
 def test_element_operations_that_are_shared_are_the_same(operations: tuple[int, int, int], rates: list[int]) -> None:
     units = [VectorUnit.model_validate(lanes(rate)) for rate in rates]

@@ -24,6 +24,7 @@ from dsascape.scheduler.dsa.schedule.violations import violations
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
+from tests.tiers import examples
 
 NAMES = [field.name for field in fields(DsaTuning)]
 
@@ -264,7 +265,7 @@ def tunings() -> st.SearchStrategy[DsaTuning]:
     return st.builds(DsaTuning, **drawn)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(tuning=tunings(), graph=networks(), spec=machines())
 def test_with_all_that_is_allowed_schedules_are_legal_or_refused(
     tuning: DsaTuning, graph: Graph, spec: ClusteredDsa

@@ -17,6 +17,7 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.loopnest import Extents
 from tests.graphs import Net, machine
 from tests.scheduler.runs import DTYPE, schedule_with
+from tests.tiers import examples
 
 # The matrix engine has the higher peak, but for few channels or pixels it is mostly empty: the lanes are faster then.
 UNITS = {
@@ -62,7 +63,7 @@ def test_neither_unit_is_the_faster_one_for_all_parts_of_a_convolution() -> None
     assert (chosen.count(("matrix",)), chosen.count(("vector",))) == (79, 113)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(order=st.permutations(PARTS))
 def test_units_and_tiles_are_the_same_in_whatever_order_they_are_asked_for(order: list[Extents]) -> None:
     layer, cache = convolution(), TilingCache()

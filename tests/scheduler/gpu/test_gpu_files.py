@@ -17,10 +17,11 @@ from tests.hw_models.gpu.gpus import gpu, gpus, sms
 from tests.scheduler.gpu.running import costs_of, planned, simulated
 from tests.scheduler.kernel_files import KernelFiles
 from tests.scheduler.small import convolution
+from tests.tiers import examples
 
 
 @given(graph=networks(), spec=gpus())
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 def test_schedules_survive_writing_and_reading(graph: Graph, spec: Gpu) -> None:
     costs = costs_of(graph, spec)
     schedule = planned(costs)

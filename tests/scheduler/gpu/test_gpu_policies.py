@@ -16,6 +16,7 @@ from tests.graphs import Net, networks
 from tests.hw_models.gpu.gpus import SHARED, gpu, gpus, sms
 from tests.scheduler.gpu.running import costs_of, run, simulated
 from tests.scheduler.small import compulsory_bytes, convolution
+from tests.tiers import examples
 
 
 class TestPolicies:
@@ -50,7 +51,7 @@ def policy_run(graph: Graph, spec: Gpu, name: str) -> tuple[GpuSchedule, Simulat
 
 class TestStitching:
     @given(graph=networks(), spec=gpus())
-    @settings(deadline=None, max_examples=15)
+    @settings(deadline=None, max_examples=examples(15))
     def test_graphturbo_is_a_plan_and_never_slower_than_layers(self, graph: Graph, spec: Gpu) -> None:
         schedule, result = policy_run(graph, spec, "graphturbo")
 
@@ -60,7 +61,7 @@ class TestStitching:
         assert all(group.boundary_reason for group in schedule.plan.groups)
 
     @given(graph=networks(), spec=gpus())
-    @settings(deadline=None, max_examples=15)
+    @settings(deadline=None, max_examples=examples(15))
     def test_astitch_leaves_products_alone(self, graph: Graph, spec: Gpu) -> None:
         schedule, _ = policy_run(graph, spec, "astitch")
 

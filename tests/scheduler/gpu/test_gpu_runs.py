@@ -21,10 +21,11 @@ from tests.graphs import networks
 from tests.hw_models.gpu.gpus import gpus
 from tests.scheduler.gpu.running import changed, costs_of, planned, run, simulated
 from tests.scheduler.small import compulsory_bytes
+from tests.tiers import examples
 
 
 @given(graph=networks(), spec=gpus(), policy=st.sampled_from(["unfused", "fixed-pattern"]))
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 def test_nothing_beats_the_machine(graph: Graph, spec: Gpu, policy: str) -> None:
     result = run(graph, spec, policy)
     seconds = result.makespan_ps / 1e12
@@ -37,7 +38,7 @@ def test_nothing_beats_the_machine(graph: Graph, spec: Gpu, policy: str) -> None
 
 
 @given(graph=networks(), spec=gpus(), policy=st.sampled_from(["unfused", "fixed-pattern"]))
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 def test_what_a_kernel_is_estimated_to_take_is_within_its_bounds(graph: Graph, spec: Gpu, policy: str) -> None:
     costs = costs_of(graph, spec)
 
@@ -47,7 +48,7 @@ def test_what_a_kernel_is_estimated_to_take_is_within_its_bounds(graph: Graph, s
 
 
 @given(graph=networks(), spec=gpus())
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 def test_every_block_fits_and_the_grid_covers_the_result(graph: Graph, spec: Gpu) -> None:
     costs = costs_of(graph, spec)
     schedule = planned(costs)
@@ -67,7 +68,7 @@ def test_every_block_fits_and_the_grid_covers_the_result(graph: Graph, spec: Gpu
 
 
 @given(graph=networks(), spec=gpus())
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 def test_what_blocks_move_is_what_the_simulation_counts(graph: Graph, spec: Gpu) -> None:
     costs = costs_of(graph, spec)
     schedule = planned(costs, "unfused")
@@ -85,7 +86,7 @@ def test_what_blocks_move_is_what_the_simulation_counts(graph: Graph, spec: Gpu)
 
 
 @given(graph=networks(), spec=gpus(), policy=st.sampled_from(["unfused", "fixed-pattern"]))
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 def test_half_an_l2_never_lowers_what_a_schedule_moves(graph: Graph, spec: Gpu, policy: str) -> None:
     costs = costs_of(graph, spec)
     schedule = planned(costs, policy)
@@ -98,7 +99,7 @@ def test_half_an_l2_never_lowers_what_a_schedule_moves(graph: Graph, spec: Gpu, 
 
 
 @given(graph=networks(), spec=gpus())
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 def test_an_l2_that_holds_everything_passes_on_what_it_must(graph: Graph, spec: Gpu) -> None:
     result = run(graph, changed(spec, l2__capacity="1 GiB"))
     kernels = planned(costs_of(graph, spec)).kernels
@@ -110,7 +111,7 @@ def test_an_l2_that_holds_everything_passes_on_what_it_must(graph: Graph, spec: 
 
 
 @given(graph=networks(), spec=gpus())
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 def test_a_schedule_is_no_slower_with_faster_memories(graph: Graph, spec: Gpu) -> None:
     """But for latencies that slower transfers of other blocks hide, where few SMs are at work: 1.4 % once."""
     costs = costs_of(graph, spec)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from dsascape.scheduler.graphturbo.exact_order import exact_order
 from dsascape.scheduler.graphturbo.ordering import breadth_first, depth_first, peak_live_bytes
 from tests.scheduler.graphturbo.test_ordering import dependencies, pyramid
+from tests.tiers import examples
 
 
 def test_figure_7_can_be_had_with_five_images_and_no_fewer() -> None:
@@ -33,7 +34,7 @@ def test_a_large_output_is_used_up_before_the_next_one_comes() -> None:
     assert peak_live_bytes(deep, producers, sizes) == 120
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_no_permutation_needs_less(data: st.DataObject) -> None:
     producers = data.draw(dependencies(most=6))

@@ -13,6 +13,7 @@ from dsascape.scheduler.kernels.cut import layers_by_pattern
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
+from tests.tiers import examples
 
 KIB = 1024
 ROOMY = 2**40
@@ -280,7 +281,7 @@ def test_tensors_of_fused_loop_nests_take_no_room() -> None:
     assert tensors_inside(fixed_pattern_plan(graph)) == {"conv1", "conv2", "add1"}
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(data=st.data(), graph=networks(most_blocks=4))
 def test_merging_never_makes_sub_graphs_wait_for_each_other(data: st.DataObject, graph: Graph) -> None:
     local_bytes = data.draw(st.sampled_from([64, 512, 4 * KIB, 32 * KIB, ROOMY]))
@@ -290,7 +291,7 @@ def test_merging_never_makes_sub_graphs_wait_for_each_other(data: st.DataObject,
         assert violations(plan_from_groups(graph, (group.group(cut=cut) for group in found))) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks(most_blocks=4))
 def test_instances_of_every_sub_graph_fit_or_there_are_none(data: st.DataObject, graph: Graph) -> None:
     local_bytes = data.draw(st.sampled_from([64, 512, 4 * KIB, 32 * KIB]))
@@ -303,7 +304,7 @@ def test_instances_of_every_sub_graph_fit_or_there_are_none(data: st.DataObject,
             assert group.sub.peak_bytes() > local_bytes
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graph=networks(most_blocks=4))
 def test_sub_graphs_are_made_of_whole_layers(graph: Graph) -> None:
     for layer in fixed_pattern_plan(graph).groups:

@@ -14,6 +14,7 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.loopnest import box_volume
 from dsascape.workloads.regions import required_regions
 from tests.graphs import Net, networks
+from tests.tiers import examples
 
 BATCH, ROWS = 0, 2
 
@@ -108,7 +109,7 @@ def drawn_instances(graph: Graph, local_bytes: int, most_recompute: float = 1.0)
 
 
 @pytest.mark.parametrize("local_bytes", [512, 2048, 16384])
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(graph=networks())
 def test_instances_together_compute_every_output_of_their_sub_graph(local_bytes: int, graph: Graph) -> None:
     plan, found = drawn_instances(graph, local_bytes)
@@ -122,7 +123,7 @@ def test_instances_together_compute_every_output_of_their_sub_graph(local_bytes:
             assert mask.all() or graph.tensors[name].role != "activation", name
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data(), graph=networks())
 def test_an_instance_needs_nothing_of_instances_that_it_has_no_edge_to(data: st.DataObject, graph: Graph) -> None:
     _, found = drawn_instances(graph, data.draw(st.sampled_from([512, 2048, 16384])))
@@ -137,7 +138,7 @@ def test_an_instance_needs_nothing_of_instances_that_it_has_no_edge_to(data: st.
                 assert all(mask[tuple(slice(lo, hi) for lo, hi in box)].all() for box in boxes), name
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks())
 def test_instances_repeat_no_more_operations_than_allowed(data: st.DataObject, graph: Graph) -> None:
     most = data.draw(st.sampled_from([0.0, 0.25]))
@@ -157,7 +158,7 @@ def test_instances_repeat_no_more_operations_than_allowed(data: st.DataObject, g
         assert done[number] <= once * (1 + most), [graph.ops[op].name for op in group.ops]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graph=networks())
 def test_an_instance_s_output_is_no_more_than_it_writes(graph: Graph) -> None:
     _, found = drawn_instances(graph, 2048)

@@ -8,6 +8,7 @@ from dsascape.scheduler.graphturbo.local_capacity import LocalCapacity
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import networks
+from tests.tiers import examples
 
 KIB = 1024
 ROOMY = 2**40
@@ -32,7 +33,7 @@ def test_where_everything_fits_nothing_is_too_large() -> None:
     assert (room.fitted_bytes, room.refused_bytes) == (4, None)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks(most_blocks=4))
 def test_buffers_within_a_grouping_s_bounds_get_equal_groupings(data: st.DataObject, graph: Graph) -> None:
     local_bytes = data.draw(st.sampled_from([64, 512, 4 * KIB, 32 * KIB, ROOMY]))
@@ -46,7 +47,7 @@ def test_buffers_within_a_grouping_s_bounds_get_equal_groupings(data: st.DataObj
     assert not found.is_for(beyond_bytes) or found.refused_bytes is None
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(graph=networks(most_blocks=4), tried=st.lists(st.integers(1, 32 * KIB), min_size=2, max_size=8))
 def test_groupings_known_of_other_buffers_change_none(graph: Graph, tried: list[int]) -> None:
     analysis = Analysis(graph)

@@ -14,6 +14,7 @@ from dsascape.scheduler.graphturbo.splitting import Splittable
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
+from tests.tiers import examples
 
 
 def layer_pieces(analysis: Analysis) -> list[Piece]:
@@ -82,7 +83,7 @@ TANGLING: tuple[Tangling, ...] = (
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data(), graph=networks(most_blocks=6) | tangled_networks())
 def test_a_merged_piece_answers_as_a_walk_over_its_operators_does(data: st.DataObject, graph: Graph) -> None:
     analysis = Analysis(graph)

@@ -13,6 +13,7 @@ from dsascape.scheduler.graphturbo.ordering import (
     heaviest_first,
     peak_live_bytes,
 )
+from tests.tiers import examples
 
 STAGES = {"a": 8, "b": 4, "c": 2, "d": 1}
 INSTANCES = [f"{stage}{number}" for stage, count in STAGES.items() for number in range(1, count + 1)]
@@ -101,7 +102,7 @@ def heaviest(visit: range, producers: Mapping[int, frozenset[int]]) -> list[int]
 
 @pytest.mark.parametrize("order", [breadth_first, depth_first, heaviest])
 class TestEveryOrder:
-    @settings(max_examples=100)
+    @settings(max_examples=examples(100))
     @given(producers=dependencies())
     def test_every_instance_runs_once_after_what_it_uses(
         self, order: object, producers: dict[int, frozenset[int]]
@@ -119,7 +120,7 @@ class TestEveryOrder:
             order(range(2), {0: frozenset({1}), 1: frozenset({0})})
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data(), producers=dependencies())
 def test_peak_live_bytes_is_what_looking_at_every_step_gives(
     data: st.DataObject, producers: dict[int, frozenset[int]]

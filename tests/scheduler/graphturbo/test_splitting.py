@@ -18,6 +18,7 @@ from dsascape.scheduler.graphturbo.splitting import (
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
+from tests.tiers import examples
 
 NO_RECOMPUTE = 0.0
 
@@ -209,13 +210,13 @@ def peak_by_looking(sub: Splittable, fraction: dict[str, int]) -> int:
     return most
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graph=networks())
 def test_the_peak_is_what_looking_at_every_operator_gives(graph: Graph) -> None:
     assert whole(graph).peak_bytes() == peak_by_looking(whole(graph), {})
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks())
 def test_an_instance_holds_its_share_of_what_the_dimension_reaches(data: st.DataObject, graph: Graph) -> None:
     sub = whole(graph)
@@ -227,7 +228,7 @@ def test_an_instance_holds_its_share_of_what_the_dimension_reaches(data: st.Data
     assert sub.peak_bytes(matched, factor) == peak_by_looking(sub, fraction)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks())
 def test_every_split_fits_divides_and_repeats_no_more_than_allowed(data: st.DataObject, graph: Graph) -> None:
     sub = whole(graph)
@@ -254,7 +255,7 @@ def test_factors_of_a_huge_extent_are_found_without_trying_all() -> None:
     assert split_factors(2**40) == [2**k for k in range(41)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks())
 def test_the_factor_is_the_least_that_fits(data: st.DataObject, graph: Graph) -> None:
     sub = whole(graph)

@@ -14,6 +14,7 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.loopnest import full_box
 from dsascape.workloads.regions import required_regions
 from tests.graphs import Net, networks
+from tests.tiers import examples
 from tests.workloads.test_regions import boxes
 
 
@@ -50,7 +51,7 @@ class TestLayersOfAKernel:
 
         assert layer_of(analysis, (1, 2)) is layer_of(analysis, [2, 3])
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(graph=networks())
     def test_layers_are_those_of_the_pattern_and_compute_every_operator_once(self, graph: Graph) -> None:
         ops = [op for op in range(len(graph.ops)) if not graph.ops[op].is_view]
@@ -62,7 +63,7 @@ class TestLayersOfAKernel:
         assert sorted(op for layer in computed for op in layer) == ops
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks(), most=st.integers(1, 4))
 def test_a_layer_that_has_been_asked_much_answers_as_a_new_one(data: st.DataObject, graph: Graph, most: int) -> None:
     layer = drawn_layer(data, Analysis(graph, most))
@@ -78,7 +79,7 @@ def test_a_layer_that_has_been_asked_much_answers_as_a_new_one(data: st.DataObje
         assert layer.signature == new.signature
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks())
 def test_a_layer_needs_the_regions_that_its_operators_need(data: st.DataObject, graph: Graph) -> None:
     layer = drawn_layer(data, Analysis(graph))
@@ -88,7 +89,7 @@ def test_a_layer_needs_the_regions_that_its_operators_need(data: st.DataObject, 
         assert layer_needs(layer, box) == required_regions(graph, layer.ops, {layer.sink.name: box})
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graph=networks())
 def test_the_whole_of_a_layer_reads_no_more_than_its_operands_and_computes_all_of_its_operators(graph: Graph) -> None:
     for layer in layers_by_pattern(Analysis(graph), range(len(graph.ops))):

@@ -17,15 +17,17 @@ from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, loop_ranges, read_ranges
-from dsascape.scheduler.kernels.loops.build import StepError, loop_program
+from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.files import program_json, read_program, read_steps
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.plans import StepError
 from dsascape.scheduler.kernels.loops.steps import ComputeAt, Inline, Parallel, Tile, Unroll, without_sizes
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import cpu
+from tests.tiers import examples
 
 VIEW = CpuView(cpu(), CpuTuning(chunks_per_thread=1))
 LANES = VIEW.lanes("fp32")
@@ -115,7 +117,7 @@ class TestRanges:
         assert one.joined(Range(Affine(2, (("h", 4),)), 6), 12) == Range(Affine(0, (("h", 4),)), 8)
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
 @given(graph=networks(dtype="fp32"))
 def test_programs_of_any_network_are_legal_and_survive_writing_and_reading(graph: Graph) -> None:
     for kernel in kernels(graph):

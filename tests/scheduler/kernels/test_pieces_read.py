@@ -11,6 +11,7 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.loopnest import Box
 from tests.graphs import Net
 from tests.scheduler.dsa.products import count_outside, trace
+from tests.tiers import examples
 
 
 def pieces(*intervals: tuple[int, int]) -> tuple[Piece, ...]:
@@ -108,7 +109,7 @@ def test_what_is_computed_at_two_places_is_computed_twice() -> None:
     assert product.matrix_shape == (5, 4, 6, 1)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data(), graph=st.sampled_from([gated(), neighbours(), shortcut(), ends_of_rows()]))
 def test_a_tile_anywhere_needs_no_more_than_is_counted(data: st.DataObject, graph: Graph) -> None:
     layer = layer_of(Analysis(graph), range(len(graph.ops)))

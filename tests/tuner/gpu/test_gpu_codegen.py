@@ -44,6 +44,7 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import Executable, drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
 from tests.graphs import Net, networks
+from tests.tiers import examples
 from tests.tuner.runs import varied
 
 pytestmark = pytest.mark.tvm
@@ -153,6 +154,7 @@ FUSED: dict[str, Callable[[Net], str]] = {
 }
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("order", get_args(Loops))
 @pytest.mark.parametrize("name", FUSED)
 def test_a_kernel_computes_what_onnxruntime_computes_whichever_thread_comes_first(name: str, order: Loops) -> None:
@@ -246,7 +248,7 @@ def test_any_tiles_give_the_same_results_and_take_what_the_schedule_says(name: s
     assert (code.threads, code.shared_bytes) == (needs.threads, needs.shared_bytes)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=networks(dtype="fp32"))
 def test_random_networks_compute_what_onnxruntime_computes(graph: Graph) -> None:
     check(fixed_pattern_plan(graph))
@@ -296,8 +298,12 @@ def test_shared_memory_that_cuda_gives_on_demand_only_is_local_memory_in_opencl(
 
 
 @pytest.mark.parametrize(
-    ("name", "hardware"), [("squeezenet", "h100"), ("mobilenet-v2", "h100"), ("mobilenet-v2", "adreno640")]
-)
+    ("name", "hardware"),
+    [
+        ("squeezenet", "h100"), pytest.param("mobilenet-v2", "h100", marks=pytest.mark.night),
+        ("mobilenet-v2", "adreno640"),
+    ],
+)  # fmt: skip
 def test_every_kernel_of_a_plan_with_intensive_fusion_has_code(name: str, hardware: str) -> None:
     schedule = schedule_on(hardware, "ago", load_network(name).with_dtype("fp32"))
     several = [kernel for kernel in schedule.runs if sum(nest.contraction for nest in kernel.layer.nests) > 1]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.workloads import Graph
+from tests.tiers import examples
 from tests.workloads.baked import BLOCKS, Block, baked
 from tests.workloads.onnx_models import read
 
@@ -49,13 +50,13 @@ def test_every_way_to_write_a_batch_down_follows(block: Block, exported: int, wa
     exported=st.integers(1, 6),
     wanted=st.integers(1, 9),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_so_does_any_network_of_them(blocks: list[Block], exported: int, wanted: int) -> None:
     same(blocks, exported, wanted)
 
 
 @given(blocks=st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=3), exported=st.integers(1, 4))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 def test_there_and_back_again(blocks: list[Block], exported: int) -> None:
     own = read(baked(blocks, exported))
 

@@ -17,6 +17,7 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.loopnest import full_box
 from tests.graphs import networks
 from tests.scheduler.runs import schedule_of
+from tests.tiers import examples
 
 
 def network(nodes: list[onnx.NodeProto], shape: list[int], weights: dict[str, list[int]], outputs: list[str]) -> Graph:
@@ -134,7 +135,7 @@ class TestAnnotatedDimensions:
         with pytest.raises(ScheduleError, match="option unbound"):
             make_policy("graphturbo", {"unbound": [annotation]})
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=examples(30), deadline=None)
     @given(graph=networks(), dims=st.sets(st.integers(0, 1), min_size=1))
     def test_no_layer_of_any_network_is_bound_along_one(self, graph: Graph, dims: set[int]) -> None:
         policy = make_policy("graphturbo", {"unbound": [f"*:{dim}" for dim in dims]})

@@ -18,6 +18,7 @@ from dsascape.workloads.loopnest import box_volume, intersect
 from dsascape.workloads.regions import required_regions
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import costs_on, drawn_schedule, schedule_of
+from tests.tiers import examples
 
 ROOMY = Capacity(2**40, 2**40)
 NOTHING = Capacity(0, 0)
@@ -160,7 +161,7 @@ def alive(layout: Layout, memory: str) -> list[list[TensorSlice]]:
 
 
 @pytest.mark.parametrize("order", ["dfs", "bfs"])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graph=networks(), spec=machines())
 def test_slices_never_take_more_than_the_buffers_leave_them(order: str, graph: Graph, spec: ClusteredDsa) -> None:
     schedule = drawn_schedule(make_policy("graphturbo", {"order": order}), graph, spec)
@@ -176,7 +177,7 @@ def test_slices_never_take_more_than_the_buffers_leave_them(order: str, graph: G
         assert sum(each.size_bytes for each in far) <= global_bytes, run.layer.sink.name
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data(), graph=networks())
 def test_more_room_sends_no_more_slices_to_ddr(data: st.DataObject, graph: Graph) -> None:
     schedule = schedule_of(make_policy("graphturbo"), graph, machine())

@@ -17,6 +17,7 @@ from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machines, networks
 from tests.scheduler.runs import costs_on
+from tests.tiers import examples
 
 
 @pytest.mark.parametrize(("split", "times"), [(None, 1), (Split(0, 2), 2), (Split(1, 2), 1)])
@@ -36,7 +37,7 @@ def test_weights_are_loaded_at_least_once_by_each_instance_that_needs_all_of_the
     assert least_bytes(Analysis(graph), plan) == ends + times * graph.weight_bytes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), graph=networks(), spec=machines(), local_bytes=st.sampled_from([64, 512, 4096, 2**30]))
 def test_no_layout_moves_less_than_the_least(
     data: st.DataObject, graph: Graph, spec: ClusteredDsa, local_bytes: int

@@ -13,6 +13,7 @@ from dsascape.scheduler.policies.fixed_pattern import FixedPattern
 from dsascape.workloads import Graph
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import costs_on
+from tests.tiers import examples
 
 
 def test_layers_without_overlap_take_the_longer_of_traffic_and_arithmetic() -> None:
@@ -29,7 +30,7 @@ def test_layers_without_overlap_take_the_longer_of_traffic_and_arithmetic() -> N
         assert no_overlap_s(costs, layout) == pytest.approx(1e-9 * (1000 + layer_ns))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(graph=networks(), spec=machines())
 def test_layers_one_after_the_other_take_no_less_but_for_a_fifth(graph: Graph, spec: ClusteredDsa) -> None:
     """It is an estimate: small tiles, for one, do not bring what strides jump over."""

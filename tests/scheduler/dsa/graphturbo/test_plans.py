@@ -15,6 +15,7 @@ from dsascape.workloads import Graph, load_network
 from dsascape.workloads.loopnest import box_volume, intersect
 from tests.graphs import Net, networks
 from tests.scheduler.runs import schedule_of, simulated
+from tests.tiers import examples
 
 SPEC = load_hardware("stcp920", ClusteredDsa)
 
@@ -96,7 +97,7 @@ def test_what_strides_jump_over_is_said_to_move_and_does_not_where_tiles_are_sma
     assert left_out_bytes(schedule) == pytest.approx(2 * 49 * 3 / 4)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(graph=networks())
 @example(graph=strided(7, 1, kernel=1, stride=2))
 @example(graph=strided(12, 8, kernel=1, stride=2))

@@ -14,6 +14,7 @@ from dsascape.scheduler.dsa.view import DsaView
 from dsascape.scheduler.programs.fragments import FragmentWriter
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
+from tests.tiers import examples
 
 MIB = 1 << 20
 SPEC = machine(cores_per_cluster=2)
@@ -63,7 +64,7 @@ def test_a_few_of_them_are_kept() -> None:
 SIZES = st.sampled_from([tiles * size + more for tiles in (1, 2, 3) for size in (17_280, 28_800) for more in (0, 1)])
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.lists(st.tuples(SIZES, st.integers(1, 70_000)), min_size=2, max_size=4))
 def test_cached_programs_equal_those_written_from_scratch(sizes: list[tuple[int, int]]) -> None:
     schedule = unfused()

@@ -15,6 +15,7 @@ from dsascape.workloads.loopnest import Box, intersect
 from dsascape.workloads.regions import required_regions
 from tests.graphs import machines, networks
 from tests.scheduler.runs import drawn_schedule
+from tests.tiers import examples
 
 MOST_TILES = 10_000
 """More than the tiles of any layer run: instructions of run n are numbered from n times this."""
@@ -54,7 +55,7 @@ def last_tile_read(writer: WrittenRun, core: int, boxes: list[Box], wanted: Box)
     return max(number for number, box in enumerate(boxes) if intersect(box, wanted) is not None)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks(), spec=machines())
 def test_a_tile_waits_for_every_tile_that_it_reads_on_its_core(
     data: st.DataObject, graph: Graph, spec: ClusteredDsa

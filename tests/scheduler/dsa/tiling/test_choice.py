@@ -18,6 +18,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
+from tests.tiers import examples
 
 KIB = 1024
 VIEW = DsaView(machine(), 1)
@@ -85,7 +86,7 @@ def test_a_layer_that_cannot_fit_is_reported_with_its_network() -> None:
         tiles.choose(request_of(layer, 4))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(one=networks(), other=networks(), spec=machines())
 def test_cached_results_of_one_network_change_nothing_for_another(one: Graph, other: Graph, spec: ClusteredDsa) -> None:
     view, cache = DsaView(spec, spec.clusters), TilingCache()

@@ -24,6 +24,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
+from tests.tiers import examples
 
 WITHIN = 4.0
 """How much slower than the best of all tiles, by estimate, the chosen ones may be: the search is greedy. The most that
@@ -92,7 +93,7 @@ def by_hand(channels: int, budget_bytes: int) -> TileRequest:
     )  # fmt: skip
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(case=cases())
 def test_tiles_cover_a_cores_part_exactly_once(case: Case) -> None:
     tiling = case.chosen()
@@ -105,7 +106,7 @@ def test_tiles_cover_a_cores_part_exactly_once(case: Case) -> None:
     assert (times == 1).all()
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(case=cases())
 def test_passes_over_the_depth_add_up_to_all_of_it(case: Case) -> None:
     tiling = case.chosen()
@@ -118,7 +119,7 @@ def test_passes_over_the_depth_add_up_to_all_of_it(case: Case) -> None:
         assert found == [None] or sum(depth or 0 for depth in found) == tiling.depth_extent
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(case=cases())
 def test_tiles_in_flight_fit_the_space_there_is(case: Case) -> None:
     tiling, request = case.chosen(), case.request
@@ -132,7 +133,7 @@ def test_tiles_in_flight_fit_the_space_there_is(case: Case) -> None:
     assert sum(tiling.global_buffers) <= request.global_gaps[0]
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(case=cases())
 def test_weights_are_loaded_in_full_at_least_once(case: Case) -> None:
     tiling, layer = case.chosen(), case.request.layer
@@ -143,7 +144,7 @@ def test_weights_are_loaded_in_full_at_least_once(case: Case) -> None:
         assert tiling.loads[name] * work.operand_bytes[name] >= part.operand_bytes[name]
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(case=cases())
 def test_an_operand_is_loaded_as_often_as_its_tile_changes(case: Case) -> None:
     tiling, layer = case.chosen(), case.request.layer
@@ -170,7 +171,7 @@ def fastest_ps(case: Case, most_tiles: int) -> float:
     return min(t.estimate_ps for t in tried if candidates.fits(t) and t.cut.passes <= most_tiles)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(case=cases())
 def test_the_chosen_tiles_are_nearly_as_fast_as_the_best(case: Case) -> None:
     tiling = case.chosen()
@@ -179,7 +180,7 @@ def test_the_chosen_tiles_are_nearly_as_fast_as_the_best(case: Case) -> None:
     assert tiling.estimate_ps <= WITHIN * fastest_ps(case, most_tiles)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=cases(), further=machines(), prefetch=st.sampled_from([None, (128, 4096), (2048, 2**16)]))
 def test_cached_results_of_other_machines_change_no_tiling(
     case: Case, further: ClusteredDsa, prefetch: tuple[int, int] | None

@@ -26,6 +26,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
+from tests.tiers import examples
 from tests.workloads import small_kernels, small_movements  # noqa: F401 - they fill MAKERS
 from tests.workloads.small_operators import MAKERS
 
@@ -93,7 +94,7 @@ def specs(draw: st.DrawFn) -> ClusteredDsa:
     return with_values(spec, values)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), spec=specs(), graph=networks())
 def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: ClusteredDsa, graph: Graph) -> None:
     view, draw = DsaView(spec, spec.clusters), data.draw
@@ -186,7 +187,7 @@ def layer_numbers() -> list[float]:
     return list(given[0])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_malformed_numbers_are_refused_or_harmless(data: st.DataObject) -> None:
     """Whatever they are, nothing outside of what was given is read; sanitizers say whether."""

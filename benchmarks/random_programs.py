@@ -1,0 +1,181 @@
+"""Predicted beside measured, off the chosen path: ``python -m benchmarks.random_programs [NETWORK ...]``.
+
+For every kernel with an anchor, programs are drawn: register tiles, tiles and their order, a further level of tiles, a
+reduction in steps. Each is built, checked against the built-in choice, timed on one thread and predicted by the machine
+model. What counts is the order within a kernel: the rank correlation (Spearman), in the mean over kernels.
+"""
+
+import argparse
+import math
+import random
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from dsascape.experiments.real.accuracy import mape, spearman
+from dsascape.fusion.fixed_pattern import fixed_pattern_plan
+from dsascape.hw_models import Cpu, load_hardware
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.repeated import repeated_kernels
+from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule, kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of, steps_of
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.loops.illegal import illegal
+from dsascape.scheduler.kernels.loops.steps import ComputeAt, Level, Step, Steps, Tile
+from dsascape.scheduler.parts import divisors
+from dsascape.tuner.codegen.emit import CpuFunction, cpu_function
+from dsascape.tuner.measure.arrays import Arena
+from dsascape.tuner.measure.timing import measured
+from dsascape.workloads import load_network
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.executable import Executable, executable
+from dsascape.workloads.operators.registry import Array
+
+NETWORKS = ("mobilenet-v2", "resnet18")
+_BUDGET_S, _WIDTH = 0.02, 0.05
+_TOLERANCE = 1e-3
+_MOST_REGISTERS = 64
+_DTYPE = "fp32"
+
+
+def drawn(kernel: CpuKernel, view: CpuView, rng: random.Random) -> Iterator[Steps]:
+    """Yield the built-in choice, then programs drawn at random that the machine can run."""
+    lanes = view.lanes(_DTYPE)
+    yield steps_of(kernel.layer, kernel.tiles, lanes)
+    while True:
+        tiles = _tiles(kernel, lanes, rng)
+        steps = steps_of(kernel.layer, tiles, lanes)
+        steps = _further_level(steps, kernel, tiles, rng) if rng.random() < 1 / 3 else steps
+        if not illegal(program_of(kernel.layer, steps, lanes), cpu_limits(view)):
+            yield steps
+
+
+def _tiles(kernel: CpuKernel, lanes: int, rng: random.Random) -> LoopTiles:
+    """Return tiles whose sizes are drawn: register tiles of whole vectors, tiles of whole register tiles."""
+    shape, own = kernel.layer.sink.shape, kernel.tiles
+    register = [1] * len(shape)
+    columns = -(-shape[own.vector_dim] // lanes)
+    register[own.vector_dim] = lanes * rng.choice([each for each in (1, 2, 3, 4) if each <= columns])
+    inner = [dim for dim in reversed(kernel.layer.sink.order) if dim != own.vector_dim and shape[dim] > 1]
+    if inner:
+        most = max(_MOST_REGISTERS * lanes // register[own.vector_dim] // 2, 1)
+        register[inner[0]] = rng.randint(1, min(shape[inner[0]], most, 16))
+    tile = [part * rng.choice(divisors(-(-size // part))) for size, part in zip(shape, register, strict=True)]
+    order = list(range(len(shape)))
+    rng.shuffle(order)
+    depth = own.depth_step if rng.random() < 1 / 2 else None
+    return LoopTiles(tuple(tile), tuple(order), 0, tuple(register), own.vector_dim, depth)
+
+
+def _further_level(steps: Steps, kernel: CpuKernel, tiles: LoopTiles, rng: random.Random) -> Steps:
+    """Return ``steps`` with one more level of tiles of the sink, between the two that there are."""
+    sink, order = kernel.layer.sink.name, list(tiles.order)
+    rng.shuffle(order)
+    sizes = {
+        dim: part * rng.choice(divisors(-(-size // part)))
+        for dim, (size, part) in enumerate(zip(tiles.tile, tiles.register, strict=True))
+    }
+    level = Level("space", tuple(order), tuple([sizes[dim] for dim in order]))
+
+    def changed(step: Step) -> Step:
+        if isinstance(step, Tile) and step.stage == sink:
+            return replace(step, levels=(step.levels[0], level, *step.levels[1:]))
+        if isinstance(step, ComputeAt) and step.scope == "register":
+            return replace(step, loops=step.loops + len(order))
+        return step
+
+    return tuple(map(changed, steps))
+
+
+class Bench:
+    """The kernels of one network on one thread of this machine."""
+
+    def __init__(self, network: str, hardware: str, seed: int) -> None:
+        graph = load_network(network).with_dtype(_DTYPE)
+        self.view = CpuView(load_hardware(hardware, Cpu), CpuTuning(threads=1))
+        self.costs = CpuCosts(self.view, Analysis(graph), _DTYPE)
+        self.schedule = kernel_by_kernel(fixed_pattern_plan(graph), self.costs)
+        self.executable, self.rng = executable(graph), random.Random(seed)
+        self.target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.get_global_func("target.llvm_get_system_cpu")()})
+
+    def kernels(self) -> list[CpuKernel]:
+        """Return one of each kind of kernels that have an anchor."""
+        found = {kernel.layer.signature: kernel for kernel in self.schedule.runs if anchored_nest(kernel.layer)}
+        return list(found.values())
+
+    def figures(self, kernel: CpuKernel, count: int) -> tuple[list[float], list[float]]:
+        """Return the measured and predicted seconds of ``count`` programs of a kernel, the built-in choice first."""
+        taken, predicted = [], []
+        expected: list[Array] = []
+        for number, steps in zip(range(count), drawn(kernel, self.view, self.rng), strict=False):
+            own = replace(kernel, steps=steps)
+            results, seconds = self._run(own)
+            expected = expected or results
+            wrong = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(results, expected, strict=True))
+            if wrong > _TOLERANCE:
+                raise SystemExit(f"{kernel.name}: program {number} is wrong by {wrong:.1e}:\n{own.program(0)}")
+            taken.append(seconds)
+            alone = CpuSchedule(self.schedule.plan, (own,), _DTYPE)
+            predicted.append(repeated_kernels(alone, self.costs)[own.group].seconds)
+        return taken, predicted
+
+    def _run(self, kernel: CpuKernel) -> tuple[list[Array], float]:
+        layer = kernel.layer
+        code = cpu_function(layer, self.executable, kernel.program(self.view.lanes(_DTYPE)), "kernel")
+        module = tvm.tirx.build(tvm.IRModule({"kernel": code.function}), target=self.target)
+        arena = Arena(2**27)
+        inputs = [arena.copy(_argument(self.executable, code, name)) for name in code.inputs]
+        tensors = layer.graph.tensors
+        outputs = [
+            arena.copy(np.zeros([tensors[name].shape[dim] for dim in tensors[name].order], np.float32))
+            for name in code.outputs
+        ]
+        arguments = [tvm_ffi.from_dlpack(array) for array in (*inputs, *outputs)]
+        run = module["kernel"]
+        run(*arguments)
+        results = [output.copy() for output in outputs]
+        evaluator = module.time_evaluator("kernel", tvm.cpu(), number=1, repeat=1)
+        return results, measured(lambda: evaluator(*arguments).results[0], _BUDGET_S, _WIDTH).seconds
+
+
+def _argument(network: Executable, code: CpuFunction, name: str) -> Array:
+    """Return the value of an input as the kernel takes it: weights of the network, anything for the rest."""
+    tensor = network.graph.tensors[name]
+    value = network.values.get(name)
+    if value is None:
+        value = np.random.default_rng(len(name)).uniform(0.5, 1.5, tensor.shape).astype(np.float32)
+    packing = code.packings.get(name)
+    return packing(value) if packing is not None else np.ascontiguousarray(value.transpose(tensor.order))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--hardware", default="epyc", help="description of this machine (dsascape calibrate)")
+    parser.add_argument("--programs", type=int, default=16, help="programs of each kernel")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args(arguments)
+    print("network         kernels  programs  Spearman  error  chosen / best")
+    for network in asked.networks:
+        bench = Bench(network, asked.hardware, asked.seed)
+        ranks, errors, regrets = [], [], []
+        for kernel in bench.kernels():
+            taken, predicted = bench.figures(kernel, asked.programs)
+            rank = spearman(predicted, taken)
+            ranks += [] if rank is None or math.isnan(rank) else [rank]
+            errors.append(mape(predicted, taken) or 0.0)
+            regrets.append(taken[0] / min(taken))
+        shown = statistics.mean(ranks), statistics.mean(errors), statistics.mean(regrets)
+        print(f"{network:15} {len(ranks):7} {asked.programs:9} {shown[0]:9.2f} {shown[1]:6.0%} {shown[2]:14.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""What steps say about each stage of a kernel, and what stages need of each other inside of loops."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.nodes import Stage, reads_of
+from dsascape.scheduler.kernels.loops.steps import (
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    Inline,
+    Layout,
+    Parallel,
+    PartialSums,
+    Step,
+    Steps,
+)
+
+_StepT = TypeVar("_StepT")
+
+
+class StepError(ValueError):
+    """A list of steps that does not fit the kernel; the message says which step and why."""
+
+
+@dataclass
+class StagePlan:
+    """What the steps say about one stage."""
+
+    stage: Stage
+    steps: dict[type[Step], Step] = field(default_factory=dict)
+    """Its steps, one of each kind: the last where there are several."""
+    copies: dict[str, str] = field(default_factory=dict)
+    """Copies that it reads in place of tensors."""
+
+    def get(self, kind: type[_StepT]) -> _StepT | None:
+        """Return the stage's step of that kind; None if it has none."""
+        return next((step for step in self.steps.values() if isinstance(step, kind)), None)
+
+    @property
+    def at(self) -> ComputeAt | None:
+        """Where it is computed, if inside of another stage's loops."""
+        return self.get(ComputeAt)
+
+    @property
+    def is_inlined(self) -> bool:
+        """Whether its elements are computed where they are read."""
+        return Inline in self.steps
+
+    @property
+    def parallel(self) -> int:
+        """How many of its outermost loops are one that is split over threads."""
+        step = self.get(Parallel)
+        return 0 if step is None else step.loops
+
+    def rounded(self, box: Ranges) -> Ranges:
+        """Return the elements that are computed where ``box`` is needed."""
+        if self.at is None or self.at.rounded is None:
+            return box
+        return tuple([each.rounded(part) for each, part in zip(box, self.at.rounded, strict=True)])
+
+
+class Plans:
+    """The stages of a naive program with what steps say about each of them, producers first."""
+
+    def __init__(self, naive: NaiveProgram, steps: Steps) -> None:
+        self.naive = naive
+        self.by_stage = {name: StagePlan(stage) for name, stage in naive.stages.items()}
+        self.layouts: list[Layout] = []
+        for step in steps:
+            self._take(step)
+
+    def _take(self, step: Step) -> None:
+        if isinstance(step, CacheRead):
+            self._take_copy(step)
+        elif isinstance(step, CacheWrite):
+            self._take_write(step)
+        else:
+            plan = self._plan(step, step.stage)
+            plan.steps[type(step)] = step
+            if isinstance(step, ComputeAt):
+                self._plan(step, step.consumer)
+            elif isinstance(step, PartialSums):
+                plan.stage = replace(plan.stage, run=step.loops)
+            elif isinstance(step, Layout):
+                self.layouts.append(step)
+
+    def _plan(self, step: Step, name: str) -> StagePlan:
+        """Return what is known of a stage so far."""
+        try:
+            return self.by_stage[name]
+        except KeyError:
+            raise StepError(f"{type(step).__name__}: the kernel has no stage {name!r}") from None
+
+    def _take_copy(self, step: CacheRead) -> None:
+        reader = self._plan(step, step.reader)
+        reads = [read for read in reads_of(reader.stage, reader.stage.nests) if read.tensor == step.tensor]
+        if not reads:
+            raise StepError(f"CacheRead: {step.reader!r} does not read {step.tensor!r}")
+        shape = reads[0].shape
+        order = self.naive.order_of(step.tensor, len(shape))
+        copy = Stage(step.stage, "copy", step.tensor, shape, order, (), source=step.tensor)
+        reader.copies[step.tensor] = step.stage
+        self._insert(StagePlan(copy), before=step.reader)
+
+    def _take_write(self, step: CacheWrite) -> None:
+        result = self._plan(step, step.result)
+        computing = replace(result.stage, name=step.stage)
+        result.stage = replace(result.stage, kind="copy", nests=(), source=step.stage)
+        self._insert(StagePlan(computing, copies=result.copies), before=step.result)
+
+    def _insert(self, plan: StagePlan, before: str) -> None:
+        """Put a stage in front of another one."""
+        rest: dict[str, StagePlan] = {}
+        for name, each in self.by_stage.items():
+            if name == before:
+                rest[plan.stage.name] = plan
+            rest[name] = each
+        self.by_stage = rest
+
+    def needs_of(
+        self, plan: StagePlan, box: Ranges, reduced: Mapping[int, Range] | None = None
+    ) -> Iterator[tuple[str, Ranges, Sequence[int]]]:
+        """Yield what a stage reads to write ``box``: tensor or stage, ranges, shape."""
+        stage = plan.stage
+        if stage.kind == "copy":
+            is_result = stage.name == stage.tensor
+            yield stage.source, box if is_result else tuple(map(Range.inside, box, stage.shape)), stage.shape
+            return
+        for nest in stage.nests:
+            loops = loop_ranges(nest, box)
+            for loop, each in (reduced or {}).items():
+                loops[loop] = each
+            for read in reads_of(stage, (nest,)):
+                yield plan.copies.get(read.tensor, read.tensor), read_ranges(read, loops), read.shape
+
+    def demanded(
+        self, consumer: str, depth: int, box: Ranges, reduced: Mapping[int, Range]
+    ) -> Mapping[str, Ranges]:
+        """Return what one iteration of the outermost ``depth`` loops of ``consumer`` needs of each stage inside."""
+        found: dict[str, Ranges] = {}
+
+        def add(plan: StagePlan, own: Ranges, loops: Mapping[int, Range] | None = None) -> None:
+            for name, ranges, shape in self.needs_of(plan, own, loops):
+                known = found.get(name)
+                found[name] = ranges if known is None else joined_ranges(known, ranges, shape)
+
+        names = list(self.by_stage)
+        add(self.by_stage[consumer], box, reduced)
+        for name in reversed(names[: names.index(consumer)]):
+            plan = self.by_stage[name]
+            if name in found and (plan.is_inlined or self.is_inside(name, consumer, depth)):
+                found[name] = plan.rounded(found[name])
+                add(plan, found[name])
+        return found
+
+    def is_inside(self, name: str, consumer: str, depth: int) -> bool:
+        """Whether a stage is computed inside of the outermost ``depth`` loops of ``consumer``, or of what is there."""
+        at = self.by_stage[name].at
+        if at is None:
+            return False
+        if at.consumer == consumer:
+            return self.depth_of(at) >= depth
+        return self.is_inside(at.consumer, consumer, depth)
+
+    def depth_of(self, at: ComputeAt) -> int:
+        """Return how many loops of its consumer a stage is computed inside of; fused loops are one."""
+        consumer = self.by_stage[at.consumer]
+        return max(at.loops, consumer.parallel) if at.loops else 0
+
+    def attached(self, consumer: str, depth: int) -> list[StagePlan]:
+        """Return the stages that are computed right inside of the outermost ``depth`` loops of ``consumer``."""
+        return [
+            plan
+            for plan in self.by_stage.values()
+            if plan.at is not None and plan.at.consumer == consumer and self.depth_of(plan.at) == depth
+        ]

@@ -1,0 +1,119 @@
+"""What the cost model folds over is read off a program's tree, and is what the search has of its own tiles."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dsascape.fusion.fixed_pattern import fixed_pattern_plan
+from dsascape.hw_models import Cpu
+from dsascape.scheduler.cpu.cost.estimate import estimate
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.steps import program_of, steps_of
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.read_loops import read_loops
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.steps import ComputeAt, Level, Steps, Tile, UnrollReduction
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
+from tests.graphs import Net, networks
+from tests.hw_models.cpu.cpus import cpu, cpus
+from tests.tiers import examples
+
+VIEW = CpuView(cpu(), CpuTuning())
+
+
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
+@given(graph=networks(dtype="fp32"), spec=cpus())
+def test_the_tree_costs_what_its_tiles_cost(graph: Graph, spec: Cpu) -> None:
+    view = CpuView(spec)
+    for kernel in kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(view, Analysis(graph), "fp32")).runs:
+        layer, threads = kernel.layer, kernel.threads
+        read = read_loops(layer, program_of(layer, kernel.tiles, view.lanes("fp32")))
+        of_tree, of_tiles = [
+            estimate(TiledKernel(layer, tiled, threads, "fp32", view)).time_ps for tiled in (read, kernel.tiled)
+        ]
+        assert of_tree == pytest.approx(of_tiles, rel=1e-3)
+
+
+def convolution() -> Layer:
+    net = Net()
+    graph = net.graph(net.conv(net.input(1, 64, 32, 32), 64), dtype="fp32")
+    layer = layer_of(Analysis(graph), (0,))
+    assert layer is not None
+    return layer
+
+
+TILES = LoopTiles((1, 16, 8, 32), (1, 0, 2, 3), 1, (1, 16, 1, 4), 1, None)
+
+
+def retiled(steps: Steps, stage: str, *levels: Level) -> Steps:
+    """Return ``steps`` with other levels of one stage; its sums are computed inside of all of them."""
+    whole = sum([len(level.order) for level in levels])
+    changed = [
+        replace(step, levels=levels) if isinstance(step, Tile) and step.stage == stage else step for step in steps
+    ]
+    return tuple([
+        replace(step, loops=whole) if isinstance(step, ComputeAt) and step.scope == "register" else step
+        for step in changed
+    ])  # fmt: skip
+
+
+class TestLoops:
+    def test_are_those_of_the_tiles_but_for_loops_of_one_iteration(self) -> None:
+        read = read_loops(convolution(), program_of(convolution(), TILES, 4))
+
+        assert read.loops == ((1, 16), (2, 8), (2, 1), (3, 4))
+        assert (read.parallel, read.of_tile, read.register, read.vector_dim) == (1, 2, (1, 16, 1, 4), 1)
+
+    def test_of_a_further_level_of_tiles_are_there_too(self) -> None:
+        layer = convolution()
+        steps = steps_of(layer, replace(TILES, parallel=0), 4)
+        own = (1, 16, 8, 32), (1, 16, 4, 16), (1, 16, 1, 4)
+        order = (1, 0, 2, 3)
+        levels = [Level("space", order, tuple([sizes[dim] for dim in order])) for sizes in own]
+        read = read_loops(layer, loop_program(NaiveProgram(layer), retiled(steps, "conv1", *levels)))
+
+        assert read.loops == ((1, 16), (2, 8), (2, 4), (3, 16), (2, 1), (3, 4))
+
+    def test_of_a_reduction_in_steps_take_partial_sums_up_again(self) -> None:
+        read = read_loops(convolution(), program_of(convolution(), replace(TILES, depth_step=16), 4))
+
+        assert read.loops == ((1, 16), (2, 8), (DEPTH, 16), (2, 1), (3, 4))
+        assert read.passes(64) == 4
+
+
+def test_iterations_of_a_reduction_that_are_written_out_spare_its_branches() -> None:
+    layer = convolution()
+    steps = (*steps_of(layer, TILES, 4), UnrollReduction("conv1.sum", 16))
+    read = read_loops(layer, loop_program(NaiveProgram(layer), steps))
+    codes = [
+        TiledKernel(layer, tiled, 1, "fp32", VIEW).codes[0].issued for tiled in (read, replace(read, unrolled=1))
+    ]
+
+    assert read.unrolled == 16
+    assert codes[0].scalar < codes[1].scalar
+    assert (codes[0].fma, codes[0].load, codes[0].store) == (codes[1].fma, codes[1].load, codes[1].store)
+
+
+def test_a_further_level_of_tiles_moves_less_where_it_fits_a_cache_and_the_outer_one_does_not() -> None:
+    layer = convolution()
+    view = CpuView(cpu(), CpuTuning())
+    wide = replace(TILES, tile=(1, 64, 32, 32), parallel=0)
+    steps = steps_of(layer, wide, 4)
+    order = (1, 0, 2, 3)
+    own = (1, 64, 32, 32), (1, 64, 4, 8), (1, 16, 1, 4)
+    levels = [Level("space", order, tuple([sizes[dim] for dim in order])) for sizes in own]
+    one, two = [
+        estimate(TiledKernel(layer, read_loops(layer, loop_program(NaiveProgram(layer), each)), 1, "fp32", view))
+        for each in (steps, retiled(steps, "conv1", *levels))
+    ]
+
+    assert sum(two.moved_bytes) != sum(one.moved_bytes)
