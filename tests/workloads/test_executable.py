@@ -46,7 +46,7 @@ def test_a_network_runs_at_another_batch() -> None:
     assert np.isfinite(np.asarray(output)).all()
 
 
-def test_any_tensor_on_the_way_can_be_asked_for() -> None:
+def test_any_intermediate_tensor_can_be_an_output() -> None:
     graph = small()
     names = [op.outputs[0] for op in graph.ops]
 
