@@ -47,7 +47,7 @@ class _State:
 
 
 def find_batch(file: OnnxFile, walk: Walk, inputs: Mapping[str, Typed], given: Dims = ()) -> BatchFlow | NoBatch:
-    """Return the flow of the batch through ``file``, from the dimensions ``given``, or from the first candidates that work.
+    """Return the flow of the batch through ``file``, from the dimensions ``given`` or the first candidates that work.
 
     Candidates are the first dimension of the first input and of all inputs of the same size there, then the first
     dimension of the other inputs, then the second dimension of inputs of rank 3 and more whose first dimension is no
