@@ -6,6 +6,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 
+from dsascape.wording import count
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Operations
 from dsascape.workloads.subgraph import Subgraph
@@ -91,7 +92,8 @@ class FusionPlan:
         return self.graph.operations
 
     def __str__(self) -> str:
-        lines = [f"plan of {self.graph.name}: {self.kernels} kernels" + (f"; {self.origin}" if self.origin else "")]
+        origin = f"; {self.origin}" if self.origin else ""
+        lines = [f"plan of {self.graph.name}: {count(self.kernels, 'kernel')}{origin}"]
         for group in self.groups:
             names = ", ".join(self.graph.ops[position].name for position in group.ops)
             lines.append(f"  [{names}]" + (f"  # {group.boundary_reason}" if group.boundary_reason else ""))

@@ -1,6 +1,7 @@
 """Machine models: specs and presets, the programs that machines run, their simulation, traces and energy."""
 
-from dsascape.hw_models.common.summary import MachineSummary
+from dsascape.hw_models.common.machine_spec import MachineSpec
+from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
 from dsascape.hw_models.cpu.machine import cpu_dtypes, cpu_energy, cpu_machine, cpu_summary
 from dsascape.hw_models.cpu.spec import Cpu
 from dsascape.hw_models.dsa.arrays import operands_read
@@ -53,11 +54,13 @@ __all__ = [
     "Launch",
     "Level",
     "Machine",
+    "MachineSpec",
     "MachineSummary",
     "MatrixShape",
     "MatrixUnit",
     "Members",
     "Memory",
+    "OnChipTotal",
     "Program",
     "ProgramError",
     "Service",

@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,12 +14,13 @@ import pydantic
 
 from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionPlan
+from dsascape.hw_models.common.extensions import ExtensionError, Extensions
 from dsascape.hw_models.text.messages import option_mistake
-from dsascape.scheduler.errors import ScheduleError, where_raised
+from dsascape.hw_models.text.raised import where_raised
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.wording import count
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
-
-ENTRY_POINTS = "dsascape.policies"
 
 
 @runtime_checkable
@@ -67,6 +67,7 @@ BUILT_IN: Mapping[str, str] = {
     "ago": "dsascape.scheduler.policies.ago:Ago",
     "searched": "dsascape.scheduler.policies.searched:Searched",
 }
+POLICIES = Extensions("dsascape.policies", "policy", BUILT_IN)
 
 
 def policy_types() -> dict[str, type[Any]]:
@@ -80,14 +81,14 @@ def policy_types() -> dict[str, type[Any]]:
 
 def broken_policies() -> tuple[str, ...]:
     """Return one error message per unusable policy of an installed package, naming the policy and the package."""
-    return (*_usable()[1], *_entries()[1])
+    return (*_usable()[1], *POLICIES.duplicates())
 
 
 def _usable() -> tuple[dict[str, type[Any]], tuple[str, ...]]:
     """Return the policies that can be loaded by name, and an error message for each of the others."""
     policies: dict[str, type[Any]] = {}
     broken = []
-    for name, entry in _entries()[0].items():
+    for name, entry in POLICIES.entries().items():
         try:
             policies[name] = _loaded(entry)
         except ScheduleError as error:
@@ -95,36 +96,14 @@ def _usable() -> tuple[dict[str, type[Any]], tuple[str, ...]]:
     return policies, tuple(broken)
 
 
-def _entries() -> tuple[dict[str, EntryPoint], tuple[str, ...]]:
-    """Return the entry point of each policy by name (imported on demand), and a message for each duplicate name."""
-    entries = {name: EntryPoint(name, place, ENTRY_POINTS) for name, place in BUILT_IN.items()}
-    taken = []
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        first = entries.setdefault(entry.name, entry)
-        if first.value != entry.value:
-            taken.append(f"{_offered(entry)} has the name of {first.value}, which is used; rename it")
-    return entries, tuple(taken)
-
-
-def _offered(entry: EntryPoint) -> str:
-    package = f" of package {entry.dist.name}" if entry.dist is not None else ""
-    return f"policy {entry.name!r} of the entry point {entry.value!r}{package}"
-
-
 def _loaded(entry: EntryPoint) -> type[Any]:
     """Return the policy class of an entry point; raise ``ScheduleError`` if its import fails or it is no policy."""
     try:
-        policy = entry.load()
-    except MemoryError:
-        raise
-    except (Exception, SystemExit) as error:
-        place = where_raised(error)
-        where = f" ({place})" if place else ""
-        raise ScheduleError(
-            f"{_offered(entry)} cannot be imported: {type(error).__name__}: {error}{where}; mend or remove the package"
-        ) from error
+        policy = POLICIES.load(entry)
+    except ExtensionError as error:
+        raise ScheduleError(str(error)) from error
     if not _is_policy(policy) or not dataclasses.is_dataclass(policy):
-        raise ScheduleError(f"{_offered(entry)} is no policy; needs a frozen dataclass with name and plan")
+        raise ScheduleError(f"{POLICIES.described(entry)} is no policy; needs a frozen dataclass with name and plan")
     return policy
 
 
@@ -159,7 +138,7 @@ def policy_label(policy: Policy) -> str:
 def labelled_policy(label: str) -> Policy | None:
     """Return the policy that has this `policy_label`; None if there is none. Labels never name policy files."""
     name, _, options = label.removesuffix(")").partition("(")
-    if name not in _entries()[0]:
+    if name not in POLICIES.entries():
         return None
     values: dict[str, str] = {}
     last = ""
@@ -191,7 +170,7 @@ def _shown(value: object) -> str:
 
 
 def _from_table(name: str) -> type[Any]:
-    entries = _entries()[0]
+    entries = POLICIES.entries()
     if name not in entries:
         near = difflib.get_close_matches(name, entries, n=1)
         hint = f"; nearest: {near[0]}" if near else ""
@@ -216,7 +195,7 @@ def _from_file(path: Path) -> type[Any]:
     policies = list(_policies_in(module))
     if len(policies) != 1:
         raise ScheduleError(
-            f"policy file {str(path)!r} defines {len(policies)} policies; needs one class with name and plan"
+            f"policy file {str(path)!r} defines {count(len(policies), 'policy')}; needs one class with name and plan"
         )
     if not dataclasses.is_dataclass(policies[0]):
         raise ScheduleError(

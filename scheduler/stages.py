@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionError, FusionPlan, violations
 from dsascape.hw_models.simulation.machine import HardwareError
-from dsascape.scheduler.errors import ScheduleError, where_raised
+from dsascape.hw_models.text.raised import where_raised
+from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kinds.table import Placing
 from dsascape.scheduler.policy import Policy, RewritingPolicy, SchedulingPolicy, policy_label
 from dsascape.workloads.analysis import Analysis

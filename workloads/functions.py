@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import onnx
 from onnx import inliner
 
+from dsascape.wording import count
 from dsascape.workloads.expansion import branches
 from dsascape.workloads.graph import WorkloadError
 from dsascape.workloads.walk_state import node_name
@@ -38,19 +39,19 @@ def expanded(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
     """
     if not model.functions:
         return model
-    count = _Count(where, {_key(f.domain, f.name, f.overload): f for f in model.functions})
-    total = count.of_nodes(model.graph.node, ())
+    counted = _Count(where, {_key(f.domain, f.name, f.overload): f for f in model.functions})
+    total = counted.of_nodes(model.graph.node, ())
     if total.nodes > MOST_NODES or total.size_bytes > MOST_BYTES:
         raise WorkloadError(
-            f"{where}: its local functions stand for {total.nodes} nodes of {total.size_bytes} bytes; at most"
-            f" {MOST_NODES} nodes of {MOST_BYTES} bytes are supported"
+            f"{where}: its local functions stand for {count(total.nodes, 'node')} of {total.size_bytes:,} B; at most"
+            f" {MOST_NODES:,} nodes of {MOST_BYTES:,} B are supported"
         )
     try:
         written = _written_out(model)
     except (RuntimeError, ValueError, IndexError, onnx.checker.ValidationError) as error:
         raise WorkloadError(f"{where}: its local functions cannot be written out ({error})") from error
     for node in _with_inner(written.graph.node):
-        left = count.functions.get(_key(node.domain, node.op_type, node.overload))
+        left = counted.functions.get(_key(node.domain, node.op_type, node.overload))
         if left is not None:
             raise WorkloadError(
                 f"{where}: node {node_name(node)!r} calls the local function {left.name!r}: the function is written in"

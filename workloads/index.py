@@ -35,7 +35,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         if not (type(self.name) is str and is_count(self.extent) and type(self.reduction) is bool):
-            raise ValueError(f"loop {self.name!r} of {self.extent!r} iterations; needs a name and a whole number")
+            raise ValueError(f"loop {self.name!r} has the extent {self.extent!r}; needs a name and a whole number")
 
 
 @dataclass(frozen=True, slots=True)

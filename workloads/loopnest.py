@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
+from dsascape.wording import count
 from dsascape.workloads.index import (
     Box,
     Extents,
@@ -93,7 +94,7 @@ class Access:
             raise ValueError(f"access to {self.tensor!r} of shape {list(self.shape)}; needs a name and whole sizes")
         if len(self.indices) != len(self.shape):
             raise ValueError(
-                f"{self.tensor!r} of shape {list(self.shape)} has {len(self.shape)} dimensions;"
+                f"{self.tensor!r} of shape {list(self.shape)} has {count(len(self.shape), 'dimension')};"
                 f" needs {len(self.indices)}"
             )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from dsascape.wording import count
 from dsascape.workloads.loopnest import Access, LoopNest
 
 
@@ -17,7 +18,8 @@ def misfit(nests: Iterable[LoopNest]) -> str | None:
                 steps = _steps(nest, read, dim)
                 if steps is not None and steps != size:
                     return (
-                        f"reads {read.tensor!r} of shape {list(read.shape)}; needs {steps} elements in dimension {dim}"
+                        f"reads {read.tensor!r} of shape {list(read.shape)}; needs {count(steps, 'element')} in"
+                        f" dimension {dim}"
                     )
     return None
 

@@ -125,11 +125,11 @@ def read_bytes(path: Path) -> bytes:
         if not path.is_file():
             raise WorkloadError(f"{path}: is not a file")
         if size > LARGEST_FILE_BYTES:
-            raise WorkloadError(f"{path}: has {size} bytes; an ONNX file holds at most {LARGEST_FILE_BYTES}")
+            raise WorkloadError(f"{path}: has {size} B; an ONNX file holds at most {LARGEST_FILE_BYTES}")
         free = _free_bytes()
         if free is not None and _COPIES * size > free:
             raise WorkloadError(
-                f"{path}: has {size} bytes; needs more memory to import than there is: about {_COPIES * size} bytes,"
+                f"{path}: has {size} B; needs more memory to import than there is: about {_COPIES * size} B,"
                 f" and {free} are free; weights kept outside the file need none"
             )
         return path.read_bytes()

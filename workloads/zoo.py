@@ -68,7 +68,7 @@ class ZooEntry:
         if len(content) > MAX_FILE_BYTES:
             raise ZooFileError(f"{self.path}: more than {MAX_FILE_BYTES} bytes when decompressed")
         if not decompressor.eof:
-            raise ZooFileError(f"{self.path}: cut short after {len(content)} bytes of content")
+            raise ZooFileError(f"{self.path}: cut short after {len(content)} B of content")
         return content
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from dsascape.fusion import FusionError
 from dsascape.hw_models import HardwareError, SimulationError
+from dsascape.hw_models.text.raised import where_raised
 from dsascape.scheduler import ScheduleError
-from dsascape.scheduler.errors import where_raised
 from dsascape.workloads import WorkloadError
 
 EXPECTED = (WorkloadError, HardwareError, ScheduleError, SimulationError, FusionError)

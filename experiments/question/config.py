@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from dsascape.hw_models.common.spec_types import DType
 from dsascape.hw_models.text.messages import shown
 from dsascape.hw_models.text.yaml_file import YamlError, explain, parse_yaml, read_text, shown_path
+from dsascape.wording import count
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 MOST_POINTS = 1_000_000
@@ -181,7 +182,7 @@ class Experiment(BaseModel):
         for entry in value:
             if len(entry) != 1:
                 raise ValueError(
-                    f"has a policy with {len(entry)} names ({', '.join(entry)[:60]}); needs one with options"
+                    f"has a policy with {count(len(entry), 'name')} ({', '.join(entry)[:60]}); needs one with options"
                 )
         return value
 

@@ -45,6 +45,7 @@ from dsascape.tuner.measure import (
     check_target,
     remote_address,
 )
+from dsascape.wording import count
 from dsascape.workloads import WorkloadError, zoo_entry
 
 _LOG = logging.getLogger(__name__)
@@ -199,7 +200,9 @@ def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Exper
     if points > MOST_POINTS and experiment.search.method == "grid":
         sweeps = [f"hardware.{i}.sweep" for i, entry in enumerate(experiment.hardware) if entry.sweep]
         where = sweeps[0] if sweeps else "workloads"
-        raise ExperimentError(f"{path}: {where}: asks for {points} design points in all; at most {MOST_POINTS} are run")
+        raise ExperimentError(
+            f"{path}: {where}: asks for {count(points, 'design point')} in all; at most {MOST_POINTS:,} are run"
+        )
     policies = []
     for position, entry in enumerate(experiment.policies):
         ((name, options),) = entry.items()

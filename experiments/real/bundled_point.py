@@ -21,6 +21,7 @@ from dsascape.scheduler.kernels.repeated import RepeatedKernel
 from dsascape.tuner.bundle import BundleError, BundleResults, validated
 from dsascape.tuner.measure import BUNDLE
 from dsascape.tuner.measure.soundness import COUNT, SECONDS, Ranges, unsound
+from dsascape.wording import count
 
 _COLUMN = re.compile(r"[a-z0-9_.() -]{1,80}")
 """Lower case only: SQLite treats upper and lower case as the same column."""
@@ -62,7 +63,8 @@ class BundledPoint:
         row = {"area_mm2": self.area_mm2, "tuning.threads": str(self.threads), **flat(self.record), **comparison.row()}
         row |= {"code": self.measuring[:CODE_DIGITS]}
         if others is not None and row["error"] is None:
-            row |= {"error": f"run on {others} threads, its schedule is for {self.threads}: no prediction to compare"}
+            ran = f"run on {count(others, 'thread')}, its schedule is for {self.threads}"
+            row |= {"error": f"{ran}: no prediction to compare"}
         computed = Computed(row, tuple(map(flat, self.layers)), tuple(comparison.kernel_rows()))
         for part in (row, *computed.layers, *computed.kernels):
             if len(part) > _MOST_COLUMNS or not all(map(_COLUMN.fullmatch, part)):

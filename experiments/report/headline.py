@@ -21,7 +21,8 @@ from dsascape.experiments.report.words import (
     setting,
     significant,
 )
-from dsascape.hw_models.text.quantities import BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, count, parse_quantity
+from dsascape.hw_models.text.quantities import BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, parse_quantity
+from dsascape.wording import count
 
 _POLAR = re.compile(r"^\W*(does|do|did|is|are|was|were|can|could|will|would|should|has|have)\b")
 _FASTER = re.compile(
@@ -216,7 +217,7 @@ def _judged(sides: _Sides) -> str:
     faster = sum(ratio > NOTEWORTHY for ratio in ratios)
     least, most = significant(min(ratios)), significant(max(ratios))
     factor = f"{least} to {most}" if least != most else least
-    where = f"all {len(ratios):,} cases" if len(ratios) > 1 else "the one case"
+    where = f"all {count(len(ratios), 'case')}" if len(ratios) > 1 else "the one case"
     missing = sides.cases - len(ratios)
     where += f" that can be compared ({count(missing, 'other')} cannot)" if missing > 0 else ""
     if faster == len(ratios):
@@ -233,7 +234,7 @@ def _listed(names: Sequence[str]) -> str:
     several = sorted(names)
     if not several[1:]:
         return several[0]
-    which = f"{len(several)} policies" if len(several) > _MOST_NAMED else enumeration(several)
+    which = f"{count(len(several), 'policy')}" if len(several) > _MOST_NAMED else enumeration(several)
     return f"the {'fastest' if several[2:] else 'faster'} of {which}"
 
 

@@ -26,7 +26,7 @@ from dsascape.experiments.report.frames import names_in, usable
 from dsascape.experiments.report.layout import Evaluation, Figure
 from dsascape.experiments.report.tables import Format, Table, table_of
 from dsascape.experiments.report.words import percent, significant
-from dsascape.hw_models.text.quantities import count
+from dsascape.wording import count
 
 _COLUMNS = 3
 _MOST_WORST = 25

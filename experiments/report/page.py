@@ -23,7 +23,7 @@ from dsascape.experiments.report.sections import GRID, sections_of
 from dsascape.experiments.report.study import Study
 from dsascape.experiments.report.words import answer, setting
 from dsascape.experiments.results.frame import CSV, csv_text
-from dsascape.hw_models.text.quantities import count
+from dsascape.wording import count
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 SCRIPTS = ("points.js", "timeline.js")
@@ -43,11 +43,13 @@ def render_report(study: Study) -> str:
     evaluation = Evaluation(study, drawn, drawn_axes, looks, points, embedded, against_base(points))
     missing = failed(points)
     headline, told = _headline(study, points, axes)
+    standing = _standing(study, points)
     timelines = timelines_drawn(study.timelines)
     scripts = [_script(name) for name in SCRIPTS]
     return _template().render(
         study=study,
         headline=headline,
+        standing=standing,
         facts=_facts(points, axes, study.planned),
         answer=told,
         remarks=[*study.remarks, *([left_out] if left_out else [])],
@@ -67,15 +69,19 @@ def render_report(study: Study) -> str:
 
 def _headline(study: Study, points: pd.DataFrame, axes: Axes) -> tuple[str, list[str]]:
     """Return the headline that answers the question, and the sentences that follow."""
-    source, tried = source_of(points), len(points)
     points = leading(points)
     told = answer(points, axes)
     headline = "" if study.search == GRID else front_sentence(points, study.objectives, axes)
     headline = headline or verdict(study.question, points, axes)
-    if headline and study.planned > tried:
-        headline = f"So far: {headline}"
     headline, *rest = [headline, *told] if headline else told
-    return (headline if usable(points).empty else f"{source.capitalize()}: {headline}"), rest
+    return headline, rest
+
+
+def _standing(study: Study, points: pd.DataFrame) -> str:
+    """Return the words behind the headline: the source of its figures, and whether more points are to come."""
+    if usable(leading(points)).empty:
+        return ""
+    return f"{source_of(points)}, so far" if study.planned > len(points) else source_of(points)
 
 
 @cache
@@ -96,6 +102,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters["breakable"] = _breakable
+    environment.filters["counted"] = count
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.get_template("report.html.j2")
 

@@ -16,7 +16,7 @@ from dsascape.experiments.report.frames import (
     usable,
 )
 from dsascape.experiments.report.words import enumeration
-from dsascape.hw_models.text.quantities import count
+from dsascape.wording import count
 
 MOST_POINTS = 2000
 """Largest number of points listed one by one on a page."""
@@ -41,7 +41,7 @@ def within_chart_limits(points: pd.DataFrame, axes: Axes) -> tuple[pd.DataFrame,
     for axis, values in kept.items():
         if len(values) < len(axes[axis]):
             points = points.loc[points[axis].isin((*values, ""))]
-            left_out.append(f"{len(values)} of {len(axes[axis])} values of {axis}")
+            left_out.append(f"{len(values)} of {count(len(axes[axis]), 'value')} of {axis}")
     if not left_out:
         return points, axes, ""
     return points, kept, f"Charts show {enumeration(left_out)}; the sentences above are about all."

@@ -19,6 +19,7 @@ from dsascape.experiments.report.frames import (
     speedups,
     usable,
 )
+from dsascape.experiments.report.installed_sections import installed_sections
 from dsascape.experiments.report.layout import Evaluation, Figure, Section
 from dsascape.experiments.report.leading import source_of, with_leading_source
 from dsascape.experiments.report.measured_section import measured_sections
@@ -41,7 +42,7 @@ from dsascape.experiments.report.tables import (
     winner_heats,
 )
 from dsascape.experiments.report.words import TIMES, enumeration, meaning, times
-from dsascape.hw_models.text.quantities import count
+from dsascape.wording import count
 
 EVERYWHERE = "all networks"
 GRID = "grid"
@@ -83,6 +84,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
             source_of(lead.every),
         ),
         Section("timelines", "Timelines", tuple(timelines_section(evaluation.study.timelines))),
+        *installed_sections(evaluation),
     ]
     return [section for section in sections if section.figures]
 
@@ -236,7 +238,7 @@ def _trade_offs(evaluation: Evaluation) -> Iterator[Figure]:
         front = complete.loc[pd.concat(fronts).reindex(complete.index)] if fronts else complete
         table = front.iloc[evenly(len(front), _MOST_OF_FRONT)][["network", "policy", *evaluation.axes, *pair]]
         drawn_points = complete.loc[complete.index.isin(evaluation.embedded.index)]
-        some = f" {len(drawn_points):,} points are drawn." if len(drawn_points) < len(complete) else ""
+        some = f" The drawing has {count(len(drawn_points), 'point')}." if len(drawn_points) < len(complete) else ""
         source = source_of(evaluation.every)
         words = [meaning(name, source)[0] for name in pair]
         yield Figure(

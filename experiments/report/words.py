@@ -18,7 +18,7 @@ from dsascape.experiments.report.frames import (
     trend,
     usable,
 )
-from dsascape.hw_models.text.quantities import count
+from dsascape.wording import count
 
 MISSING = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -139,11 +139,11 @@ def _comparison(ratios: pd.DataFrame, baseline: str, others: Sequence[str], axes
     for policy, geomean, least, greatest, cases in zip(texts(summary, "policy"), *columns, strict=True):
         extremes = list(dict.fromkeys([significant(least), significant(greatest)]))
         mean = " in the geometric mean" if len(extremes) > 1 else ""
-        spread = f" ({' to '.join(extremes)} over {cases:,.0f} cases)" if mean else ""
+        spread = f" ({' to '.join(extremes)} over {count(int(cases), 'case')})" if mean else ""
         verb, object_ = ("", "") if clauses else ("is ", f" as fast as {baseline}{mean}")
         clauses.append(f"{policy} {verb}{significant(geomean)} times{object_}{spread}")
     if len(clauses) > _MOST_NAMED + 1:
-        clauses[_MOST_NAMED:] = [f"{len(clauses) - _MOST_NAMED} other policies are slower"]
+        clauses[_MOST_NAMED:] = [f"{count(len(clauses) - _MOST_NAMED, 'other policy')} are slower"]
     best = texts(summary, "policy")[0]
     of_best = rivals.loc[rivals["policy"] == best]
     sentences = [f"{opening}{enumeration(clauses)}."]

@@ -25,6 +25,7 @@ from dsascape.experiments.results.store import (
     superseded_in,
 )
 from dsascape.hw_models.text.messages import shown
+from dsascape.wording import count
 
 CSV = "results.csv"
 _LARGEST_WHOLE = 2**53
@@ -53,15 +54,19 @@ def read_sound(folder: Path, keys: Iterable[str] | None = None, *, current: bool
     path = folder / DATABASE
     with closing(open_to_read(folder)) as connection:
         types, rows, trouble = rows_of(connection, path)
-    remarks = [f"{path}: is damaged ({trouble}); {len(rows)} rows could be read; {remedy(folder)}"] if trouble else []
+    remarks = [
+        f"{path}: is damaged ({trouble}); {count(len(rows), 'row')} could be read; {remedy(folder)}"
+    ] if trouble else []
     by_key = {row["key"]: row for row in rows if isinstance(row["key"], str)}
     if len(by_key) < len(rows):
         lost = len(rows) - len(by_key)
-        remarks.append(f"{path}: {lost} of {len(rows)} rows have no key, or that of another row, and are left out")
+        remarks.append(
+            f"{path}: {lost} of {count(len(rows), 'row')} have no key, or that of another row, and are left out"
+        )
     wrong = [remark for row in by_key.values() for remark in mended(row, types)]
     if wrong:
         remarks.append(
-            f"{path}: {len(wrong)} values are invalid and are left out, such as {wrong[0]};"
+            f"{path}: {count(len(wrong), 'invalid value')} left out, such as {wrong[0]};"
             " run the experiment again with --retry-failed"
         )
     chosen = by_key.keys() if keys is not None and not current else _current(by_key)

@@ -16,7 +16,7 @@ from dsascape.experiments.shell.calibrate import calibration
 from dsascape.experiments.shell.keep_measured import keep
 from dsascape.experiments.shell.measure import check_folder, requested_machine, requested_point, show_measurement
 from dsascape.hw_models import Gpu
-from dsascape.hw_models.text.quantities import count, format_bytes
+from dsascape.hw_models.text.quantities import format_bytes
 from dsascape.tuner.bundle import (
     START,
     BundleError,
@@ -32,6 +32,7 @@ from dsascape.tuner.bundle import (
 )
 from dsascape.tuner.calibrate import ProbeShape
 from dsascape.tuner.measure import BUNDLE, Budget, check_installed, is_gpu_target
+from dsascape.wording import count
 
 
 def build(arguments: argparse.Namespace) -> Answer:
@@ -101,7 +102,7 @@ def _build_probes(arguments: argparse.Namespace) -> Answer:
     }  # fmt: skip
     lines = [
         f"{arguments.out}: {format_bytes(arguments.out.stat().st_size)}, probes for {manifest.architecture} with"
-        f" {shape.registers} vectors of {shape.lanes}",
+        f" {count(shape.registers, 'vector')} of {shape.lanes}",
         *_what_next(arguments.out),
     ]
     return Answer(data, lambda: say(*lines))

@@ -24,6 +24,7 @@ from dsascape.tuner.bundle import (
 from dsascape.tuner.calibrate import Figures, HostFacts, gpu_yaml, host_spec, host_yaml
 from dsascape.tuner.calibrate import calibrate as calibrated
 from dsascape.tuner.measure import LOCAL, MeasureError, check_installed, check_target, is_gpu_target, remote_address
+from dsascape.wording import count
 
 
 def calibrate(arguments: argparse.Namespace) -> Answer:
@@ -117,7 +118,8 @@ def _answer(
     reads = [f"{level.name} {1e-9 / level.byte_s:.1f} GB/s" for level in figures.levels]
     took = f", in {how['wall_s']:.0f} s" if "wall_s" in how else ""
     lines = [
-        f"{facts.processor}, {facts.cores} cores with {format_bytes(spec.simd.register_bytes)} vectors{took}: {out}",
+        f"{facts.processor}, {count(facts.cores, 'core')} with {format_bytes(spec.simd.register_bytes)}"
+        f" vectors{took}: {out}",
         f"  {spec.peak_macs_per_s('fp32') / 1e9:.4g} GMAC/s in all; one thread reads {', '.join(reads)}",
     ]
     return Answer(data, lambda: say(*lines))

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,13 @@ from dsascape.experiments.report.kinds import kinds_picture
 from dsascape.experiments.results.files import check_place, write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table
 from dsascape.hw_models import HardwareError, load_hardware, parameter_paths, preset_names
-from dsascape.hw_models.machine_files.load import hardware_kinds
+from dsascape.hw_models.machine_files.kinds import SPECS, broken_kinds
 from dsascape.hw_models.machine_files.machine_file import machine_file
 from dsascape.hw_models.machine_files.reference import markdown, sections
-from dsascape.hw_models.text.quantities import count, format_bytes, readable
+from dsascape.hw_models.text.quantities import format_bytes, readable
 from dsascape.scheduler import broken_policies, kind_of, policy_types
 from dsascape.scheduler.kinds.table import kind_named
+from dsascape.wording import count
 from dsascape.workloads import WorkloadError, load_network, zoo_names
 from dsascape.workloads.summary import summarise, summarise_kinds
 from dsascape.workloads.zoo import zoo_entry
@@ -109,11 +111,11 @@ def hardware(arguments: argparse.Namespace) -> Answer:
         rows.append((name, summary.arrangement, peak, ", ".join(on_chip), off_chip, area))
     columns = ("name", "cores", "peak TOP/s", "on chip", "off chip (GB/s)", "area (mm2)")
     about = "Machines; residual area: what a published die leaves beside MACs and SRAM, so totals are no check"
-    return Answer({"hardware": summaries}, table(about, columns, rows))
+    return _with_broken({"hardware": summaries}, table(about, columns, rows), broken_kinds())
 
 
 def parameters_page() -> str:
-    """Return the reference of all parameters of machines and scheduler tuning, as Markdown."""
+    """Return the reference of all parameters of the built-in machine kinds and scheduler tuning, as Markdown."""
     page = [
         "# Parameters",
         "",
@@ -121,7 +123,7 @@ def parameters_page() -> str:
         "or core kind in the file. `dsascape hardware --reference` prints this page from the specs that validate the",
         "files.",
     ]
-    for kind, spec in hardware_kinds().items():
+    for kind, spec in SPECS.items():
         tables = [*sections(spec), *sections(kind_named(kind).tuning, TUNING.removesuffix("."))]
         page += ["", f"Machines of kind `{kind}`:", "", markdown(tables).rstrip("\n")]
     return "\n".join(page) + "\n"
@@ -145,11 +147,15 @@ def policies(arguments: argparse.Namespace) -> Answer:
         options = {option.name: repr(option.default) for option in fields(kind)}
         listing.append({"name": name, "what": (kind.__doc__ or name).strip().partition("\n")[0], "options": options})
     rows = [(p["name"], p["what"], ", ".join(f"{k}={v}" for k, v in p["options"].items())) for p in listing]
-    broken = broken_policies()
     listed = table("Policies", ("name", "what it is", "options"), rows)
+    return _with_broken({"policies": listing}, listed, broken_policies())
+
+
+def _with_broken(data: dict[str, Any], listed: Callable[[], None], broken: tuple[str, ...]) -> Answer:
+    """Return a listing with messages about the extensions of installed packages that cannot be used."""
 
     def show() -> None:
         listed()
         say(*broken)
 
-    return Answer({"policies": listing, "broken": list(broken)}, show, POINTS_FAILED if broken else 0)
+    return Answer(data | {"broken": list(broken)}, show, POINTS_FAILED if broken else 0)

@@ -10,9 +10,10 @@ from dsascape.experiments.shell.answers import Answer, Console, shown_text, tabl
 from dsascape.experiments.shell.simulate import requested_policy, requested_workload, show_origin
 from dsascape.fusion import unfused_intermediate_bytes
 from dsascape.hw_models import load_hardware
-from dsascape.hw_models.text.quantities import count, format_bytes
+from dsascape.hw_models.text.quantities import format_bytes
 from dsascape.scheduler import network_of, policy_label
 from dsascape.scheduler.graphturbo.instances import operations_of, split_into_instances
+from dsascape.wording import count
 
 
 def fuse(arguments: argparse.Namespace) -> Answer:

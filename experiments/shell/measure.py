@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from dsascape.experiments.engine.run import computed_of, measured
@@ -19,11 +20,9 @@ from dsascape.experiments.real.on_gpu import compiled_point, requested_gpu
 from dsascape.experiments.real.on_processor import prepared
 from dsascape.experiments.results.files import FileError, write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
-from dsascape.experiments.shell.keep_measured import keep
-from dsascape.experiments.shell.run import run
 from dsascape.experiments.shell.simulate import requested_policy, requested_workload
 from dsascape.hw_models import Cpu, HardwareError, load_hardware
-from dsascape.hw_models.text.quantities import PS_PER_S, count, format_bytes, format_ps
+from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
 from dsascape.tuner.calibrate import host_spec, local_facts
 from dsascape.tuner.measure import (
@@ -39,6 +38,7 @@ from dsascape.tuner.measure import (
     runs_here,
     usable_cores,
 )
+from dsascape.wording import count
 
 _MOST_KERNELS = 20
 """Largest number of kernels shown without ``--json``."""
@@ -81,6 +81,7 @@ def measure(arguments: argparse.Namespace) -> Answer:
         write_whole(place, json.dumps(data, indent=1) + "\n")
         data |= {"file": str(place)}
         if outcome is not None and comparison is not None:
+            keep = resolve_name("dsascape.experiments.shell.keep_measured:keep")  # with all that draws a report
             change, written = keep(arguments.out, point.key, computed_of(point, outcome, comparison))
             data |= {"key": point.key, "stored": change, "report": str(written.path)}
     shown = comparison if arguments.hardware else None
@@ -105,7 +106,7 @@ def requested_point(arguments: argparse.Namespace, device: str) -> DesignPoint:
     own = usable_cores() if device == LOCAL else spec.core_count
     threads = arguments.threads or min(own, spec.core_count)
     if threads > spec.core_count:
-        raise MeasureError(f"threads has {threads}; {spec.name} has {spec.core_count} cores")
+        raise MeasureError(f"threads has {threads}; {spec.name} has {count(spec.core_count, 'core')}")
     policy, schedule = _decided_by(arguments)
     return DesignPoint(
         requested_workload(arguments), spec, policy,
@@ -141,7 +142,8 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
         point_timeout=None, point_memory=None, retry_failed=False,
     )  # fmt: skip
     way = Measuring(target=arguments.target, device=arguments.device, flush_caches=arguments.flush_caches)
-    return run(options, way)
+    answer: Answer = resolve_name("dsascape.experiments.shell.run:run")(options, way)
+    return answer
 
 
 def requested_machine(hardware: str | None, target: str, threads: int = 0) -> Cpu:

@@ -25,6 +25,7 @@ from dsascape.experiments.question.points import DesignPoint, Row
 from dsascape.experiments.report.build import Written, begin_study, end_study, write_report
 from dsascape.experiments.results.store import ResultStore
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say
+from dsascape.wording import count
 
 _MOST_FAILURES_SHOWN = 5
 
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
         "failed": len(failed) - len(earlier), "failed_earlier": len(earlier), "folder": str(folder),
         "report": str(written.path),
     }  # fmt: skip
-    counts = [f"{len(points)} design points", f"{runner.computed} computed now", f"{data['failed']} failed"]
+    counts = [f"{count(len(points), 'design point')}", f"{runner.computed} computed now", f"{data['failed']} failed"]
     counts += [f"{len(earlier)} failed earlier (--retry-failed computes them again)"] if earlier else []
     lines = [f"{', '.join(counts)}; {written.path}", *_reasons(failed.values()), *written.remarks]
     return Answer(data, lambda: say(*lines), POINTS_FAILED if failed else 0)
@@ -137,4 +138,6 @@ def report(arguments: argparse.Namespace) -> Answer:
 def _unfinished(written: Written) -> list[str]:
     if written.points >= written.planned:
         return []
-    return [f"{written.points} of {written.planned} design points are there; run the experiment again to go on"]
+    return [
+        f"{written.points} of {count(written.planned, 'design point')} are there; run the experiment again to go on"
+    ]

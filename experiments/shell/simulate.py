@@ -24,8 +24,9 @@ from dsascape.experiments.shell.answers import Answer, Console, shown_text, tabl
 from dsascape.fusion import FusionPlan
 from dsascape.hw_models import AnyHardware, load_hardware, with_values, write_perfetto
 from dsascape.hw_models.simulation.pause import collect_seldom
-from dsascape.hw_models.text.quantities import PS_PER_S, count, format_bytes, format_ps
+from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
+from dsascape.wording import count
 
 _WORDS = {"true": True, "false": False, "null": None}
 _MOST_LAYERS = 10
@@ -124,14 +125,16 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
     show_origin(console, outcome.schedule.plan)
     if outcome.schedule.graph.no_batch:
         console.print(f"  no batch: {shown_text(outcome.schedule.graph.no_batch)}")
-    idle = f"{record.parts_at_work} of {record.parts} clusters at work" if record.parts_at_work < record.parts else ""
+    at_work = f"{record.parts_at_work} of {count(record.parts, 'cluster')} at work"
+    idle = at_work if record.parts_at_work < record.parts else ""
     padded = f"{count(record.padded, 'image')} padded" if record.padded else ""
     if idle or padded:
         console.print(f"  {'; '.join(filter(None, (idle, padded)))}")
     total, title = result.makespan_ps, "What the critical path waited for"
     if record.iterations > 1:
         console.print(
-            f"  in {record.iterations} iterations of {record.batch_at_once}{' a cluster' if record.parts > 1 else ''},"
+            f"  in {count(record.iterations, 'iteration')} of"
+            f" {record.batch_at_once}{' a cluster' if record.parts > 1 else ''},"
             f" {format_ps(total)} each"
         )
         title += ", one iteration"

@@ -200,7 +200,7 @@
     back.disabled = page === 0;
     next.disabled = page === pages - 1;
     pager.replaceChildren(
-      element("span", { id: "counted" }, `${first.toLocaleString("en-US")} to ${(first ? first + here.length - 1 : 0).toLocaleString("en-US")} of ${shown.length.toLocaleString("en-US")} points${of}`),
+      element("span", { id: "counted" }, `${first.toLocaleString("en-US")} to ${(first ? first + here.length - 1 : 0).toLocaleString("en-US")} of ${shown.length.toLocaleString("en-US")} point${shown.length === 1 ? "" : "s"}${of}`),
       back, next);
   }
 

@@ -29,6 +29,7 @@ from dsascape.fusion.dnnfusion.extended import mapping_types
 from dsascape.fusion.dnnfusion.mapping import MappingType
 from dsascape.fusion.partition import AcyclicPartition
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
+from dsascape.wording import count
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.subgraph import Subgraph
@@ -213,7 +214,7 @@ class _Explorer:
         both = Subgraph(self._graph, together)
         operands = len(both.stored_inputs) + len(both.stored_outputs)
         if operands > self._how.most_operands:
-            return f"{operands} operands with {name}, more than {self._how.most_operands}"
+            return f"{count(operands, 'operand')} with {name}, more than {self._how.most_operands}"
         if not _share_loops([self._graph.tensors[result].shape for result in both.computed_outputs]):
             return f"results of other sizes would leave the block with {name}"
         return self._too_slow(verdict, inside, together, name)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dsascape.fusion.plan import FusionError, FusionPlan, Group, plan_from_groups
+from dsascape.wording import count
 
 
 def neighbours(plan: FusionPlan) -> Iterator[FusionPlan]:
@@ -25,7 +26,7 @@ def neighbours(plan: FusionPlan) -> Iterator[FusionPlan]:
             if not factor or extent % factor:
                 continue
             split = replace(group.split, factor=factor) if factor > 1 else None
-            reason = f"cut into {factor} instances: the simulated machine is faster so"
+            reason = f"cut into {count(factor, 'instance')}: the simulated machine is faster so"
             yield from _checked(plan, {position}, [Group(group.ops, reason, split)])
     for position, group in enumerate(groups):
         middle = len(group.ops) // 2

@@ -86,18 +86,3 @@ class LaneEnergy(BaseModel):
             byte_pj={**on_chip_pj, dram: self.dram},
             static_power_w=self.static_power_w,
         )
-
-
-class CachedMachine(BaseModel):
-    """Base of machines without an area model: published dies hold more than cores and caches."""
-
-    model_config = STRICT
-
-    @property
-    def area_mm2(self) -> None:
-        """None: the area is not modelled."""
-
-    @property
-    def area_parts_mm2(self) -> dict[str, float]:
-        """Empty: the area is not modelled."""
-        return {}

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from dsascape.hw_models.common.cached_parts import CachedMachine, Dram, LaneEnergy
-from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
+from dsascape.hw_models.common.cached_parts import Dram, LaneEnergy
+from dsascape.hw_models.common.machine_spec import MachineSpec
+from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, PerCycle
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.hw_models.text.quantities import (
@@ -21,6 +22,7 @@ from dsascape.hw_models.text.quantities import (
     PicojoulesPerByteOrBySize,
     Picoseconds,
 )
+from dsascape.wording import count
 
 KindName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
@@ -155,13 +157,11 @@ class CpuEnergy(LaneEnergy):
     """Energy per byte read or written; by default that of an SRAM of its whole size."""
 
 
-class Cpu(CachedMachine):
+class Cpu(MachineSpec):
     """A whole processor. Raises ``ValueError`` (pydantic) for values that are inconsistent."""
 
     kind: Literal["cpu"]
     """Kind of machine that the file describes."""
-    name: MachineName
-    """Name in tables and reports; the default of a file with a base is the file's name."""
     cores: dict[KindName, CoreKind] = Field(min_length=1, max_length=8)
     """Kinds of cores, by name."""
     simd: Simd
@@ -194,9 +194,9 @@ class Cpu(CachedMachine):
         for place, cache in levels:
             lines = cache.capacity_bytes // self.line_bytes
             if lines < cache.associativity:
-                needs = f"one set of {cache.associativity} lines"
+                needs = f"one set of {count(cache.associativity, 'line')}"
             elif lines < cache.shared_by:
-                needs = f"a line for each of the {cache.shared_by} cores that share it,"
+                needs = f"a line for each of the {count(cache.shared_by, 'core')} that share it,"
             else:
                 continue
             raise ValueError(
@@ -204,7 +204,8 @@ class Cpu(CachedMachine):
             )
         if self.l3 is not None and self.l3.capacity_bytes < self.line_bytes * self.core_count:
             raise ValueError(
-                f"l3.capacity is {self.l3.capacity_bytes} B; needs a line for each of the {self.core_count} cores, of"
+                f"l3.capacity is {self.l3.capacity_bytes} B; needs a line for each of the"
+                f" {count(self.core_count, 'core')}, of"
                 f" {self.line_bytes} B, at least"
             )
         return self

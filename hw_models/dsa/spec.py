@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
+from dsascape.hw_models.common.machine_spec import MachineSpec
+from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, PerCycle
 from dsascape.hw_models.common.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
 from dsascape.hw_models.text.quantities import (
     PS_PER_S,
@@ -225,18 +226,14 @@ class Area(BaseModel):
     the total of the unmodified machine is the published one whatever the other figures are."""
 
 
-class ClusteredDsa(BaseModel):
+class ClusteredDsa(MachineSpec):
     """A whole accelerator: clusters of cores, each with compute units and a local buffer.
 
     Raises ``ValueError`` (pydantic) for values that are inconsistent.
     """
 
-    model_config = STRICT
-
     kind: Literal["clustered_dsa"]
     """Kind of machine that the file describes."""
-    name: MachineName
-    """Name in tables and reports; the default of a file with a base is the file's name."""
     clock_hz: Hertz = Field(alias="clock")
     """Clock of the compute units."""
     clusters: Count

@@ -10,8 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from dsascape.hw_models.common.cached_parts import CachedMachine, Dram, LaneEnergy
-from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
+from dsascape.hw_models.common.cached_parts import Dram, LaneEnergy
+from dsascape.hw_models.common.machine_spec import MachineSpec
+from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, PerCycle
 from dsascape.hw_models.text.quantities import (
     PS_PER_S,
     Bytes,
@@ -134,13 +135,11 @@ class GpuEnergy(LaneEnergy):
     """Energy per byte read or written; by default that of an SRAM of its size."""
 
 
-class Gpu(CachedMachine):
+class Gpu(MachineSpec):
     """A whole GPU. Raises ``ValueError`` (pydantic) for values that are inconsistent."""
 
     kind: Literal["gpu"]
     """Kind of machine that the file describes."""
-    name: MachineName
-    """Name in tables and reports; the default of a file with a base is the file's name."""
     sms: Sms
     l2: L2
     dram: Dram

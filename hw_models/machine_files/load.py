@@ -10,37 +10,26 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast, get_args, overload
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import pydantic
 
-from dsascape.hw_models.cpu.spec import Cpu
-from dsascape.hw_models.dsa.spec import ClusteredDsa
-from dsascape.hw_models.gpu.spec import Gpu
+from dsascape.hw_models.common.machine_spec import MachineSpec
+from dsascape.hw_models.machine_files.kinds import SPECS, hardware_kinds, spec_of
 from dsascape.hw_models.machine_files.overrides import leaves, merged, put, without_removed
 from dsascape.hw_models.machine_files.schema import Schema
 from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.messages import listed, nearest, shown, shown_key
 from dsascape.hw_models.text.yaml_file import YamlError, explain, parse_yaml, read_yaml
 
-AnyHardware: TypeAlias = ClusteredDsa | Cpu | Gpu
-"""Specs of all kinds of machines. A new kind needs its own module and one ``| Kind`` here; YAML selects by ``kind``."""
+AnyHardware: TypeAlias = MachineSpec
+"""Spec of a machine of any kind; YAML selects the kind by ``kind``."""
 _Spec = TypeVar("_Spec", bound=AnyHardware)
 
-_KINDS: dict[str, type[AnyHardware]] = {
-    kind: member
-    for member in get_args(AnyHardware) or (AnyHardware,)
-    for kind in get_args(member.model_fields["kind"].annotation)
-}
 _PRESETS = importlib.resources.files("dsascape.hw_models") / "presets"
 _SUFFIX = ".yaml"
 _MOST_BASES = 16
 """Longest chain of files with a ``base``."""
-
-
-def hardware_kinds() -> dict[str, type[AnyHardware]]:
-    """Return the spec class of each kind of machine, by the value of ``kind``."""
-    return dict(_KINDS)
 
 
 def preset_names() -> tuple[str, ...]:
@@ -157,18 +146,20 @@ def _of_file(path: Path, data: dict[str, Any], above: tuple[Path, ...]) -> AnyHa
 
 @cache
 def _schema(kind: str) -> Schema:
-    return _KINDS[kind].model_json_schema(by_alias=True)
+    return spec_of(kind).model_json_schema(by_alias=True)
 
 
 def _checked(data: dict[str, Any], where: str) -> AnyHardware:
     kind = data.get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        has = f"has {shown(kind)}{nearest(str(kind), _KINDS)}" if "kind" in data else "is missing"
-        raise HardwareError(f"{where}: kind: {has}; known: {listed(sorted(_KINDS))}")
+    if not isinstance(kind, str) or (kind not in SPECS and kind not in hardware_kinds()):
+        kinds = hardware_kinds()
+        has = f"has {shown(kind)}{nearest(str(kind), kinds)}" if "kind" in data else "is missing"
+        raise HardwareError(f"{where}: kind: {has}; known: {listed(sorted(kinds))}")
+    spec = spec_of(kind)
     try:
-        return _KINDS[kind].model_validate(data)
+        return spec.model_validate(data)
     except pydantic.ValidationError as error:
-        raise HardwareError(explain(error, where, model=_KINDS[kind])) from error
+        raise HardwareError(explain(error, where, model=spec)) from error
 
 
 def _with_lists(value: Any) -> Any:

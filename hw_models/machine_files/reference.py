@@ -91,7 +91,8 @@ def markdown(sections: Iterable[Section]) -> str:
 
 
 def _section_lines(section: Section) -> str:
-    optional = " May be null if the machine has none." if section.is_optional else ""
+    is_said = "null" in section.about
+    optional = " May be null if the machine has none." if section.is_optional and not is_said else ""
     rows = [
         f"| `{each.path}` | {_cell(each.form)} | {_cell(each.default) or 'required'} | {_cell(each.meaning)} |"
         for each in section.parameters

@@ -7,12 +7,18 @@ Schema = Mapping[str, Any]
 
 
 def resolved(part: Schema, whole: Schema) -> Schema:
-    """Return ``part`` with its reference into ``whole`` resolved; for an optional part, the schema when not null."""
+    """Return ``part`` with its reference into ``whole`` resolved; for an optional part, the schema when not null.
+
+    An optional value keeps what is said of it where it stands, such as its default; a record is described by itself.
+    """
     if "$ref" in part:
         return resolved(whole["$defs"][part["$ref"].rpartition("/")[2]], whole)
     others = [each for each in part.get("anyOf", ()) if each.get("type") != "null"]
     if len(others) == 1:
-        return {**resolved(others[0], whole), **{key: value for key, value in part.items() if key != "anyOf"}}
+        inner = resolved(others[0], whole)
+        if "properties" in inner:
+            return inner
+        return {**inner, **{key: value for key, value in part.items() if key != "anyOf"}}
     return part
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, overload
 
 from dsascape.hw_models.simulation.columns import Column, Rows, column
+from dsascape.wording import count
 
 CHIP = "chip"
 """Name of the outermost level, which has one of each of its units and memories."""
@@ -121,7 +122,7 @@ class Compute:
         """Description of the first mistake found; empty if there is none."""
         wrong = next((step.problem for step in self.steps if step.problem), "")
         if wrong or (self.steps and sum([step.macs for step in self.steps]) != self.macs):
-            return wrong or f"has {self.macs} multiply-accumulates, which is not the sum of its steps"
+            return wrong or f"has {count(self.macs, 'multiply-accumulate')}, which is not the sum of its steps"
         sizes = [self.macs, self.simple, self.special, self.rounds - 1, *(size for _, size in self.traffic)]
         if self.issued is not None:
             issued = self.issued
@@ -129,9 +130,10 @@ class Compute:
         if self.shape is not None:
             sizes += [self.shape.rows, self.shape.columns, self.shape.depth, self.shape.count]
             if min(sizes) >= 0 and self.shape.macs != self.macs:
-                return f"has {self.macs} multiply-accumulates, its products {self.shape.macs}"
+                return f"has {count(self.macs, 'multiply-accumulate')}, its products {self.shape.macs}"
             if self.rounds > 1 and self.shape.count % self.rounds:
-                return f"has {self.shape.count} products, which is not a multiple of its {self.rounds} rounds"
+                products = count(self.shape.count, "product")
+                return f"has {products}, which is not a multiple of its {count(self.rounds, 'round')}"
         return "has a size or count below zero" if min(sizes) < 0 else ""
 
 

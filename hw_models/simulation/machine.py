@@ -22,6 +22,7 @@ from dsascape.hw_models.simulation.instructions import (
 )
 from dsascape.hw_models.simulation.program import Program
 from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.wording import count
 
 
 class HardwareError(ValueError):
@@ -116,7 +117,7 @@ class Machine:
         for unit in self.units.values():
             if unit.width != self.width(unit.level):
                 raise ProgramError(
-                    f"{self.name}: {unit.name} has {unit.width} members per parent,"
+                    f"{self.name}: {unit.name} has {count(unit.width, 'member')} per parent,"
                     f" its level {unit.level} has {self.width(unit.level)}"
                 )
 
@@ -176,7 +177,7 @@ def _work_problem(work: Work, machine: Machine) -> str:
     if unit is None:
         return f"{machine.name} has no unit {work.unit!r}"
     if work.blocks and work.blocks_per_member > unit.most_blocks:
-        held = f"holds {unit.most_blocks} blocks at most" if unit.most_blocks else "takes bound work only"
+        held = f"holds {count(unit.most_blocks, 'block')} at most" if unit.most_blocks else "takes bound work only"
         return f"a member of {work.unit} {held}, the program needs {work.blocks_per_member}"
     problems = [_memory_problem(memory, machine) for memory in _memories(work.payload)]
     return next(filter(None, problems), "")

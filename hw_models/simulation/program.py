@@ -47,7 +47,7 @@ class Program:
             if buffer.size_bytes < 0 or buffer.fan_out < 1:
                 number = self.buffers.which.index(place)
                 raise ProgramError(
-                    f"buffer {number} ({buffer.label}) has {buffer.fan_out} x {buffer.size_bytes} bytes"
+                    f"buffer {number} ({buffer.label}) has {buffer.fan_out} x {buffer.size_bytes} B"
                 )
         mistake = self._mistake()
         if mistake is not None:

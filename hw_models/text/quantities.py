@@ -168,9 +168,3 @@ def readable(text: str) -> str:
         if parse_quantity(f"{written} {unit}", units) == value:
             candidates.append((written.startswith("0"), len(written), f"{written} {unit}"))
     return min(candidates, key=lambda each: each[:2])[2] if candidates else text
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun in singular or plural: ``1 point``, ``2 points``."""
-    plural = noun[:-1] + "ies" if noun.endswith(("cy", "ty")) else noun + "s"
-    return f"{number:,} {noun if number == 1 else plural}"

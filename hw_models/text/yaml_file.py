@@ -15,6 +15,7 @@ import yaml
 
 from dsascape.hw_models.text.messages import explain, one_line, shown, shown_key
 from dsascape.hw_models.text.text_file import EncodingError, decoded
+from dsascape.wording import count
 
 __all__ = ["YamlError", "explain", "parse_yaml", "read_text", "read_yaml", "shown_path"]
 
@@ -105,7 +106,7 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
 
 def _check_size(size_bytes: int) -> None:
     if size_bytes > _LARGEST_FILE_BYTES:
-        raise OSError(f"has {size_bytes} bytes; at most {_LARGEST_FILE_BYTES} (1 MiB) are read")
+        raise OSError(f"has {size_bytes} B; at most {_LARGEST_FILE_BYTES} (1 MiB) are read")
 
 
 @dataclass
@@ -187,5 +188,5 @@ def _value(event: yaml.NodeEvent, here: str) -> Any:
     if kind is str:
         return text
     if len(text) > _LONGEST_NUMBER:
-        raise YamlError(f"{here}: has a number of {len(text)} characters; at most {_LONGEST_NUMBER} are read")
+        raise YamlError(f"{here}: has a number of {count(len(text), 'character')}; at most {_LONGEST_NUMBER} are read")
     return kind(text.replace("_", ""))

@@ -21,6 +21,7 @@ def _costs(
 
 
 CPU = MachineKind(
+    spec=Cpu,
     tuning=CpuTuning,
     preferred_dtypes=("fp32", "bf16", "fp16", "int8"),
     dtypes=cpu_dtypes,

@@ -52,6 +52,7 @@ def _lower(schedule: Schedule, costs: DsaCosts) -> Program:
 
 
 CLUSTERED_DSA = MachineKind(
+    spec=ClusteredDsa,
     tuning=DsaTuning,
     preferred_dtypes=("fp16", "bf16", "fp32", "int8"),
     parts=_clusters,

@@ -42,6 +42,8 @@ _MOST_SHARING = 16_384
 """Blocks of a grid in which some share a reduction."""
 _SHARED_BY = 4
 """Threads or warps that share a reduction of products."""
+_LEAST_SHARE = 64
+"""Iterations of it that are left for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ def _splits(sides: _Sides, tile: Sequence[int], part: Extents, unit: ComputeUnit
     parts = math.prod([-(-size // each) for size, each in zip(tile, part, strict=True)])
     threads = parts * (sms.warp if unit == "tensor" else 1)
     yield 1
-    if threads * _SHARED_BY <= sms.threads_per_block // 2 and sides.depth >= _SHARED_BY * _SIDES[2]:
+    if threads * _SHARED_BY <= sms.threads_per_block // 2 and sides.depth >= _SHARED_BY * _LEAST_SHARE:
         yield _SHARED_BY
 
 

@@ -19,6 +19,7 @@ def _costs(spec: Gpu, parts: int, dtype: str, tuning: GpuTuning | None, known: A
 
 
 GPU = MachineKind(
+    spec=Gpu,
     tuning=GpuTuning,
     preferred_dtypes=("fp16", "fp32", "bf16", "int8"),
     dtypes=gpu_dtypes,

@@ -15,6 +15,7 @@ from dsascape.scheduler.gpu.residency import found_in_l2
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
+from dsascape.wording import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,14 @@ class GpuKernel(Kernel):
     def __str__(self) -> str:
         tiles = self.tiles
         loops = " ".join(f"d{dim}" for dim in tiles.order)
-        staged = "nothing staged" if tiles.depth_step is None else f"{tiles.stages} stages of depth {tiles.depth_step}"
-        split = f", reductions split {tiles.split} ways" if tiles.split > 1 else ""
-        split += f", reductions shared by {tiles.shares} blocks" if tiles.shares > 1 else ""
+        stages = f"{count(tiles.stages, 'stage')} of depth {tiles.depth_step}"
+        staged = "nothing staged" if tiles.depth_step is None else stages
+        split = f", reductions split {count(tiles.split, 'way')}" if tiles.split > 1 else ""
+        split += f", reductions shared by {count(tiles.shares, 'block')}" if tiles.shares > 1 else ""
         by = "a warp" if tiles.unit == "tensor" else "a thread"
         return (
-            f"{self.name}: {self.blocks} blocks of {shown(tiles.tile)} of {shown(self.layer.sink.shape)}, grid {loops},"
+            f"{self.name}: {count(self.blocks, 'block')} of {shown(tiles.tile)} of {shown(self.layer.sink.shape)},"
+            f" grid {loops},"
             f" {shown(tiles.part)} {by} on {tiles.unit}, {staged}{split}"
         )
 
@@ -75,6 +78,7 @@ def _too_large(layer: Layer, costs: GpuCosts) -> str:
     names = ", ".join(layer.graph.ops[op].name for op in layer.ops)
     return (
         f"{layer.sink.name} ({names}): no block of it fits into an SM of {spec.name}, which has"
-        f" {spec.sms.shared.per_block_bytes} B of shared memory and {spec.sms.registers_per_thread} registers a thread"
+        f" {spec.sms.shared.per_block_bytes} B of shared memory and"
+        f" {count(spec.sms.registers_per_thread, 'register')} a thread"
         " for a block"
     )

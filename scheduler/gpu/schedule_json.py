@@ -24,6 +24,7 @@ from dsascape.scheduler.kernels.schedule_file import (
     read_kernels,
     written,
 )
+from dsascape.wording import count
 
 
 class _Machine(MachineRecord):
@@ -91,11 +92,12 @@ def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> 
         if nests_of(layer).product(layer, tiles.part) is None:
             raise ScheduleError(f"{where}: unit: tensor units compute products of two operands only")
     if tiles.shares > nests_of(layer).shared_iterations:
-        raise ScheduleError(f"{where}: shares: {tiles.shares} blocks cannot share a reduction of this kernel")
+        raise ScheduleError(f"{where}: shares: {count(tiles.shares, 'block')} cannot share a reduction of this kernel")
     needs = block_needs(layer, tiles, view)
     held = occupancy(view.spec.sms, needs)
     if not held.blocks:
         raise ScheduleError(
-            f"{where}: its block takes {needs.threads} threads of {needs.registers_per_thread} registers and"
+            f"{where}: its block takes {count(needs.threads, 'thread')} of"
+            f" {count(needs.registers_per_thread, 'register')} and"
             f" {needs.shared_bytes} B of shared memory: more {held.limited_by} than an SM of {view.spec.name} gives"
         )

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
 
 ComputeUnit = Literal["lanes", "tensor"]
@@ -41,11 +42,11 @@ class GpuTiles:
     def __post_init__(self) -> None:
         dims = len(self.tile)
         if sorted(self.order) != list(range(dims)) or len(self.part) != dims:
-            raise ValueError(f"tiles of {dims} dimensions have order {self.order}, part {self.part}")
+            raise ValueError(f"tiles of {count(dims, 'dimension')} have order {self.order}, part {self.part}")
         if any(small > large for small, large in zip(self.part, self.tile, strict=True)):
             raise ValueError(f"part {self.part} is larger than tile {self.tile}")
         if self.shares < 1 or (self.shares > 1 and self.depth_step is not None):
-            raise ValueError(f"{self.shares} blocks share a reduction; needs at least one, and nothing staged")
+            raise ValueError(f"{count(self.shares, 'block')} share a reduction; needs at least one, and nothing staged")
         if self.unit == "tensor" and self.depth_step is None:
             raise ValueError("tensor units take their operands from shared memory; depth_step is missing")
 

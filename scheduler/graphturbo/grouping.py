@@ -20,6 +20,7 @@ from dsascape.scheduler.graphturbo.merging import merged
 from dsascape.scheduler.graphturbo.pieces import Piece, operators
 from dsascape.scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
 from dsascape.scheduler.kernels.cut import layers_by_pattern
+from dsascape.wording import count
 from dsascape.workloads.analysis import Analysis, Table
 
 _MOST_WALKED = 2048
@@ -208,7 +209,8 @@ class Grouper:
         split = self._best(union)
         if split is None or split.factor > most_factor:
             self._refused.add(layers)
-            needs = "cannot be split" if split is None else f"needs {split.factor} instances instead of {most_factor}"
+            instances = "" if split is None else f"{count(split.factor, 'instance')} instead of {most_factor}"
+            needs = f"needs {instances}" if instances else "cannot be split"
             for source in sources:
                 self._nodes[source].reason = f"together with its follower it {needs}: the local buffers are full"
             return False

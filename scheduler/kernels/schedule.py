@@ -5,6 +5,7 @@ from typing import Generic, TypeVar
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.wording import count
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Extents
 
@@ -52,7 +53,7 @@ class KernelSchedule(Generic[KernelT]):
         return {"dram": sum([len(kernel.layer.outputs) for kernel in self.runs])}
 
     def __str__(self) -> str:
-        lines = [f"schedule {self.policy} of {self.graph.name}: {self.kernels} kernels"]
+        lines = [f"schedule {self.policy} of {self.graph.name}: {count(self.kernels, 'kernel')}"]
         return "\n".join([*lines, *(f"  {kernel}" for kernel in self.runs)])
 
     def in_full(self) -> str:

@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 from typing import Any, Protocol
 
 from dsascape.fusion.plan import FusionPlan
-from dsascape.hw_models import EnergyModel, Machine, MachineSummary, Program, SimulationResult, simulate
+from dsascape.hw_models import EnergyModel, Machine, MachineSpec, MachineSummary, Program, SimulationResult, simulate
 from dsascape.workloads.analysis import Analysis
 
 
@@ -42,9 +42,13 @@ def _all_parts(spec: Any) -> tuple[int, ...]:
 class MachineKind:
     """Machine kind: the functions that lead from a fusion plan to a simulated run.
 
-    ``costs`` builds the kind's cost model, which ``schedule``, ``lower`` and ``cached_run`` then take.
+    ``costs`` builds the kind's cost model, which ``schedule``, ``lower`` and ``cached_run`` then take; its
+    ``view.spec`` is the machine. Packages register kinds by entry points in the group ``dsascape.machine_kinds``, under the ``kind``
+    of their machine files.
     """
 
+    spec: type[MachineSpec]
+    """Spec of the kind's machines, which validates their files."""
     tuning: type[Any]
     """Tuning record of the kind's scheduler: a frozen dataclass with a default for each number."""
     preferred_dtypes: tuple[str, ...]

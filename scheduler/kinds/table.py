@@ -1,6 +1,7 @@
 """Table of the machine kinds that networks are scheduled for.
 
-A kind has a folder in `hw_models`, one in `scheduler` and a line in ``KINDS``. It is imported on first use.
+A built-in kind has a folder in `hw_models`, one in `scheduler`, a line in ``KINDS`` and one in
+`hw_models.machine_files.kinds`; a package registers its own by an entry point. Kinds are imported on first use.
 """
 
 import dataclasses
@@ -14,7 +15,8 @@ from typing import Any
 import pydantic
 
 from dsascape.fusion.costs import KernelCosts
-from dsascape.hw_models import AnyHardware
+from dsascape.hw_models import AnyHardware, HardwareError
+from dsascape.hw_models.machine_files.kinds import MACHINE_KINDS, installed_kind
 from dsascape.hw_models.text.messages import option_mistake
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kinds.kind import MachineKind
@@ -58,8 +60,14 @@ def kind_of(hardware: AnyHardware) -> MachineKind:
 
 @cache
 def kind_named(name: str) -> MachineKind:
-    """Return the machine kind called ``name``."""
-    kind: MachineKind = resolve_name(KINDS[name])
+    """Return the machine kind called ``name``.
+
+    Raises ``HardwareError`` for one of an installed package that cannot be used.
+    """
+    kind = resolve_name(KINDS[name]) if name in KINDS else installed_kind(name)
+    if not isinstance(kind, MachineKind):
+        entry = MACHINE_KINDS.described(MACHINE_KINDS.entries()[name])
+        raise HardwareError(f"{entry} is a {type(kind).__name__}; needs a scheduler.MachineKind")
     return kind
 
 

@@ -28,6 +28,7 @@ from dsascape.scheduler.policies.dnnfusion import DnnFusion
 from dsascape.scheduler.policies.fixed_pattern import FixedPattern
 from dsascape.scheduler.policies.graphturbo import GraphTurbo
 from dsascape.scheduler.policies.unfused import Unfused
+from dsascape.wording import count
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
 
@@ -226,10 +227,10 @@ def _found(plan: FusionPlan, known_groups: Collection[tuple[int, ...]]) -> str:
     new = [group.ops for group in plan.groups if group.ops not in known_groups]
     if not new:
         return "its groups are in others, too"
-    said = "1 group is in none of them" if len(new) == 1 else f"{len(new)} groups are in none of them"
+    said = f"{count(len(new), 'group')} {'is' if len(new) == 1 else 'are'} in none of them"
     largest = max(new, key=len)
     names = [plan.graph.ops[position].name for position in largest]
-    return f"{said}, the largest from {names[0]} to {names[-1]} ({len(names)} operators)"
+    return f"{said}, the largest from {names[0]} to {names[-1]} ({count(len(names), 'operator')})"
 
 
 def _scheduler(rival: Rival, costs: Any) -> str | None:

@@ -29,6 +29,12 @@ class Page:
         headed = ((_FILE.match(content), content) for _, content in self.blocks)
         return {heading[1]: content for heading, content in headed if heading}
 
+    def after(self, heading: str, language: str) -> str:
+        """Return the first block in ``language`` behind the line ``heading``."""
+        _, found, rest = self.text.partition(f"\n{heading}\n")
+        assert found, f"no heading {heading!r}"
+        return next(content for each, content in Page(rest).blocks if each == language)
+
     def printed(self) -> str:
         """Return the page with what its Python blocks print, run one after the other, in each text block behind one."""
         names: dict[str, object] = {}

@@ -5,18 +5,23 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
 import pytest
+import yaml
 from onnx import TensorProto, helper
 
 import dsascape
 from tests.docs.pages import ROOT, Page, page, paths_in
 
 PAGE = page("architecture.md")
-ENTRY_POINTS = {"policies", "operators"}
+ENTRY_POINTS = {"policies", "operators", "machine_kinds", "report_sections", "cpu_targets"}
 """Groups of entry points, which are written like modules."""
+RISC_V = 0xF3
+"""Number of the architecture in ELF files."""
 
 
 def test_the_worked_example_prints_what_the_page_says(
@@ -114,14 +119,9 @@ class TestRecipes:
         listed = python("-c", "import dsascape; print(dsascape.policy_names())", path=[tmp_path])
         assert "'pairs'" in listed
 
-    def test_a_report_section_is_one_file_and_two_lines(self, tmp_path: Path) -> None:
-        experiments = own_copy(tmp_path, "experiments")
-        write(PAGE, "experiments/report/memory_section.py", tmp_path / "dsascape")
-        (lines,) = (content for _, content in PAGE.blocks if content.startswith("# in experiments/report/sections.py"))
-        _, imported, entry = lines.strip().splitlines()
-        sections = experiments / "report" / "sections.py"
-        insert(sections, "import pandas as pd", imported)
-        insert(sections, "    sections = [", entry)
+    def test_a_report_section_is_one_function_and_one_line(self, tmp_path: Path) -> None:
+        write(PAGE, "memory_held.py", tmp_path)
+        installed(tmp_path, entry_points("### A report section"))
         study = tmp_path / "study.yaml"
         study.write_text(
             "name: study\nworkloads: [squeezenet]\nhardware: {base: stcp920}\npolicies: [unfused]\n", encoding="utf-8"
@@ -132,12 +132,84 @@ class TestRecipes:
         assert "Memory held" in report
         assert "The most that one copy of each memory held." in report
 
+    def test_a_machine_kind_is_a_package_with_one_line(self, tmp_path: Path) -> None:
+        shutil.copytree(ROOT / "examples" / "tiny_npu", tmp_path / "examples" / "tiny_npu")
+        commands = PAGE.after("### A machine kind", "sh").splitlines()
+
+        ran = [command(words.split(), tmp_path) for words in commands]
+        assert "engine" in ran[-1]
+        assert "dram" in ran[-1]
+
+    def test_the_line_of_a_machine_kind_is_that_of_the_example(self) -> None:
+        example = tomllib.loads((ROOT / "examples" / "tiny_npu" / "pyproject.toml").read_text(encoding="utf-8"))
+
+        assert entry_points("### A machine kind") == example["project"]["entry-points"]
+
+    @pytest.mark.tvm
+    def test_a_target_is_one_object_and_one_line(self, tmp_path: Path) -> None:
+        pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
+        write(PAGE, "riscv.py", tmp_path)
+        installed(tmp_path, entry_points("### A target of generated code"))
+        product = matmul(tmp_path / "product.onnx", rows=8, columns=8, depth=8)
+
+        measure = ("-m", "dsascape", "measure", str(product), "--policy", "unfused", "--dtype", "fp32")
+        python(*measure, "--target", "riscv", "--out", str(tmp_path / "out"), path=[tmp_path])
+        (written,) = (tmp_path / "out").glob("*.o")
+        assert int.from_bytes(written.read_bytes()[18:20], "little") == RISC_V
+
+    def test_a_third_cache_is_a_section_of_the_machine_file(self, tmp_path: Path) -> None:
+        machine = write(PAGE, "with_l3.yaml", tmp_path)
+        base = yaml.safe_load(machine.read_text(encoding="utf-8"))["base"]
+
+        records = [dsascape.simulate("squeezenet", each, "unfused", batch=1).record for each in (base, str(machine))]
+        without, with_it = (record.traffic_bytes for record in records)
+        assert "l3" not in without
+        assert with_it["l3"] > 0
+        assert with_it["dram"] < without["dram"]
+
+    def test_a_tuned_number_is_one_field(self, tmp_path: Path) -> None:
+        scheduler = own_copy(tmp_path, "scheduler")
+        insert(scheduler / "gpu" / "tuning.py", "    warm_l2: bool = False", "    least_blocks: int = 3")
+
+        listed = python("-m", "dsascape", "hardware", "a100", path=[tmp_path])
+        assert re.search(r"tuning\.least_blocks\W+3", listed)
+        simulate = ("-m", "dsascape", "simulate", "bert-tiny", "--hardware", "a100", "--policy", "unfused")
+        assert "bound by" in python(*simulate, "--set", "tuning.least_blocks=4", path=[tmp_path])
+
+    def test_a_block_that_a_gpu_tries_is_one_number(self, tmp_path: Path) -> None:
+        scheduler = own_copy(tmp_path, "scheduler")
+        candidates = scheduler / "gpu" / "candidates.py"
+        text = candidates.read_text(encoding="utf-8")
+        assert "_SIDES = (16, 32, 64, 128, 256)" in text
+        candidates.write_text(text.replace("_SIDES = (16, 32, 64, 128, 256)", "_SIDES = (16, 48)"), encoding="utf-8")
+
+        product = matmul(tmp_path / "product.onnx", rows=4800, columns=480, depth=512)
+        script = f"import dsascape; print(dsascape.simulate({str(product)!r}, 'a100', 'unfused').schedule)"
+        assert "x48 of 4800x480" not in python("-c", script, path=[ROOT / "src"])
+        assert "x48 of 4800x480" in python("-c", script, path=[tmp_path])
+
 
 def write(document: Page, name: str, folder: Path) -> Path:
     """Write a file of the page into ``folder`` and return its path."""
     path = folder / name
     path.write_text(document.files[name], encoding="utf-8")
     return path
+
+
+def entry_points(heading: str) -> dict[str, dict[str, str]]:
+    """Return the entry points that stand behind a heading, by group and name."""
+    found: dict[str, dict[str, str]] = tomllib.loads(PAGE.after(heading, "toml"))["project"]["entry-points"]
+    return found
+
+
+def installed(folder: Path, entry_points: Mapping[str, Mapping[str, str]]) -> None:
+    """Make a package of what lies in ``folder``, with entry points by group and name."""
+    about = folder / "theirs-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n", encoding="utf-8")
+    groups = [f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in named.items())
+              for group, named in entry_points.items()]  # fmt: skip
+    (about / "entry_points.txt").write_text("".join(groups), encoding="utf-8")
 
 
 def own_copy(folder: Path, room: str) -> Path:
@@ -160,14 +232,37 @@ def insert(path: Path, after: str, line: str) -> None:
     path.write_text("\n".join([*lines[:place], line, *lines[place:]]) + "\n", encoding="utf-8")
 
 
-def python(*arguments: str, path: list[Path]) -> str:
-    """Run Python with the folders ``path`` before all others, and return what it prints."""
+def python(*arguments: str, path: list[Path], folder: Path | None = None) -> str:
+    """Run Python with the folders ``path`` before all others, and return what it prints.
+
+    It runs in ``folder``, by default the first of them.
+    """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [*path, ROOT / "src"]))}
+    place = path[0] if folder is None else folder
     ran = subprocess.run(
-        [sys.executable, *arguments], cwd=path[0], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *arguments], cwd=place, env=environment, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
+
+
+def command(words: list[str], folder: Path) -> str:
+    """Run a command of the page in ``folder``, where packages are installed into a folder of their own."""
+    packages = folder / "packages"
+    if words[:2] == ["pip", "install"]:
+        offline = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(packages)]
+        return python("-m", *words, *offline, path=[folder])
+    assert words[0] == "dsascape"
+    return python("-m", *words, path=[packages], folder=folder)
+
+
+def matmul(path: Path, rows: int, columns: int, depth: int) -> Path:
+    """Write a network of one matrix product."""
+    sizes = {"a": [rows, depth], "b": [depth, columns], "c": [rows, columns]}
+    a, b, c = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in sizes.items())
+    graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["c"], "product")], "product", [a, b], [c])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
 
 
 def capped(path: Path) -> Path:

@@ -1,8 +1,11 @@
 """The site: every page is in its navigation, the API reference is complete, and no page loads anything remote."""
 
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -10,7 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.docs.pages import ROOT, page
+from dsascape.experiments.shell.cli import main
+from tests.docs.pages import ROOT, Page, page
+from tests.experiments.browser import PROGRAM, browser
+from tests.experiments.browser import Page as BrowserPage
 
 DOCS = ROOT / "docs"
 CONFIGURED = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
@@ -42,7 +48,9 @@ def test_every_name_in_the_reference_exists_and_is_documented(name: str) -> None
     assert resolve_name(name).__doc__
 
 
-def test_the_site_builds_and_its_pages_load_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_site_builds_loads_nothing_from_elsewhere_and_is_searched_from_disk(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     pytest.importorskip("material", reason="pip install -e '.[docs]'")
     pytest.importorskip("mkdocstrings", reason="pip install -e '.[docs]'")
 
@@ -53,3 +61,58 @@ def test_the_site_builds_and_its_pages_load_nothing_from_elsewhere(tmp_path: Pat
     fetching = re.compile(r"<(?:script|img|iframe|link)[^>]*?(?:src|href)=\"?(?:https?:)?//", re.IGNORECASE)
     assert [path.name for path in tmp_path.rglob("*.html") if fetching.search(path.read_text(encoding="utf-8"))] == []
     assert "with_values" in (tmp_path / "api.html").read_text(encoding="utf-8")
+    if PROGRAM is not None:
+        with browser(tmp_path_factory.mktemp("browser")) as opened:
+            opened.open(tmp_path / "index.html", query="?q=GraphTurbo")
+            assert settled(opened, "document.querySelectorAll('.md-search-result__item').length") > 3
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="needs a browser")
+def test_the_search_of_the_site_has_its_worker_on_pages_opened_from_disk(tmp_path: Path) -> None:
+    shutil.copy(DOCS / "site" / "iframe-worker.js", tmp_path)
+    (tmp_path / "twice.js").write_text("function twice(text) { return text + text; }")
+    (tmp_path / "worker.js").write_text(
+        "const loaded = importScripts('twice.js');"
+        "addEventListener('message', async (event) => { await loaded; postMessage(twice(event.data)); });"
+    )
+    (tmp_path / "page.html").write_text(
+        "<!DOCTYPE html><body><script src='iframe-worker.js'></script><script>"
+        "const worker = new Worker('worker.js'), got = [];"
+        "worker.addEventListener('message', (event) => got.push(event.data));"
+        "worker.postMessage('ab'); worker.postMessage('cd');</script>"
+    )
+
+    with browser(tmp_path / "browser") as opened:
+        opened.open(tmp_path / "page.html")
+        assert settled(opened, "got.length === 2 && got.join(' ')") == "abab cdcd"
+        assert opened.complaints == []
+
+
+def settled(opened: BrowserPage, script: str) -> Any:
+    """Return the value of a script once it is not empty; its last value after a while."""
+    until = time.monotonic() + 30
+    while not (value := opened.run(script)) and time.monotonic() < until:
+        time.sleep(0.1)
+    return value
+
+
+@pytest.mark.parametrize("name", ["api.md"])
+def test_examples_print_what_the_page_says(name: str, request: pytest.FixtureRequest) -> None:
+    printed = page(name).printed()
+    if request.config.getoption("--update-golden"):
+        (DOCS / name).write_text(printed, encoding="utf-8")
+    else:
+        assert printed == page(name).text, "pytest tests/docs --update-golden writes the page anew"
+
+
+@pytest.mark.parametrize("name", ["docs/index.md", "README.md"])
+def test_commands_print_what_the_page_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = Page((ROOT / name).read_text(encoding="utf-8")).blocks
+    asked = [each for _, content in blocks for each in f"\n{content}".split("\n$ ")[1:] if each.startswith("dsascape")]
+
+    assert asked
+    for each in asked:
+        command, *shown = each.rstrip().split("\n")
+        assert main(shlex.split(command)[1:]) == 0
+        printed = capsys.readouterr().out.splitlines()
+        assert [line for line in shown if line not in (*printed, "...")] == []

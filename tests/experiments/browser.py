@@ -32,7 +32,8 @@ class Page:
             self._ask(f"{domain}.enable")
 
     def open(
-        self, path: Path, width: int = 1280, height: int = 900, scheme: str = "light", *, scripts: bool = True
+        self, path: Path, width: int = 1280, height: int = 900, scheme: str = "light", *, scripts: bool = True,
+        query: str = "",
     ) -> None:
         self.events.clear()
         self._ask("Emulation.setScriptExecutionDisabled", value=not scripts)
@@ -40,7 +41,7 @@ class Page:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         self._ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self._ask("Page.navigate", url=path.absolute().as_uri())
+        self._ask("Page.navigate", url=path.absolute().as_uri() + query)
         until = time.monotonic() + _PATIENCE_S
         while not (self.run("document.readyState") == "complete" and self.run("location.protocol") == "file:"):
             assert time.monotonic() < until, "the page does not load"

@@ -1,6 +1,7 @@
 """Small hand-made studies for the tests of reports, and a reader of the pages made from them."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -91,6 +92,20 @@ def two_by_two() -> list[dict[str, object]]:
         point("graphturbo", 0.001, **{"local_buffer.capacity": "1 MiB"}, bottleneck="matrix"),
         point("fixed-pattern", 0.008, **{"local_buffer.capacity": "1 MiB"}),
     ]
+
+
+def measured(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return points of which each was measured: what is simulated to be fast is slow, and the other way round."""
+    latencies = [float(str(row["latency_s"])) for row in rows]
+    ends = max(latencies) + min(latencies)
+    return [{**row, "measured_s": ends - latency} for row, latency in zip(rows, latencies, strict=True)]
+
+
+def headline(page: str) -> tuple[str, str]:
+    """Return the headline and the words behind it."""
+    found = re.search(r"<h1>([^<]*?)(?: <small>([\w, ]+)</small>)?</h1>", page)
+    assert found is not None
+    return found[1], found[2] or ""
 
 
 def comb(teeth: int, period_ps: int, busy_ps: int) -> Timeline:

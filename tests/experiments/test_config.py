@@ -313,7 +313,7 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "nsga2 without budget": (SMALL + "search: {method: nsga2}\n", "search: method nsga2 needs a budget"),
     "grid with budget": (SMALL + "search: {budget: 3}\n", "search: method grid takes no budget"),
     "huge budget": (SMALL + f"search: {{method: random, budget: {10**30}}}\n", "search.budget: has 1"),
-    "million million points": (huge(), f"hardware.0.sweep: asks for {10**12} design points"),
+    "million million points": (huge(), f"hardware.0.sweep: asks for {10**12:,} design points"),
     "name with slashes": (SMALL + "name: a/../../etc\n", "name: has 'a/../../etc'"),
     "name with lines": (SMALL + 'name: "a\\nb"\n', "name: has 'a\\nb'"),
     "name of the folder above": (SMALL + "name: '..'\n", "name: has '..'"),

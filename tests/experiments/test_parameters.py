@@ -1,13 +1,14 @@
 """The parameter reference, docs/parameters.md, is generated from the specs and up to date."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from dsascape.experiments.shell.catalogue import parameters_page
 from dsascape.hw_models import load_hardware, parameter_paths, preset_names
-from dsascape.hw_models.machine_files.load import hardware_kinds
-from dsascape.hw_models.machine_files.reference import Parameter, sections
+from dsascape.hw_models.machine_files.kinds import SPECS
+from dsascape.hw_models.machine_files.reference import Parameter, markdown, sections
 from dsascape.scheduler.kinds.table import KINDS, kind_named
 from tests.experiments.terminal import Terminal
 
@@ -15,7 +16,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "parameters.md"
 
 
 def parameters(kind: str) -> list[Parameter]:
-    found = [*sections(hardware_kinds()[kind]), *sections(kind_named(kind).tuning, "tuning")]
+    found = [*sections(SPECS[kind]), *sections(kind_named(kind).tuning, "tuning")]
     return [parameter for section in found for parameter in section.parameters]
 
 
@@ -49,6 +50,26 @@ def test_every_value_of_a_machine_is_explained(name: str) -> None:
         if place[1:2] == ["tensor"]:
             place[2] = "DTYPE"
         assert ".".join(place) in explained
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_description_says_anything_twice(kind: str) -> None:
+    found = [*sections(SPECS[kind]), *sections(kind_named(kind).tuning, "tuning")]
+
+    for section in found:
+        described = markdown([section]).partition("| path")[0]
+        assert described.count("null") <= 1
+        for text in (described, *(parameter.meaning for parameter in section.parameters)):
+            sentences = [each.strip() for each in re.split(r"[.;]\s", text) if each.strip()]
+            assert len(sentences) == len(set(sentences))
+
+
+def test_an_optional_section_has_its_own_description_and_that_of_its_place() -> None:
+    (l3,) = (section for section in sections(SPECS["cpu"]) if section.path == "l3")
+
+    assert l3.is_optional
+    assert l3.about.startswith("Cache shared by all cores; null if")
+    assert "a hash of the address selects its sets" in l3.about
 
 
 def test_a_row_has_form_default_and_meaning() -> None:

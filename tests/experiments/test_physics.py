@@ -117,6 +117,7 @@ class TestEveryPoint:
         if isinstance(machine, Cpu | Gpu):
             assert point.record.peak_occupancy_bytes["dram"] <= machine.dram.capacity_bytes
             return
+        assert isinstance(machine, ClusteredDsa)
         shared = machine.global_buffer.capacity_bytes if machine.global_buffer else 0
         capacities = {"local_buffer": machine.local_buffer.capacity_bytes, "global_buffer": shared}
 

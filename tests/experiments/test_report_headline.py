@@ -8,7 +8,7 @@ import pytest
 from dsascape.experiments.report.frames import prepared
 from dsascape.experiments.report.headline import front_sentence, verdict
 from dsascape.experiments.report.page import render_report
-from tests.experiments.studies import BUFFERS, Reader, failure, point, study, two_by_two
+from tests.experiments.studies import BUFFERS, Reader, failure, headline, measured, point, study, two_by_two
 
 SMALL, LARGE = ({"local_buffer.capacity": value} for value in BUFFERS["local_buffer.capacity"])
 
@@ -120,35 +120,49 @@ def test_without_figures_there_is_no_answer() -> None:
 
 
 class TestHeadline:
-    def headline(self, page: str) -> str:
-        """Return the headline behind the word that says where its figures come from."""
-        source, _, text = " ".join(page.partition("<h1>")[2].partition("</h1>")[0].split()).partition(": ")
-        assert source == "Simulated"
-        return text
-
     def test_it_stands_below_the_question(self) -> None:
         page = render_report(replace(study(two_by_two()), question="Is graphturbo faster?"))
 
-        assert self.headline(page).startswith("Yes: graphturbo is 2.00 to 8.00 times as fast as fixed-pattern")
+        text, standing = headline(page)
+        assert text.startswith("Yes: graphturbo is 2.00 to 8.00 times as fast as fixed-pattern")
+        assert standing == "simulated"
         assert "Is graphturbo faster?" in Reader(page).text
 
     def test_it_is_the_comparison_where_the_question_is_not_decided(self) -> None:
-        assert self.headline(render_report(replace(study(two_by_two()), question="Why?"))).startswith(
-            "graphturbo is 4.00 times as fast as fixed-pattern in the geometric mean"
-        )
+        text, _ = headline(render_report(replace(study(two_by_two()), question="Why?")))
 
-    def test_of_a_run_that_goes_on_it_is_said_so_far(self) -> None:
-        page = render_report(replace(study(two_by_two()), question="Does graphturbo pay?", planned=9))
-
-        assert self.headline(page).startswith("So far: Yes: graphturbo")
+        assert text.startswith("graphturbo is 4.00 times as fast as fixed-pattern in the geometric mean")
 
     def test_the_headline_of_a_search_is_its_front(self) -> None:
         page = render_report(replace(study(two_by_two()), search="nsga2", objectives=("latency_s", "energy_j")))
 
-        assert self.headline(page) == (
+        assert headline(page)[0] == (
             "The front found, by latency and energy: resnet50, graphturbo at local_buffer.capacity = 1 MiB"
             " (1.00 ms, 10.0 mJ; 1 of 4 points)."
         )
+
+    @pytest.mark.parametrize("question", ["", "Why?", "Does graphturbo pay?", "Is launch the bottleneck?"])
+    @pytest.mark.parametrize("search", ["grid", "nsga2"])
+    @pytest.mark.parametrize("planned", [4, 9])
+    @pytest.mark.parametrize("is_measured", [False, True])
+    def test_it_is_one_sentence_with_its_source_and_state_behind_it(
+        self, question: str, search: str, planned: int, is_measured: bool
+    ) -> None:
+        rows = measured(two_by_two()) if is_measured else two_by_two()
+        page = render_report(replace(study(rows), question=question, search=search, planned=planned))
+
+        text, standing = headline(page)
+        assert text.endswith(".")
+        assert text.count(": ") <= 1
+        assert text.count(". ") == 0
+        assert standing == ("measured" if is_measured else "simulated") + (", so far" if planned > len(rows) else "")
+
+    @pytest.mark.parametrize("rows", [[], [failure("a", "too large")]])
+    def test_without_figures_it_has_no_source(self, rows: list[dict[str, object]]) -> None:
+        text, standing = headline(render_report(replace(study(rows), question="Does a pay?", planned=9)))
+
+        assert text.endswith("there is nothing to compare.")
+        assert standing == ""
 
 
 def test_a_front_is_told_with_its_ends() -> None:

@@ -66,6 +66,7 @@ class TestEveryPreset:
 
     def test_has_an_energy_for_every_dtype_that_a_unit_computes(self, name: str) -> None:
         spec = load_hardware(name)
+        assert isinstance(spec, ClusteredDsa | Cpu | Gpu)
         if isinstance(spec, Cpu):
             dtypes = set(spec.simd.lanes)
         elif isinstance(spec, Gpu):
@@ -294,7 +295,7 @@ HOSTILE = [
     ("clusters: 1\n", "clusters: '1'\n", "clusters: has '1'; needs a whole number"),
     ("clusters: 1\n", f"clusters: 1{'0' * 30}\n",
      "clusters: has 1000000000000000000000000000000; needs to be less than"),
-    ("clusters: 1\n", f"clusters: 1{'0' * 6000}\n", "line 4: has a number of 6001 characters"),
+    ("clusters: 1\n", f"clusters: 1{'0' * 6000}\n", "line 4: has a number of 6,001 characters"),
     ("clusters: 1\n", "clusters: &a 1\n", "line 4: anchor &a is not supported"),
     ("clusters: 1\n", "clusters: !!python/object/apply:os.getpid []\n",
      "line 4: tag tag:yaml.org,2002:python/object"),
@@ -366,7 +367,7 @@ def test_one_bad_line_is_one_message_with_file_and_key(
         (b"this is a letter, not a machine", "at the top; needs a mapping"),
         (b"\x7fELF\x02\x01\x01\x00", "not YAML: "),
         (b"\xff\xfe\x00\x01", "is not UTF-8 text (byte 0xff at offset 0)"),
-        (b"a: " + b"x" * 10_000_000, "has 10000003 bytes; at most 1048576"),
+        (b"a: " + b"x" * 10_000_000, "has 10000003 B; at most 1048576"),
         (b"[" * 100_000, "is nested more than 31 levels deep"),
         (b"a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "line 1: anchor &a is not supported"),
         (b"{a: [", "not YAML: "),

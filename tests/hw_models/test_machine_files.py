@@ -91,9 +91,10 @@ class TestWithABase:
         assert (found.clusters, found.cores_per_cluster, found.name) == (1, 4, "smaller")
 
     def test_energy_that_follows_from_a_size_follows_from_the_new_one(self, write: Writer) -> None:
-        larger = load_hardware(write("mine.yaml", "base: stcp920\nlocal_buffer: {capacity: 5 MiB}"))
+        larger = load_hardware(write("mine.yaml", "base: stcp920\nlocal_buffer: {capacity: 5 MiB}"), ClusteredDsa)
 
-        assert larger.sram_pj_per_byte["local_buffer"] > load_hardware("stcp920").sram_pj_per_byte["local_buffer"]
+        smaller = load_hardware("stcp920", ClusteredDsa)
+        assert larger.sram_pj_per_byte["local_buffer"] > smaller.sram_pj_per_byte["local_buffer"]
 
     @pytest.mark.parametrize(
         ("text", "complaint"),

@@ -94,9 +94,9 @@ def test_keys_are_text_whatever_they_look_like() -> None:
         ("a: " + "{b: " * 5000, "line 1: is nested more than 31 levels deep"),
         ("- " * 5000, "line 1: is nested more than 31 levels deep"),
         ("[" * 200_000, "line 1: is nested more than 31 levels deep"),
-        ("a: " + "9" * 5000, "line 1: has a number of 5000 characters"),
+        ("a: " + "9" * 5000, "line 1: has a number of 5,000 characters"),
         ("a: [" + "1," * 60_000 + "]", "line 1: has more than 50000 values"),
-        ("a: " + "x" * 10_000_000, "has 10000003 bytes; at most 1048576 (1 MiB) are read"),
+        ("a: " + "x" * 10_000_000, "has 10000003 B; at most 1048576 (1 MiB) are read"),
         ("? [a, b]\n: 1", "line 1: a key is a list or mapping; needs text"),
         ("{a: 1}: 2", "line 1: a key is a list or mapping; needs text"),
         ("a: \x00", "not YAML: "),
@@ -241,7 +241,7 @@ class TestFiles:
         with path.open("wb") as file:
             file.truncate(10**9)
 
-        assert "has 1000000000 bytes; at most 1048576 (1 MiB) are read" in self.refusal(path)
+        assert "has 1000000000 B; at most 1048576 (1 MiB) are read" in self.refusal(path)
 
     def test_a_binary_file_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "binary.yaml"

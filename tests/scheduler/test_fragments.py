@@ -2,7 +2,17 @@
 
 from dataclasses import replace
 
-from dsascape.hw_models import Compute, Launch, Machine, Program, Transfer, Work, dsa_machine, load_hardware
+from dsascape.hw_models import (
+    ClusteredDsa,
+    Compute,
+    Launch,
+    Machine,
+    Program,
+    Transfer,
+    Work,
+    dsa_machine,
+    load_hardware,
+)
 from dsascape.hw_models.simulation.columns import Rows
 from dsascape.scheduler.programs.builder import ProgramBuilder
 from dsascape.scheduler.programs.fragments import Fragment, FragmentBuffer, FragmentWriter, Outside
@@ -14,9 +24,7 @@ PASS = Work(unit="path_load", payload=Transfer(source="global_buffer", destinati
 
 
 def machine() -> Machine:
-    spec = load_hardware("stcp920")
-    assert spec.kind == "clustered_dsa"
-    return dsa_machine(spec)
+    return dsa_machine(load_hardware("stcp920", ClusteredDsa))
 
 
 def by_size(unit: str, size_bytes: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from dsascape.scheduler import (
 )
 from dsascape.scheduler.policy import BUILT_IN
 from dsascape.workloads import Graph
+from tests import packages
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
 
@@ -157,14 +158,7 @@ MODULES = {
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, offered: Mapping[str, str]) -> None:
     """Install a package that offers policies: the name of each and its place."""
-    about = folder / "theirs-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    entries = "".join(f"{name} = {place}\n" for name, place in offered.items())
-    (about / "entry_points.txt").write_text(f"[dsascape.policies]\n{entries}")
-    for name, text in MODULES.items():
-        (folder / f"{name}.py").write_text(text)
-    monkeypatch.syspath_prepend(str(folder))
+    packages.install(folder, monkeypatch, "dsascape.policies", offered, MODULES)
 
 
 class TestInstalledPackages:

@@ -219,7 +219,7 @@ def test_disturbances_are_caused_by_other_processes() -> None:
     (left_out,) = disturbances(device, [replace(TIMING, disturbed=9)], 0.01)
     assert "9 of 20 runs were disturbed" in left_out
     (wide,) = disturbances(device, [replace(TIMING, interval=0.02)], 0.01)
-    assert "1 of 1 medians" in wide
+    assert "1 of 1 median known" in wide
 
 
 def test_the_interval_of_a_median_comes_from_the_order_of_the_samples() -> None:

@@ -167,9 +167,8 @@ class TestFunctions:
         built = functions(nested=31, calls=2)
 
         assert len(built.SerializeToString()) < 4_000
-        with pytest.raises(
-            WorkloadError, match=rf"^test: its local functions stand for {2**30} nodes .* at most {MOST_NODES} nodes"
-        ):
+        refused = rf"^test: its local functions stand for {2**30:,} nodes .* at most {MOST_NODES:,} nodes"
+        with pytest.raises(WorkloadError, match=refused):
             read(built)
 
     def test_a_function_that_calls_itself_is_refused(self) -> None:

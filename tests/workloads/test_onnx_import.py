@@ -228,7 +228,7 @@ class TestBrokenFiles:
         path.write_bytes(relu().SerializeToString())
         monkeypatch.setattr("dsascape.workloads.reimport._free_bytes", lambda: 100)
 
-        with pytest.raises(WorkloadError, match=r"model\.onnx: has \d+ bytes; needs more memory .* 100 are free"):
+        with pytest.raises(WorkloadError, match=r"model\.onnx: has \d+ B; needs more memory .* 100 are free"):
             import_onnx(path)
 
     @pytest.mark.parametrize("name", ["squeezenet", "bert-tiny", "shufflenet-v2-raw", "faster-rcnn"])

@@ -105,7 +105,7 @@ def _manifest(archive: PlainTar) -> Manifest:
     """Read the manifest at the start of an archive and check all its fields."""
     first = archive.next()
     if first is None or first.name != MANIFEST or first.size_bytes > _MOST_MANIFEST_BYTES:
-        begins = "is empty" if first is None else f"begins with {first.name!r} of {first.size_bytes} bytes"
+        begins = "is empty" if first is None else f"begins with {first.name!r} of {first.size_bytes} B"
         raise ArchiveError(f"{begins}; a bundle begins with {MANIFEST}, at most {_MOST_MANIFEST_BYTES} bytes")
     pieces: list[bytes] = []
     archive.content(first, pieces.append)

@@ -22,6 +22,7 @@ RUNTIME = ("libtvm_ffi.so", "libtvm_runtime.so")
 """Libraries that load the code and split its loops over threads."""
 START = "run.py"
 CARRIED = (
+    "dsascape/wording.py",
     "dsascape/tuner/bundle/contents.py",
     "dsascape/tuner/bundle/gpu_probes.py",
     "dsascape/tuner/bundle/machines.py",

@@ -30,6 +30,7 @@ from dsascape.tuner.measure.cores import usable_cores
 from dsascape.tuner.measure.device import local_device, now
 from dsascape.tuner.measure.interference import busy_elsewhere, disturbances
 from dsascape.tuner.measure.records import Budget, Device, KernelMeasurement, Timing
+from dsascape.wording import count
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,7 +96,7 @@ def _threads(requested: int, manifest: Manifest) -> int:
         raise BundleError(f"threads has {requested}; on a GPU the bundle's grids set their number")
     threads = requested or manifest.threads or usable_cores()
     if not 1 <= threads <= usable_cores():
-        raise BundleError(f"threads has {threads}; this process may use {usable_cores()} cores")
+        raise BundleError(f"threads has {threads}; this process may use {count(usable_cores(), 'core')}")
     return threads
 
 

@@ -15,6 +15,7 @@ from dsascape.hw_models.text.yaml_file import parse_yaml
 from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
 from dsascape.tuner.calibrate.figures import Far, Figures
 from dsascape.tuner.calibrate.probing import TILES_OF_PANEL
+from dsascape.wording import count
 
 _FMA_LATENCY_CYCLES = 4.0
 """Multiply-accumulate latency of every CPU preset; it converts the measured chain into a clock."""
@@ -64,7 +65,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
     reads_l1 = one.get("l1")
     l1_rate = 2.0 * facts.register_bytes if reads_l1 is None else reads_l1 / clock_hz
     lines = [
-        f"# {one_line(facts.processor)} ({one_line(facts.architecture)}), {facts.cores} cores.",
+        f"# {one_line(facts.processor)} ({one_line(facts.architecture)}), {count(facts.cores, 'core')}.",
         "#",
         f'# "the system": read from it; "measured": with small kernels{measured_on}; the rest is derived or assumed.',
         *([f"# The system does not tell, and it is assumed: {', '.join(lacking)}."] if lacking else []),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dsascape.tuner.measure.records import Device, Timing
+from dsascape.wording import count
 
 _STATISTICS = Path("/proc/stat")
 _IDLE = (3, 4)
@@ -65,13 +66,13 @@ def disturbances(device: Device, timings: Sequence[Timing], width: float) -> lis
     if device.load is not None and device.load > _MOST_BUSY * device.cores:
         warnings.append(
             f"the machine was busy before measuring began: other processes kept {device.load:.1f} of"
-            f" {device.cores} cores at work"
+            f" {count(device.cores, 'core')} at work"
         )
     taken = sum(timing.samples + timing.disturbed for timing in timings)
     disturbed = sum(timing.disturbed for timing in timings)
     if taken and disturbed > _MOST_DISTURBED * taken:
-        warnings.append(f"{disturbed} of {taken} runs were disturbed by other processes and left out")
+        warnings.append(f"{disturbed} of {count(taken, 'run')} were disturbed by other processes and left out")
     wide = sum(timing.interval > width for timing in timings)
     if wide:
-        warnings.append(f"{wide} of {len(timings)} medians are known less well than to {width:.1%}")
+        warnings.append(f"{wide} of {count(len(timings), 'median')} known less well than to {width:.1%}")
     return warnings

@@ -25,6 +25,7 @@ from dsascape.tuner.measure.job import Job
 from dsascape.tuner.measure.records import Device, KernelMeasurement, Measurement
 from dsascape.tuner.measure.targets import check_target, cuda_architecture, runs_here
 from dsascape.tuner.measure.worker import NETWORK, PREPARATION, UNPREPARED, work
+from dsascape.wording import count
 
 _END_S = 5.0
 
@@ -107,7 +108,7 @@ def _device(job: Job) -> Device:
     check_target(job.target)
     cores = usable_cores()
     if not 1 <= job.threads <= cores:
-        raise MeasureError(f"threads has {job.threads}; this process may use {cores} cores")
+        raise MeasureError(f"threads has {job.threads}; this process may use {count(cores, 'core')}")
     return local_device(busy_elsewhere())
 
 

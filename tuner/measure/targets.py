@@ -4,6 +4,8 @@ import platform
 import re
 from typing import Any
 
+from dsascape.hw_models.common.extensions import ExtensionError
+from dsascape.tuner.measure.cpu_targets import CPU_TARGETS, CpuTarget, installed_target
 from dsascape.tuner.measure.cuda import CudaDevice, CudaError
 
 _AARCH64 = "aarch64"
@@ -19,7 +21,7 @@ class TargetError(ValueError):
 
 
 def target_description(name: str, threads: int, own_processor: str) -> dict[str, Any]:
-    """Return TVM's description of the CPU target ``name``: ``llvm`` for this machine, or ``aarch64`` with ``-CORE``.
+    """Return TVM's description of a CPU target: ``llvm`` for this machine, ``aarch64`` with ``-CORE``, or a package's.
 
     ``own_processor`` is LLVM's name of this machine's processor. Raises ``TargetError`` for any other name.
     """
@@ -27,7 +29,8 @@ def target_description(name: str, threads: int, own_processor: str) -> dict[str,
         return {"kind": "llvm", "mcpu": own_processor, "num-cores": threads}
     if is_gpu_target(name):
         raise TargetError(f"target has {name!r}, which is for GPUs; needs one for CPUs")
-    runs_here(name)
+    if not _is_arm(name):
+        return {**_installed(name).description, "num-cores": threads}
     core = name.removeprefix(_AARCH64).removeprefix("-") or _GENERIC_ARM
     return {
         "kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": core, "mattr": ["+neon"], "num-cores": threads,
@@ -70,17 +73,36 @@ def gpu_here(name: str) -> str | None:
 
 def runs_here(name: str) -> bool:
     """Return whether the target's code runs on this machine; raise ``TargetError`` for an unknown target."""
-    if name == "llvm":
-        return True
     if is_gpu_target(name):
         cuda_architecture(name)
         return False
-    if name != _AARCH64 and not name.startswith(f"{_AARCH64}-"):
+    return target_architecture(name) == platform.machine()
+
+
+def target_architecture(name: str) -> str:
+    """Return the architecture of a CPU target, as Python names it; raise ``TargetError`` for an unknown target."""
+    if name == "llvm":
+        return platform.machine()
+    return _AARCH64 if _is_arm(name) else _installed(name).architecture
+
+
+def _is_arm(name: str) -> bool:
+    return name == _AARCH64 or name.startswith(f"{_AARCH64}-")
+
+
+def _installed(name: str) -> CpuTarget:
+    """Return the target of an installed package; raise ``TargetError`` for an unknown or broken one."""
+    others = tuple(CPU_TARGETS.entries())
+    if name not in others:
+        also = f"; installed packages have {', '.join(sorted(others))}" if others else ""
         raise TargetError(
             f"target has {name!r}; needs llvm, aarch64 with a core such as aarch64-cortex-a76, cuda with an"
-            " architecture such as cuda-sm_90, or opencl"
+            f" architecture such as cuda-sm_90, or opencl{also}"
         )
-    return platform.machine() == _AARCH64
+    try:
+        return installed_target(name)
+    except ExtensionError as error:
+        raise TargetError(f"target has {name!r}: {error}") from error
 
 
 def check_cpu_target(name: str) -> None:

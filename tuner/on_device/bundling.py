@@ -1,7 +1,6 @@
 """Building of bundles: code for every kernel of a plan, arguments and expected results, and a runner."""
 
 import hashlib
-import platform
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,7 +27,7 @@ from dsascape.tuner.calibrate.plan import ProbeShape
 from dsascape.tuner.codegen.kernels import generate
 from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES
 from dsascape.tuner.measure.job import Job
-from dsascape.tuner.measure.targets import runs_here, target_description
+from dsascape.tuner.measure.targets import target_architecture, target_description
 from dsascape.tuner.on_device.flushing import after_first
 from dsascape.tuner.on_device.listing import Listing
 from dsascape.tuner.on_device.probe_kernels import probe_functions
@@ -62,7 +61,7 @@ def build_bundle(
     device, by default those of this machine. Raises ``TargetError`` for an unknown target, ``BundleError`` for a
     runtime of another architecture, and where no linker for the target is installed.
     """
-    architecture = architecture_for(job.target)
+    architecture = target_architecture(job.target)
     network = executable(job.plan.graph, job.seed)
     code = generate(job.plan, network, job.tiles, job.lanes)
     packings = {kernel.name: kernel.packings for kernel in code.kernels}
@@ -97,21 +96,16 @@ def build_probes(target: str, shape: ProbeShape, path: Path, runtime: Path | Non
     files = bundle_files(tvm.IRModule(dict(probe_functions(shape))), target, 1, runtime)
     files[DATA] = bytes(READABLE_BEHIND_BYTES)
     manifest = Manifest(
-        "", "", 1, target, architecture_for(target), (), (), (), (), 0.0, 0, False, "", checksums(files),
+        "", "", 1, target, target_architecture(target), (), (), (), (), 0.0, 0, False, "", checksums(files),
         shape.lanes, shape.registers,
     )  # fmt: skip
     packed(path, manifest, files)
     return manifest
 
 
-def architecture_for(target: str) -> str:
-    """Return the architecture of a target's code, as Python names it."""
-    return platform.machine() if runs_here(target) else "aarch64"
-
-
 def bundle_files(functions: Any, target: str, threads: int, runtime: Path | None) -> dict[str, bytes]:
     """Return the files of a bundle by name, except data and manifest: code, runtime, runner."""
-    architecture = architecture_for(target)
+    architecture = target_architecture(target)
     libraries = _runtime(runtime, architecture)
     with tempfile.TemporaryDirectory() as folder:
         description = target_description(target, threads, own_processor())

@@ -16,7 +16,7 @@ from dsascape.tuner.bundle.linking import linked
 from dsascape.tuner.measure.address import RemoteAddress, remote_address
 from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES, Arena, aligned_bytes
 from dsascape.tuner.measure.job import Job
-from dsascape.tuner.measure.targets import runs_here
+from dsascape.tuner.measure.targets import target_architecture
 from dsascape.tuner.measure.worker import FAILURES
 from dsascape.workloads.operators.registry import Array
 
@@ -99,7 +99,7 @@ class RemotePlace:
         except OSError as error:
             raise RuntimeError(f"{address.host}:{address.port} is not reached: {error}") from error
         self.device, self.is_here = self._session.cpu(0), False
-        self.architecture = platform.machine() if runs_here(target) else "aarch64"
+        self.architecture = target_architecture(target)
         self._tensors: dict[str, Any] = {}
         self._modules = 0
 

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
+from dsascape.wording import count
 from dsascape.workloads.onnx_file import INPUT_RANGES_KEY, WEIGHTS_KEY
 
 KEPT_ELEMENTS = 64
@@ -61,7 +62,7 @@ def strip_weights(
     stripped.metadata_props.add(key=INPUT_RANGES_KEY, value=json.dumps(ranges, sort_keys=True))
     onnx.checker.check_model(stripped, full_check=True)
     if unknown := _not_static(stripped):
-        raise NotStaticError(f"{len(unknown)} tensors have no static shape, the first is {unknown[0]!r}")
+        raise NotStaticError(f"{count(len(unknown), 'tensor')} have no static shape, the first is {unknown[0]!r}")
     return stripped
 
 

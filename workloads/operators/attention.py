@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dsascape.wording import count
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 from dsascape.workloads.operators.access import at, whole
@@ -60,7 +61,9 @@ def _attention(context: NodeContext) -> Lowered:
     query = _heads(context, 0, "q_num_heads")
     key, value = _heads(context, 1, "kv_num_heads"), _heads(context, 2, "kv_num_heads")
     if query.heads % key.heads:
-        raise UnsupportedOperatorError(f"{query.heads} query heads do not share {key.heads} key heads evenly")
+        raise UnsupportedOperatorError(
+            f"{count(query.heads, 'query head')} do not share {count(key.heads, 'key head')} evenly"
+        )
     name, dtype = context.results[0].name, query.tensor.dtype
     nests: list[LoopNest] = []
     internals: list[Tensor] = []

@@ -2,6 +2,7 @@
 
 import math
 
+from dsascape.wording import count
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 from dsascape.workloads.operators.access import along, anything, at, everything, whole
@@ -64,7 +65,7 @@ def _check_groups(data: Tensor, weight: Tensor, groups: int, channels: tuple[int
     """Raise ``UnsupportedOperatorError`` unless groups divide ``channels[0]`` and data has ``channels[1]`` channels."""
     if groups < 1 or channels[0] % groups or channels[1] != data.shape[1]:
         raise UnsupportedOperatorError(
-            f"data has {data.shape[1]} channels, weight {list(weight.shape)} and group {groups} do not fit"
+            f"data has {count(data.shape[1], 'channel')}, weight {list(weight.shape)} and group {groups} do not fit"
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dsascape.wording import count
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 from dsascape.workloads.operators.access import all_of, anything, at, everything, space_loops, whole
@@ -40,7 +41,7 @@ def _known_choice(values: Array, size: int, loops: Sequence[int]) -> Index:
     flat = np.where(values < 0, values + size, values).reshape(-1)
     if flat.size and (flat.min() < 0 or flat.max() >= size):
         raise UnsupportedOperatorError(
-            f"index {int(values.min())} or {int(values.max())} is outside of {size} elements"
+            f"index {int(values.min())} or {int(values.max())} is outside of {count(size, 'element')}"
         )
     steps = np.diff(flat)
     if math.prod(values.shape[:-1]) == 1 and (steps.size == 0 or np.all(steps == steps[0])):

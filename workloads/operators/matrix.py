@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import prod
 
+from dsascape.wording import count
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 from dsascape.workloads.operators.access import at, broadcast, whole
@@ -168,7 +169,7 @@ def _letters(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
     terms, arrow, result = equation.replace(" ", "").partition("->")
     operands = terms.split(",")
     if len(operands) != len(tensors):
-        raise UnsupportedOperatorError(f"equation {equation!r} does not have {len(tensors)} operands")
+        raise UnsupportedOperatorError(f"equation {equation!r} does not have {count(len(tensors), 'operand')}")
     fresh = [letter for letter in string.ascii_letters if letter not in equation]
     hidden = max(len(t.shape) - len(o.replace("...", "")) for o, t in zip(operands, tensors, strict=True))
     lead = fresh[: max(hidden, 0)]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
+from dsascape.wording import count
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 from dsascape.workloads.operators.access import at, broadcast, space_loops, whole
@@ -122,7 +123,7 @@ def _group_normalization(context: NodeContext) -> Lowered:
     groups = int(context.attributes["num_groups"])
     batch, channels, *pixels = data.shape
     if groups < 1 or channels % groups:
-        raise UnsupportedOperatorError(f"{channels} channels do not divide into {groups} groups")
+        raise UnsupportedOperatorError(f"{count(channels, 'channel')} do not divide into {count(groups, 'group')}")
     inner = channels // groups
     sizes = {"n": batch, "g": groups, "c": inner} | {f"p{d}": size for d, size in enumerate(pixels)}
     place = {name: position for position, name in enumerate(sizes)}

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dsascape.wording import count
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import LoopNest
 
@@ -112,7 +113,7 @@ class NodeContext:
         rank = len(self.input(0).shape) if rank is None else rank
         axis = int(self.attributes.get("axis", default))
         if not -rank <= axis < max(rank, 1):
-            raise UnsupportedOperatorError(f"axis {axis} is not one of {rank} dimensions")
+            raise UnsupportedOperatorError(f"axis {axis} is not one of {count(rank, 'dimension')}")
         return axis % max(rank, 1)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from dsascape.wording import count
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest
 from dsascape.workloads.operators.access import all_of, anything, at, space_loops, whole
@@ -172,7 +173,7 @@ def _pieces(size: int, before: int, after: int, mode: str) -> list[tuple[int, in
         return [run for run in runs if run[1]]
     if before + max(kept, 0) + after > _LONGEST_PADDED:
         raise UnsupportedOperatorError(
-            f"{mode} padding of {size} elements by {before} and {after}; at most {_LONGEST_PADDED} elements"
+            f"{mode} padding of {count(size, 'element')} by {before} and {after}; at most {_LONGEST_PADDED} elements"
             " are supported where as many are added as there are"
         )
     return _runs_in(np.pad(np.arange(cut, cut + kept), (before, after), mode=mode).tolist())  # type: ignore[call-overload]

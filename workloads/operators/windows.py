@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dsascape.wording import count
 from dsascape.workloads.loopnest import Index
 from dsascape.workloads.operators.registry import NodeContext, UnsupportedOperatorError
 
@@ -31,7 +32,7 @@ def window_of(context: NodeContext, kernel: tuple[int, ...], *, transposed: bool
     data = context.input(0).shape
     if len(data) != rank + 2:
         raise UnsupportedOperatorError(
-            f"input has shape {list(data)}, but the window {list(kernel)} needs {rank + 2} dimensions"
+            f"input has shape {list(data)}, but the window {list(kernel)} needs {count(rank + 2, 'dimension')}"
         )
     claimed = context.ints("kernel_shape", kernel)
     if claimed != kernel:

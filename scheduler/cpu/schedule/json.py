@@ -31,6 +31,7 @@ from dsascape.scheduler.kernels.schedule_file import (
     read_kernels,
     written,
 )
+from dsascape.wording import count
 
 
 class _Machine(MachineRecord):
@@ -95,7 +96,7 @@ def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKe
     if len(record.tile) != len(shape):
         raise ScheduleError(f"{where}: tile {list(record.tile)} is no part of {list(shape)}")
     if record.threads > spec.core_count:
-        raise ScheduleError(f"{where}: threads: has {record.threads}; {spec.name} has {spec.core_count} cores")
+        raise ScheduleError(f"{where}: threads: has {record.threads}; {spec.name} has {count(spec.core_count, 'core')}")
     if record.vector_dim not in (-1, vector_dim_of(layer)):
         raise ScheduleError(
             f"{where}: vector_dim: has {record.vector_dim}; needs {vector_dim_of(layer)}, which lies innermost, or -1"
@@ -133,12 +134,12 @@ def _check_upstream(layer: Layer, tiles: LoopTiles, where: str) -> None:
     in_front = tuple(reversed(parts_of(layer)[:-1]))
     if tiles.upstream and len(tiles.upstream) != len(in_front):
         raise ScheduleError(
-            f"{where}: upstream: has tiles of {len(tiles.upstream)} anchors in front of the last; there are"
+            f"{where}: upstream: has tiles of {count(len(tiles.upstream), 'anchor')} in front of the last; there are"
             f" {len(in_front)}"
         )
     for number, (part, each) in enumerate(zip(in_front, tiles.upstream, strict=False)):
         if len(each.register) != len(part.sink.shape) or each.vector_dim != vector_dim_of(part):
             raise ScheduleError(
                 f"{where}: upstream.{number}: needs a register tile of {part.sink.name!r}, which has"
-                f" {len(part.sink.shape)} dimensions, vectors along {vector_dim_of(part)}"
+                f" {count(len(part.sink.shape), 'dimension')}, vectors along {vector_dim_of(part)}"
             )

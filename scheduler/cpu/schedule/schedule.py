@@ -15,6 +15,7 @@ from dsascape.scheduler.kernels.cut import layers_in_order
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
+from dsascape.wording import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class CpuKernel(Kernel):
         return (
             f"{self.name}: tile {shown(tiles.tile)} of {shown(self.layer.sink.shape)}, loops {_loops(tiles.order)},"
             f" first {tiles.parallel} in parallel, registers {shown(tiles.register)}, {vectors}, depth {depth}"
-            f"{in_front}, {self.threads} threads, {self.chunks} chunks"
+            f"{in_front}, {count(self.threads, 'thread')}, {count(self.chunks, 'chunk')}"
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dsascape.scheduler.kernels.layer import DEPTH
+from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
 
 
@@ -120,9 +121,14 @@ class LoopTiles:
     def __post_init__(self) -> None:
         dims = len(self.tile)
         if sorted(self.order) != list(range(dims)) or len(self.register) != dims:
-            raise ValueError(f"tiles of {dims} dimensions have order {self.order}, register tile {self.register}")
+            raise ValueError(
+                f"tiles of {count(dims, 'dimension')} have order {self.order}, register tile {self.register}"
+            )
         if not 0 <= self.parallel <= dims or not -1 <= self.vector_dim < dims:
-            raise ValueError(f"{self.parallel} parallel loops, vectors along {self.vector_dim}, of {dims} dimensions")
+            raise ValueError(
+                f"{count(self.parallel, 'parallel loop')}, vectors along {self.vector_dim}, of"
+                f" {count(dims, 'dimension')}"
+            )
         if any(small > large for small, large in zip(self.register, self.tile, strict=True)):
             raise ValueError(f"register tile {self.register} is larger than tile {self.tile}")
 

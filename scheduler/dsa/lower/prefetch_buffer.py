@@ -173,4 +173,4 @@ def prefetch_buffer(name: str, capacity_bytes: int, in_flight: int = 1) -> Prefe
 
 
 def _shortage(name: str, capacity_bytes: int, needed_bytes: str) -> ScheduleError:
-    return ScheduleError(f"{name} holds {capacity_bytes} bytes; {needed_bytes} are needed at once")
+    return ScheduleError(f"{name} holds {capacity_bytes} B; {needed_bytes} are needed at once")

@@ -44,6 +44,7 @@ from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.schedule_file import network_record, origin_record
+from dsascape.wording import count
 from dsascape.workloads.loopnest import box_volume
 
 _MOST_NAMED = 3
@@ -233,7 +234,7 @@ class _Reader:
         if len(record.tile) != len(part) or any(tile > whole for tile, whole in zip(record.tile, part, strict=False)):
             raise ScheduleError(f"tile {list(record.tile)} is larger than a core's part {list(part)}")
         if sorted(record.tile_order) != list(range(len(part))):
-            raise ScheduleError(f"tile_order {list(record.tile_order)} is no order of {len(part)} dimensions")
+            raise ScheduleError(f"tile_order {list(record.tile_order)} is no order of {count(len(part), 'dimension')}")
         operands = run.layer.tile_work(run.extents).operand_bytes
         for name in routes:
             if name not in operands:
@@ -264,5 +265,7 @@ def _plain(places: dict[str, Addresses] | Addresses) -> Any:
 
 def _binding(factors: tuple[int, ...], order: tuple[int, ...], rank: int, where: str) -> Binding:
     if len(factors) != rank or sorted(order) != list(range(rank)):
-        raise ScheduleError(f"{where}: cores {list(factors)} in order {list(order)} do not bind {rank} dimensions")
+        raise ScheduleError(
+            f"{where}: cores {list(factors)} in order {list(order)} do not bind {count(rank, 'dimension')}"
+        )
     return Binding(factors, order)

@@ -14,6 +14,7 @@ from dsascape.scheduler.dsa.view import DDR, DsaView
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.cut import layer_of, layers_by_pattern
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.wording import count
 from dsascape.workloads.graph import Graph
 
 _PER_PASS = 4
@@ -69,8 +70,10 @@ def check_instructions(
     whole = sum(work.operand_bytes.values()) + work.between_bytes + 2 * work.output_bytes
     enough = math.ceil(whole / 1024) * 1024
     raise ScheduleError(
-        f"{name}: about {total:,} instructions are needed, {most:,} are allowed (tuning.most_instructions): layer"
-        f" {run.layer.sink.name!r} alone is cut into {tiling.passes:,} tiles to fit local_buffer.capacity, which is"
+        f"{name}: about {count(total, 'instruction')} are needed, {most:,} are allowed (tuning.most_instructions):"
+        " layer"
+        f" {run.layer.sink.name!r} alone is cut into {count(tiling.passes, 'tile')} to fit local_buffer.capacity,"
+        " which is"
         f" {format_bytes(view.local_buffer_bytes)}; a core's whole part of it would fit {format_bytes(enough)}"
     )
 
@@ -91,7 +94,7 @@ def check_can_be_scheduled(costs: DsaCosts) -> None:
             alone = (layer_of(analysis, (position,)) for position in layer.ops)
             if max(each.smallest_bytes for each in alone if each is not None) > local_bytes:
                 raise ScheduleError(
-                    f"{graph.name}: layer {layer.sink.name!r}: its smallest tile needs at least {needed:,} bytes"
+                    f"{graph.name}: layer {layer.sink.name!r}: its smallest tile needs at least {needed:,} B"
                     f" of local buffer; local_buffer.capacity is {local_bytes:,}: raise it"
                 )
         least.append(_PER_PASS * math.ceil(_result_bytes(layer) / (costs.cores * local_bytes)))
@@ -99,10 +102,10 @@ def check_can_be_scheduled(costs: DsaCosts) -> None:
     if total > most:
         worst = layers[max(range(len(least)), key=least.__getitem__)]
         raise ScheduleError(
-            f"{graph.name}: at least {total:,} instructions are needed, {most:,} are allowed"
+            f"{graph.name}: at least {count(total, 'instruction')} are needed, {most:,} are allowed"
             f" (tuning.most_instructions): the result of layer {worst.sink.name!r} alone has"
             f" {format_bytes(_result_bytes(worst))} on each cluster, and local_buffer.capacity is"
-            f" {format_bytes(local_bytes)} on each of {costs.cores} cores"
+            f" {format_bytes(local_bytes)} on each of {count(costs.cores, 'core')}"
         )
 
 

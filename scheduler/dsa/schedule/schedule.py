@@ -16,6 +16,7 @@ from dsascape.scheduler.dsa.deciding.unit_choice import Units
 from dsascape.scheduler.dsa.placing.binding import Binding
 from dsascape.scheduler.dsa.tiling.tiling import Route, Tiling
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.wording import count
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Box
 
@@ -238,7 +239,7 @@ class Schedule(Layout):
         return self.queue_order == "list scheduling"
 
     def __str__(self) -> str:
-        lines = [f"schedule {self.policy} of {self.graph.name}: {self.kernels} kernels"]
+        lines = [f"schedule {self.policy} of {self.graph.name}: {count(self.kernels, 'kernel')}"]
         for instance in self.instances:
             lines.append(f"  {instance.name}")
             for run in instance.runs:
@@ -250,8 +251,10 @@ class Schedule(Layout):
 
     def in_full(self) -> str:
         """Return the schedule as text with all decisions about every layer run."""
-        lines = [f"schedule {self.policy} of {self.graph.name}: {self.kernels} kernels, queues {self.queue_order}"]
-        lines.append(f"  {self.dtype} on {self.clusters} clusters, DMA bursts of {self.burst_bytes} B")
+        lines = [
+            f"schedule {self.policy} of {self.graph.name}: {count(self.kernels, 'kernel')}, queues {self.queue_order}"
+        ]
+        lines.append(f"  {self.dtype} on {count(self.clusters, 'cluster')}, DMA bursts of {self.burst_bytes} B")
         if self.prefetch is not None:
             kept = self.prefetch
             lines.append(

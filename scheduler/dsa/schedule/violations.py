@@ -14,6 +14,7 @@ from dsascape.scheduler.dsa.placing.free_space import overlap
 from dsascape.scheduler.dsa.placing.needs import halo_bytes, routes, whole_needs
 from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun, Layout, Schedule, TensorSlice
 from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
+from dsascape.wording import count
 from dsascape.workloads.loopnest import Box, box_volume, intersect
 
 
@@ -21,7 +22,8 @@ def violations(schedule: Schedule, view: DsaView) -> list[str]:
     """Return messages on everything that makes ``schedule`` invalid on the machine; empty if it is valid."""
     messages = [*layout_violations(schedule), *_beyond_capacity(schedule, view)]
     if len(schedule.executions) != len(schedule.runs):
-        return [*messages, f"{len(schedule.runs)} layer runs have {len(schedule.executions)} executions"]
+        runs, executions = count(len(schedule.runs), "layer run"), count(len(schedule.executions), "execution")
+        return [*messages, f"has {runs}, and {executions}"]
     return messages or list(_Replay(schedule, view).violations())
 
 
@@ -49,7 +51,9 @@ def layout_violations(layout: Layout) -> list[str]:
     for group in range(len(layout.plan.groups)):
         for name in layout.plan.outputs(group):
             if name in covered and covered[name] < tensors[name].elements:
-                messages.append(f"only {covered[name]} of {tensors[name].elements} elements of {name!r} are computed")
+                messages.append(
+                    f"only {covered[name]:,} of {count(tensors[name].elements, 'element')} of {name!r} are computed"
+                )
             if name not in covered and tensors[name].role == "activation":
                 messages.append(f"{name!r} is written by no instance")
     return messages
@@ -76,21 +80,21 @@ def _overlapping(layout: Layout) -> list[str]:
 def _beyond_capacity(schedule: Schedule, view: DsaView) -> list[str]:
     room = capacities(view, schedule.prefetch)
     broken = [
-        f"the prefetch buffer of the {memory} begins at {room[memory]}; it holds {whole} bytes"
+        f"the prefetch buffer of the {memory} begins at {room[memory]}; it holds {whole} B"
         for memory, whole in ((LOCAL, view.local_buffer_bytes), (GLOBAL, view.global_buffer_bytes))
         if not 0 <= room[memory] <= whole
     ]
     if schedule.prefetch is not None:
         kept = schedule.prefetch
         if kept.local_address + kept.local_bytes > view.local_buffer_bytes:
-            broken.append(f"the prefetch buffer of the local_buffer ends beyond its {view.local_buffer_bytes} bytes")
+            broken.append(f"the prefetch buffer of the local_buffer ends beyond its {view.local_buffer_bytes} B")
         if kept.global_address + kept.global_bytes > view.global_buffer_bytes:
-            broken.append(f"the prefetch buffer of the global_buffer ends beyond its {view.global_buffer_bytes} bytes")
+            broken.append(f"the prefetch buffer of the global_buffer ends beyond its {view.global_buffer_bytes} B")
     on_chip = [each for each in schedule.slices if each.memory != DDR]
     broken += [f"{each.tensor!r} has no address in the {each.memory}" for each in on_chip if each.address is None]
     ends = [(each, each.address + each.held_bytes) for each in on_chip if each.address is not None]
     return broken + [
-        f"{each.tensor!r} ends at {end} in the {each.memory}, where {room[each.memory]} bytes are"
+        f"{each.tensor!r} ends at {end} in the {each.memory}, where {room[each.memory]} B are"
         for each, end in ends
         if end > room[each.memory]
     ]
@@ -129,9 +133,9 @@ class _Replay:
                 yield f"{name!r} comes from {has}; its slices require {needs}"
         halo = halo_bytes(run, slices)
         if execution.exchange.core_bytes != halo:
-            yield f"cores exchange {execution.exchange.core_bytes} bytes; the bindings of the slices require {halo}"
+            yield f"cores exchange {execution.exchange.core_bytes} B; the bindings of the slices require {halo}"
         if run.binding.cores > self._view.cores_per_cluster:
-            yield f"is bound to {run.binding.cores} cores; a cluster has {self._view.cores_per_cluster}"
+            yield f"is bound to {count(run.binding.cores, 'core')}; a cluster has {self._view.cores_per_cluster}"
         part = run.binding.part_extents(run.extents)
         for nest, unit in zip(run.layer.tile_work(part).nests, execution.units, strict=True):
             if not can_do(nest, unit, self._view, self._schedule.dtype):
@@ -141,7 +145,7 @@ class _Replay:
             room = kept.local_bytes, kept.global_bytes
             for used, size, memory in zip(execution.tiling.prefetch_bytes, room, (LOCAL, GLOBAL), strict=True):
                 if used > size:
-                    yield f"its weights take {used} bytes of the {memory}'s prefetch buffer, which holds {size}"
+                    yield f"its weights take {used} B of the {memory}'s prefetch buffer, which holds {size}"
 
     def _begin(self, number: int, run: LayerRun, execution: Execution) -> Iterator[str]:
         """Yield messages on conflicts of a run with those after ``begins_after``, which may still be executing."""
@@ -157,11 +161,12 @@ class _Replay:
             needed = len(buffer_sizes(execution.tiling, execution.exchange)[memory])
             placed = len(_places(execution, memory))
             if execution.addresses.are_fixed and placed != needed:
-                yield f"its tiles have {needed} buffers in the {memory}, addresses for {placed}; leave addresses out"
+                buffers = count(needed, "buffer")
+                yield f"its tiles have {buffers} in the {memory}, addresses for {placed}; leave addresses out"
             own = self._tiles(number, memory) if execution.addresses.are_fixed else []
             for place, block in enumerate(own):
                 if block.address + block.size_bytes > self._room[memory]:
-                    yield f"a tile's buffer ends at {block.address + block.size_bytes} of {self._room[memory]} bytes"
+                    yield f"a tile's buffer ends at {block.address + block.size_bytes} of {self._room[memory]} B"
                 if any(overlap(block, other) for other in own[:place]):
                     yield f"two of its buffers overlap in the {memory} at {block.address}"
             held = [self._block(n) for n in self._held(number, memory)]
@@ -217,7 +222,7 @@ def _wrong_slices(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[str]
         parts = [part for each in held if (part := intersect(needs[name], each.box)) is not None]
         missing = box_volume(needs[name]) - (union_volume(parts) if parts else 0)
         if missing:
-            yield f"{missing} elements of {name!r} are in none of the slices that it reads"
+            yield f"the slices that it reads lack {count(missing, 'element')} of {name!r}"
     for number in run.writes:
         each = slices[number]
         if each.tensor not in run.layer.outputs:

@@ -18,6 +18,7 @@ from dsascape.scheduler.dsa.tiling.lattice import Halved, Lattice, Placed, Shape
 from dsascape.scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from dsascape.scheduler.dsa.view import DDR, LOCAL, DsaView
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.wording import count
 from dsascape.workloads.analysis import Table
 from dsascape.workloads.loopnest import Extents
 
@@ -137,7 +138,9 @@ class TileCandidates:
         cut = self._cuts.ordered(tile, depth, order)
         if not cut.is_possible:
             rounds = cut.work.rounds
-            raise ScheduleError(f"depth {depth}: tiles of {rounds} sequential iterations cannot be cut in depth")
+            raise ScheduleError(
+                f"depth {depth}: tiles of {count(rounds, 'sequential iteration')} cannot be cut in depth"
+            )
         can = self._prefetchable(cut)
         for name in prefetched:
             if name not in can:
@@ -232,7 +235,7 @@ class TileCandidates:
         """Return the error message for a candidate that does not fit: bytes needed, bytes free, what to raise."""
         request = self._request
         return (
-            f"layer {request.layer.sink.name!r}: its smallest tile needs {candidate.placed.local_bytes} bytes of local"
+            f"layer {request.layer.sink.name!r}: its smallest tile needs {candidate.placed.local_bytes} B of local"
             f" buffer and {sum(self._global_buffers(candidate))} of global buffer; {sum(request.local_gaps)} and"
             f" {self._global_room} are free: raise local_buffer.capacity or global_buffer.capacity"
         )

@@ -134,7 +134,7 @@ class TestIsRefused:
         file = file_of("astitch")
         file["slices"][1]["address"] = 64 * 1024 - 511
 
-        assert refusal(file) == "schedule: 'relu2' ends at 65537 in the local_buffer, where 65536 bytes are"
+        assert refusal(file) == "schedule: 'relu2' ends at 65537 in the local_buffer, where 65536 B are"
 
     def test_a_run_that_begins_before_what_it_fetches_has_been_written(self) -> None:
         file = relu1_through_ddr()

@@ -43,7 +43,7 @@ class TestLayouts:
         half = second._replace(box=((0, 2), *second.box[1:]))
 
         assert layout_violations(replace(schedule, slices=(first, half))) == [
-            "only 512 of 1024 elements of 'conv2' are computed"
+            "only 512 of 1,024 elements of 'conv2' are computed"
         ]
 
     def test_an_instance_that_runs_twice_is_found(self) -> None:
@@ -60,4 +60,4 @@ class TestLayouts:
         twin = Instance("twin", kernel.group, (replace(kernel.runs[0], writes=(2,)),))
         broken = replace(schedule, instances=(*schedule.instances, twin), slices=(first, half, half))
 
-        assert layout_violations(broken) == ["only 512 of 1024 elements of 'conv2' are computed"]
+        assert layout_violations(broken) == ["only 512 of 1,024 elements of 'conv2' are computed"]

@@ -43,7 +43,7 @@ class TestFiles(KernelFiles):
         ("change", "complaint"),
         [
             ({"part": [1, 64, 28, 28], "tile": [1, 4, 1, 1]}, "is larger than tile"),
-            ({"tile": [1, 64, 1, 28], "part": [1, 1, 1, 1], "unit": "lanes"}, "its block takes 1792 threads"),
+            ({"tile": [1, 64, 1, 28], "part": [1, 1, 1, 1], "unit": "lanes"}, "its block takes 1,792 threads"),
             ({"depth_step": None}, "tensor units take their operands from shared memory"),
             ({"unit": "vector"}, "Input should be 'lanes' or 'tensor'"),
         ],

@@ -33,6 +33,7 @@ from dsascape.tuner.codegen.gpu.regions import Box, Range, box_of, joined
 from dsascape.tuner.codegen.gpu.staging import Staging, staging_of
 from dsascape.tuner.codegen.gpu.together import add_shared
 from dsascape.tuner.codegen.gpu.values import Place, Reduced, Values, elements, same_places, variables
+from dsascape.wording import count
 from dsascape.workloads.executable import Executable
 
 
@@ -63,7 +64,7 @@ def gpu_function(
     if tiles.unit != "lanes":
         raise UnsupportedKernelError("it is scheduled for tensor units, which code does not use")
     if tiles.shares > 1:
-        raise UnsupportedKernelError(f"{tiles.shares} blocks share its reduction, which code does not do yet")
+        raise UnsupportedKernelError(f"{count(tiles.shares, 'block')} share its reduction, which code does not do yet")
     block = Block(tiles.threads(warp), as_loops, language)
     return _Kernel(layer, Values(layer, executable), tiles, block).function(name)
 

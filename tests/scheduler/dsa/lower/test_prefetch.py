@@ -66,7 +66,7 @@ def test_until_its_user_is_stated_it_is_in_use(room: PrefetchBuffer) -> None:
 
 
 def test_more_in_use_than_there_is_room_is_refused_by_name(room: PrefetchBuffer) -> None:
-    with pytest.raises(ScheduleError, match="local buffers' prefetch buffer holds 100 bytes; 120 are needed at once"):
+    with pytest.raises(ScheduleError, match="local buffers' prefetch buffer holds 100 B; 120 are needed at once"):
         room.pass_through(filling((60, 1, IN_USE), (60, 2, IN_USE)), 0)
 
 

@@ -238,7 +238,7 @@ class TestByHand:
     def test_what_does_not_fit_in_any_way_names_the_layer_and_what_to_raise(self) -> None:
         with pytest.raises(
             TilingError,
-            match=r"layer 'conv1': its smallest tile needs \d+ bytes .*; 4 and .* free: raise local_buffer.cap",
+            match=r"layer 'conv1': its smallest tile needs \d+ B .*; 4 and .* free: raise local_buffer.cap",
         ):
             chosen(by_hand(16, 4))
 

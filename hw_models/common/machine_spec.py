@@ -1,0 +1,33 @@
+"""Base of the specs of all machine kinds: the fields and figures that every machine has."""
+
+from pydantic import BaseModel
+
+from dsascape.hw_models.common.spec_types import STRICT, MachineName
+
+
+class MachineSpec(BaseModel):
+    """Spec of a machine: a pydantic model of its YAML file.
+
+    A kind derives its own spec, narrows ``kind`` to a ``Literal`` and adds its fields; aliases are the keys in YAML.
+    """
+
+    model_config = STRICT
+
+    kind: str
+    """Kind of machine that the file describes."""
+    name: MachineName
+    """Name in tables and reports; the default of a file with a base is the file's name."""
+
+    @property
+    def area_mm2(self) -> float | None:
+        """Area of the whole chip; None for kinds whose area is not modelled."""
+        return None
+
+    @property
+    def area_parts_mm2(self) -> dict[str, float]:
+        """Square millimetres by part, of which ``other`` is the rest; empty for kinds whose area is not modelled."""
+        return {}
+
+    def peak_macs_per_s(self, dtype: str) -> float:
+        """Return multiply-accumulates per second of the whole machine; 0 for a dtype that it cannot compute."""
+        raise NotImplementedError(f"{type(self).__name__} has to say its peak_macs_per_s")
