@@ -43,8 +43,8 @@ class MachineKind:
     """Machine kind: the functions that lead from a fusion plan to a simulated run.
 
     ``costs`` builds the kind's cost model, which ``schedule``, ``lower`` and ``cached_run`` then take; its
-    ``view.spec`` is the machine. Packages register kinds by entry points in the group ``dsascape.machine_kinds``, under the ``kind``
-    of their machine files.
+    ``view.spec`` is the machine. Packages register kinds by entry points in the group ``dsascape.machine_kinds``,
+    under the ``kind`` of their machine files.
     """
 
     spec: type[MachineSpec]
