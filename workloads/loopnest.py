@@ -157,7 +157,7 @@ class LoopNest:
                 for loop, _ in index.terms:
                     if loop >= len(self.loops):
                         raise ValueError(
-                            f"{access.tensor!r} is indexed by loop {loop}; the nest has {count(len(self.loops), 'loop')}"
+                            f"{access.tensor!r} is indexed by loop {loop} of {len(self.loops)}"
                         )
         ranges = [(0, loop.extent) for loop in self.loops]
         for index, size in zip(self.write.indices, self.write.shape, strict=True):
