@@ -8,7 +8,7 @@ from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
 from dsascape.scheduler.cpu.schedule.chunks import Chunks, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest
-from dsascape.scheduler.cpu.structure.chains import Made, link_read, loops_apart, made_in_front, parts_of
+from dsascape.scheduler.cpu.structure.chains import Made, fronts_of, link_read, loops_apart, parts_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.workloads.loopnest import Extents
 
@@ -31,7 +31,7 @@ def nest_of_chunk(layer: Layer, tiled: TiledLoops, chunks: Chunks, line_bytes: i
             axes.append(axis)
             rows.append(tuple(extents))
 
-    in_front = made_in_front(layer, tiled.upstream)
+    in_front = fronts_of(layer, tiled)
     made_at = 0
     for number, (axis, inside) in enumerate(tiled.loops[: tiled.of_tile]):
         loop(axis, inside)
@@ -92,15 +92,16 @@ def _copied_from_front(layer: Layer, tiled: TiledLoops, tile: Extents) -> Extent
     *_, front, last = parts_of(layer)
     anchor = anchored_nest(last)
     assert anchor is not None
-    order = tuple([axis for axis, _ in tiled.loops[: tiled.of_tile]])
+    order = tuple([axis for axis, _ in tiled.loops[tiled.of_tile :] if axis >= 0])
     apart = order[: loops_apart(anchor, link_read(anchor, front.sink.name), order)]
     return tuple([tiled.register[dim] if dim in apart else size for dim, size in enumerate(tile)])
 
 
 def nest_in_front(made: Made, line_bytes: int) -> Nest:
     """Return the loops of a part in front for one tile of the kernel's sink."""
-    counts = tuple([-(-size // part) for size, part in zip(made.extents, made.tiles.tile, strict=True)])
-    return nest_of_chunk(made.layer, made.tiles.tiled, Chunks(1, 1, 1, counts), line_bytes)
+    tile = made.tiled.tile(made.extents)
+    counts = tuple([-(-size // part) for size, part in zip(made.extents, tile, strict=True)])
+    return nest_of_chunk(made.layer, made.tiled, Chunks(1, 1, 1, counts), line_bytes)
 
 
 def nest_of_cores(
@@ -128,7 +129,7 @@ def lines_together(
 ) -> list[tuple[float, float]]:
     """Return for each operand by how much more lines ``cores`` touch than one of them, and how many it has."""
     found, bounds = footprints_of(layer), []
-    for operand, is_split in zip(found.operands, split_operands(found, tiled), strict=True):
+    for operand, is_split in zip(found.operands, split_operands(found, chunks), strict=True):
         full = chunks.count / chunks.in_all if is_split else 1.0
         apart = math.prod([number for dim, number in chunks.parts if dim in operand.depends_on])
         bounds.append((min(cores, apart * full), math.ceil(operand.size_bytes / line_bytes) * full))

@@ -18,7 +18,7 @@ from dsascape.scheduler.cpu.cost.part_traffic import (
 )
 from dsascape.scheduler.cpu.schedule.chunks import chunks_of, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.structure.chains import Made, made_in_front
+from dsascape.scheduler.cpu.structure.chains import Made, fronts_of
 from dsascape.scheduler.kernels.layer import Layer
 
 
@@ -46,7 +46,7 @@ class ChunkTraffic:
 
     @cached_property
     def _in_front(self) -> tuple[Made, ...]:
-        return made_in_front(self._layer, self._tiled.upstream)
+        return fronts_of(self._layer, self._tiled)
 
     @cached_property
     def scratch_lines(self) -> tuple[float, ...]:
@@ -58,7 +58,7 @@ class ChunkTraffic:
     def last_shares(self) -> tuple[float, ...]:
         """What the last chunk moves by what a full one does, per array: less only of what is split over chunks."""
         share, found = self.chunks.last_share, self._footprints
-        split = split_operands(found, self._tiled)
+        split = split_operands(found, self.chunks)
         further = found.own_arrays + (FURTHER_ARRAYS if self._in_front else 0)
         return (*[share if is_split else 1.0 for is_split in split], *[share] * further)
 

@@ -89,7 +89,7 @@ def handed_over(footprints: Footprints, scratch: int, threads: int, cache: Cache
 
 def among_others_ps(layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> float:
     """Return how long ``layer`` takes as one kernel of many, whose operands are in caches as far as they fit."""
-    found, scratch = footprints_of(layer), scratch_bytes(layer, tiled.upstream)
+    found, scratch = footprints_of(layer), scratch_bytes(layer, tiled)
     work = kernel_work(layer, tiled, threads, dtype, view)
     work = work.with_found({
         name: handed_over(found, scratch, work.threads, cache) for name, cache in view.caches.items()

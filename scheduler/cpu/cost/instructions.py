@@ -19,7 +19,7 @@ from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest, least_counts
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops, dividing
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest
-from dsascape.scheduler.cpu.structure.chains import made_in_front, parts_of
+from dsascape.scheduler.cpu.structure.chains import fronts_of, parts_of
 from dsascape.scheduler.cpu.structure.nests import NestCode, element_bytes, memory_order, nests_of
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.kernels.layer import Layer, NestWork
@@ -41,7 +41,7 @@ def known_codes(
 ) -> tuple[Code, ...]:
     """Return `codes_of`, worked out once for tiles that make the same code; ``machine`` says vectors and tuning."""
     key: Hashable = tiles
-    if tiles.upstream is None:
+    if not tiles.has_fronts:
         depends = layer.analysis.table(_depends_on_tile).get(layer.signature, partial(_depends_on_tile, layer))
         tile = tiles.tile(layer.sink.shape) if depends else ()
         key = tile, tiles.register, tiles.vector_dim, tiles.unrolled, tiles.passes(footprints_of(layer).depth)
@@ -56,10 +56,10 @@ def _depends_on_tile(layer: Layer) -> bool:
 
 def codes_of(layer: Layer, tiles: TiledLoops, dtype: str, simd: Simd, tuning: CpuTuning) -> tuple[Code, ...]:
     """Return the instructions of the whole kernel in ``tiles``: of each of its parts, first to last."""
-    in_front, found = made_in_front(layer, tiles.upstream), []
+    in_front, found = fronts_of(layer, tiles), []
     for made in in_front:
-        share = made.times * math.prod(made.extents) / math.prod(made.tiles.padded(made.layer.sink.shape))
-        found.append(code_of(made.layer, made.tiles.tiled, dtype, simd, tuning, share, is_in_front=True))
+        share = made.times * math.prod(made.extents) / math.prod(made.tiled.padded(made.layer.sink.shape))
+        found.append(code_of(made.layer, made.tiled, dtype, simd, tuning, share, is_in_front=True))
     return (*found, code_of(parts_of(layer)[-1] if in_front else layer, tiles, dtype, simd, tuning))
 
 

@@ -221,8 +221,8 @@ def _names(kernel: CpuKernel, footprints: Footprints) -> list[str]:
 def _sizes(memories: Sequence[_Memory], footprints: Footprints, kernel: CpuKernel) -> dict[_Memory, int]:
     """Return the bytes that a kernel uses of each; where it uses one in two places, of the larger part."""
     found: dict[_Memory, int] = {}
-    if kernel.tiled.upstream is not None:
-        found[_SCRATCH] = kernel.chunks * scratch_bytes(kernel.layer, kernel.tiled.upstream)
+    if kernel.tiled.has_fronts:
+        found[_SCRATCH] = kernel.chunks * scratch_bytes(kernel.layer, kernel.tiled)
     for memory, operand in zip(memories, footprints.operands, strict=True):
         found[memory] = max(found.get(memory, 0), operand.used_bytes)
     return found

@@ -45,11 +45,11 @@ def chunks_of(shape: Extents, loops: TiledLoops, threads: int) -> Chunks:
     for dim in reversed(fused):
         counts[dim] = min(counts[dim], left)
         left = -(-left // counts[dim])
-    parts = tuple([(dim, -(-in_all[dim] // counts[dim])) for dim in fused])
+    parts = tuple([(dim, -(-in_all[dim] // counts[dim])) for dim in fused if in_all[dim] > 1])
     return Chunks(number, each, whole - (number - 1) * each, tuple(counts), parts)
 
 
-def split_operands(found: Footprints, loops: TiledLoops) -> tuple[bool, ...]:
+def split_operands(found: Footprints, chunks: Chunks) -> tuple[bool, ...]:
     """Return for each operand whether chunks use different parts of it; of the others every chunk uses the same."""
-    parallel = frozenset(loops.parallel_dims)
+    parallel = frozenset([dim for dim, _ in chunks.parts])
     return tuple([not parallel.isdisjoint(operand.depends_on) for operand in found.operands])

@@ -116,6 +116,7 @@ class _Writing:
     def _front(self, made: Made, sink: str) -> Iterator[Step]:
         """Yield the steps of an anchor in front of the last: its register tiles for what one tile of the sink needs."""
         part, tiles = made.layer, made.tiles
+        assert tiles is not None
         anchor = anchor_of(part, tiles)
         assert anchor is not None
         result, sums = part.sink.name, anchor.nest.write.tensor + SUMS

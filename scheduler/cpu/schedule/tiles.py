@@ -31,6 +31,38 @@ class UpstreamTiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Elements of one dimension of a tensor that belong to a tile of the sink; they may reach beyond the tensor."""
+
+    first: int
+    """Where those of the first tile begin."""
+    extent: int
+    steps: tuple[tuple[int, int], ...] = ()
+    """Dimensions of the sink with several tiles, and how much further those of the next tile begin."""
+
+    def rounded(self, register: int) -> "Span":
+        """Return it with whole register tiles."""
+        return Span(self.first, -(-self.extent // register) * register, self.steps)
+
+
+Spans = tuple[Span, ...]
+"""By dimension of a tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontLoops:
+    """What an anchor in front of the last makes inside of the last one's loops, and its own loops for that."""
+
+    spans: Spans
+    """Of its result, in whole register tiles: all that it makes at once."""
+    loops: int
+    """How many of the last anchor's loops, from the outermost, it is computed inside of."""
+    times: int
+    """How often it is computed."""
+    tiled: "TiledLoops"
+
+
+@dataclass(frozen=True, slots=True)
 class TiledLoops:
     """The loops around the register tiles of a kernel's anchor, as the cost model sees them, outermost first.
 
@@ -53,8 +85,15 @@ class TiledLoops:
     """Iterations of further reduction loops outside of the register tiles, each of which goes on with partial sums."""
     unrolled: int = 1
     """Iterations of the innermost reduction loop that are written out one by one; compilers may write out more."""
+    fronts: tuple[FrontLoops, ...] = ()
+    """Of a kernel with several anchors: those in front of the last, first to last."""
     upstream: "LoopTiles | None" = None
-    """Tiles of a kernel with several anchors, in front of the last of which something is computed."""
+    """Tiles that they follow from, where nobody has worked them out."""
+
+    @property
+    def has_fronts(self) -> bool:
+        """Whether anchors in front of the last compute something inside of these loops."""
+        return bool(self.fronts) or self.upstream is not None
 
     @property
     def parallel_dims(self) -> tuple[int, ...]:

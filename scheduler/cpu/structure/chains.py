@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, Span, Spans, TiledLoops, UpstreamTiles
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_padded
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.analysis import Analysis
@@ -18,37 +18,20 @@ from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Elements of one dimension of a tensor that belong to a tile of the sink; they may reach beyond the tensor."""
-
-    first: int
-    """Where those of the first tile begin."""
-    extent: int
-    steps: tuple[tuple[int, int], ...] = ()
-    """Dimensions of the sink with several tiles, and how much further those of the next tile begin."""
-
-    def rounded(self, register: int) -> "Span":
-        """Return it with whole register tiles."""
-        return Span(self.first, -(-self.extent // register) * register, self.steps)
-
-
-Spans = tuple[Span, ...]
-"""By dimension of a tensor."""
-
-
-@dataclass(frozen=True, slots=True)
 class Made:
     """What one part in front makes for each tile of the sink."""
 
     layer: Layer
-    tiles: LoopTiles
-    """Of that part: a tile is what one copy with padding is for, or all that it makes."""
+    tiled: TiledLoops
+    """Its loops for one tile of the kernel's sink; what is computed for a tile of its own is a copy with padding."""
     spans: Spans
     """Of its sink, in whole register tiles: all that it makes for one tile of the kernel's sink."""
     loops: int
     """How many loops over tiles, from the outermost, it is computed inside of: the others go on with what there is."""
     times: int
     """How often it is computed."""
+    tiles: LoopTiles | None = None
+    """That its loops are those of: a tile is what one copy with padding is for, or all that it makes."""
 
     @property
     def extents(self) -> Extents:
@@ -129,9 +112,21 @@ def link_read(anchor: LoopNest, name: str) -> Access:
     return next(read for read in anchor.reads if read.tensor == name)
 
 
-def made_in_front(layer: Layer, tiles: LoopTiles | None) -> tuple[Made, ...]:
+def fronts_of(layer: Layer, tiled: TiledLoops) -> tuple[Made, ...]:
+    """Return what the parts of ``layer`` in front of the last make inside of its loops, first part first."""
+    if tiled.upstream is not None:
+        return made_in_front(layer, tiled.upstream)
+    if not tiled.fronts:
+        return ()
+    return tuple([
+        Made(part, front.tiled, front.spans, front.loops, front.times)
+        for part, front in zip(parts_of(layer)[:-1], tiled.fronts, strict=True)
+    ])  # fmt: skip
+
+
+def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
     """Return what the parts of ``layer`` in front of the last make for ``tiles`` of that, first part first."""
-    if tiles is None or not tiles.upstream:
+    if not tiles.upstream:
         return ()
     parts = parts_of(layer)
     sink = parts[-1].sink
@@ -144,13 +139,14 @@ def made_in_front(layer: Layer, tiles: LoopTiles | None) -> tuple[Made, ...]:
         depends = {dim for span in spans for dim, _ in span.steps}
         loops = max([tiles.parallel, *(tiles.order.index(dim) + 1 for dim in depends)])
         times = math.prod([counts[dim] for dim in tiles.order[:loops]])
-        found.append(Made(part, _tiles_of(part, own, spans), spans, loops, times))
+        tiles_of_part = _tiles_of(part, own, spans)
+        found.append(Made(part, tiles_of_part.tiled, spans, loops, times, tiles_of_part))
     return tuple(reversed(found))
 
 
-def scratch_bytes(layer: Layer, tiles: LoopTiles | None) -> int:
+def scratch_bytes(layer: Layer, tiled: TiledLoops) -> int:
     """Return what one thread needs for all that anchors in front of the last make for a tile."""
-    found = made_in_front(layer, tiles)
+    found = fronts_of(layer, tiled)
     return sum([math.prod(made.extents) * made.layer.sink.element_bytes for made in found])
 
 

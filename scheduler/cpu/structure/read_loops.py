@@ -1,19 +1,23 @@
-"""The loops around a kernel's anchor, read off the tree of its program: what the cost model folds over.
+"""The loops around a kernel's anchors, read off the tree of its program: what the cost model folds over.
 
 The search looks at hundreds of tiles for each kernel, and has these loops of its own tiles without building the tree
 (`LoopTiles.tiled`); tests hold that both are the same. Programs that others write, such as a tuner, are read here.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest
+from dsascape.scheduler.cpu.schedule.tiles import FrontLoops, Span, TiledLoops
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest, shared_rows
+from dsascape.scheduler.cpu.structure.chains import parts_of
+from dsascape.scheduler.cpu.structure.passes import passes_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
-from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, LoopKind, Nodes, Statement
+from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, LoopKind, Nodes, Role, Statement
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Tile
+from dsascape.workloads.loopnest import Extents
 
 _FURTHER = -2
 """Stands for a reduction loop that is not the anchor's longest."""
@@ -23,6 +27,9 @@ _FURTHER = -2
 class _AxisLoop:
     """A loop around the statement that is read: what it goes along, and what one iteration covers."""
 
+    name: str
+    node: str
+    """Name of the tree's loop: another one where that stands for several."""
     axis: int
     inside: int
     extent: int
@@ -30,44 +37,107 @@ class _AxisLoop:
 
 
 def read_loops(layer: Layer, program: LoopProgram) -> TiledLoops:
-    """Return the loops around the register tiles of the one anchor of ``layer``, or around its rows.
-
-    Raises ``ValueError`` for a kernel with several anchors, one behind the other.
-    """
-    nest = anchored_nest(layer)
-    sums = "" if nest is None else nest.write.tensor + SUMS
-    has_sums = any(stage.name == sums for stage in program.stages)
-    if nest is None and sum(stage.kind == "sum" for stage in program.stages) > 1 and layer.contraction is not None:
-        raise ValueError(f"{layer.sink.name}: a kernel with several anchors has the loops of each of them")
-    around, statement = _found(program, sums if has_sums else layer.sink.name, "update" if has_sums else "store")
-    loops = list(_axes(layer, around, statement))
-    rank = len(layer.sink.shape)
-    held = [loop for loop in loops if loop.kind in ("unrolled", "vector") and loop.axis >= 0]
-    register = tuple([math.prod([each.extent for each in held if each.axis == dim]) for dim in range(rank)])
-    serial = [loop for loop in loops if loop.kind not in ("unrolled", "vector")]
-    is_held = not has_sums or program.buffer(sums).scope == "register"
-    last = max(
-        [number + 1 for number, loop in enumerate(serial) if loop.axis >= 0 or (loop.inside > 1 and not is_held)],
-        default=0,
-    )
-    outside = serial[:last]
-    first_level = _first_level(program, layer.sink.name, layer.sink.shape)
-    listed = [loop for loop in outside if loop.axis != _FURTHER]
-    parallel = sum(loop.kind == "parallel" for loop in listed)
-    of_tile = max(
-        [parallel]
-        + [number + 1 for number, loop in enumerate(listed) if loop.axis >= 0 and loop.inside >= first_level[loop.axis]]
-    )  # fmt: skip
-    return TiledLoops(
-        tuple([(loop.axis, loop.inside) for loop in listed]),
-        parallel, of_tile, register,
-        next((loop.axis for loop in held if loop.kind == "vector"), _innermost(layer)),
-        math.prod([loop.extent for loop in outside if loop.axis == _FURTHER]),
-        math.prod([loop.extent for loop in loops if loop.kind == "unrolled" and loop.axis < 0]),
-    )  # fmt: skip
+    """Return the loops around the register tiles of the anchors of ``layer``, or around its rows."""
+    parts = parts_of(layer) or (layer,)
+    last = _Part(parts[-1], program)
+    found = last.tiled(_rows(layer) or _first_level(program, layer.sink.name, layer.sink.shape))
+    if not parts[1:]:
+        return found
+    fronts = tuple([_front(_Part(part, program), last) for part in parts[:-1]])
+    return replace(found, fronts=fronts)
 
 
-def _found(program: LoopProgram, stage: str, role: str) -> tuple[tuple[Loop, ...], Statement]:
+class _Part:
+    """The statement of one anchor, or of the rows of a kernel without one, and the loops around it."""
+
+    def __init__(self, part: Layer, program: LoopProgram) -> None:
+        nest = anchored_nest(part)
+        sums = "" if nest is None else nest.write.tensor + SUMS
+        self.sink, self.program = part.sink, program
+        self.has_sums = any(stage.name == sums for stage in program.stages)
+        self.is_held = not self.has_sums or program.buffer(sums).scope == "register"
+        self.copied = [copy for stage in (sums, part.sink.name) for copy in program.copies(stage).values()]
+        around, statement = _found(
+            program, sums if self.has_sums else part.sink.name, "update" if self.has_sums else "store"
+        )
+        self.loops = list(_axes(part, around, statement))
+
+    @cached_property
+    def held(self) -> list[_AxisLoop]:
+        """Loops of the register tile."""
+        return [loop for loop in self.loops if loop.kind in ("unrolled", "vector") and loop.axis >= 0]
+
+    @cached_property
+    def outside(self) -> list[_AxisLoop]:
+        """Loops outside of the register tiles and of the reduction that registers hold the sums of."""
+        serial = [loop for loop in self.loops if loop.kind not in ("unrolled", "vector")]
+        ends = [
+            number + 1
+            for number, loop in enumerate(serial)
+            if loop.axis >= 0 or (loop.inside > 1 and not self.is_held)
+        ]
+        return serial[: max(ends, default=0)]
+
+    @cached_property
+    def listed(self) -> list[_AxisLoop]:
+        """Those of them along the sink's dimensions and the anchor's longest reduction."""
+        return [loop for loop in self.outside if loop.axis != _FURTHER]
+
+    def tiled(self, first_level: Sequence[int] | None, around: Collection[str] = ()) -> TiledLoops:
+        """Return the loops but for those ``around``; a tile is what the first level covers, or copies are made for."""
+        listed, shape = [loop for loop in self.listed if loop.name not in around], self.sink.shape
+        parallel = sum(loop.kind == "parallel" for loop in listed)
+        if first_level is None:
+            of_tile = max(self._inside_of(listed, copy) for copy in self.copied) if self.copied else 0
+        else:
+            ends = [
+                number + 1
+                for number, loop in enumerate(listed)
+                if loop.axis >= 0 and loop.inside >= first_level[loop.axis]
+            ]
+            of_tile = max([parallel, *ends])
+        register = tuple([
+            math.prod([loop.extent for loop in self.held if loop.axis == dim]) for dim in range(len(shape))
+        ])  # fmt: skip
+        innermost = next((dim for dim in reversed(self.sink.order) if shape[dim] > 1), -1)
+        return TiledLoops(
+            tuple([(loop.axis, loop.inside) for loop in listed]), parallel, of_tile, register,
+            next((loop.axis for loop in self.held if loop.kind == "vector"), innermost),
+            math.prod([loop.extent for loop in self.outside if loop.axis == _FURTHER]),
+            math.prod([loop.extent for loop in self.loops if loop.kind == "unrolled" and loop.axis < 0]),
+        )  # fmt: skip
+
+    def _inside_of(self, listed: Sequence[_AxisLoop], stage: str) -> int:
+        """Return how many of the loops a buffer is made anew in."""
+        return _loops_to(listed, self.program.buffer(stage).inside)
+
+
+def _front(part: _Part, last: _Part) -> FrontLoops:
+    """Return what an anchor in front of the last makes: its box, inside of which of the last one's loops, how often."""
+    buffer = part.program.buffer(part.sink.name)
+    loops = _loops_to(last.listed, buffer.inside)
+    around = {loop.name: loop for loop in last.listed[:loops]}
+    place = {dim: number for number, dim in enumerate(part.sink.order)}
+    spans = []
+    for dim, first in enumerate(buffer.first):
+        steps: dict[int, int] = {}
+        for name, stride in first.terms:
+            axis = around[name].axis
+            steps[axis] = min(steps.get(axis, stride), stride)
+        spans.append(Span(first.offset, buffer.shape[place[dim]], tuple(sorted(steps.items()))))
+    times = math.prod([loop.extent for loop in last.listed[:loops]])
+    tiled = part.tiled(None, around)
+    box = tuple([(dim, span.extent) for dim, span in enumerate(spans)])
+    tiled = replace(tiled, loops=box + tiled.loops, of_tile=len(box) + tiled.of_tile)
+    return FrontLoops(tuple(spans), loops, times, tiled)
+
+
+def _loops_to(listed: Sequence[_AxisLoop], name: str) -> int:
+    """Return how many loops there are up to the one with that name; none where it is not among them."""
+    return max([number + 1 for number, loop in enumerate(listed) if loop.node == name], default=0)
+
+
+def _found(program: LoopProgram, stage: str, role: Role) -> tuple[tuple[Loop, ...], Statement]:
     return next(
         (around, each) for around, each in _statements(program.body) if each.stage == stage and each.role == role
     )
@@ -82,7 +152,7 @@ def _statements(nodes: Nodes, around: tuple[Loop, ...] = ()) -> Iterator[tuple[t
 
 
 def _axes(layer: Layer, around: tuple[Loop, ...], statement: Statement) -> Iterator[_AxisLoop]:
-    """Yield the loops around a statement, those that a fused loop stands for one by one."""
+    """Yield the loops around a statement that move it, those that a fused loop stands for one by one."""
     strides = {loop: (dim, stride) for dim, each in enumerate(statement.element) for loop, stride in each.terms}
     for number, each in statement.reduced:
         axis = DEPTH if number == layer.depth_loop else _FURTHER
@@ -90,10 +160,20 @@ def _axes(layer: Layer, around: tuple[Loop, ...], statement: Statement) -> Itera
     for loop in around:
         for name, extent in loop.fused or ((loop.name, loop.extent),):
             if name in strides:
-                yield _AxisLoop(*strides[name], extent, loop.kind)
+                yield _AxisLoop(name, loop.name, *strides[name], extent, loop.kind)
 
 
-def _first_level(program: LoopProgram, sink: str, shape: tuple[int, ...]) -> list[int]:
+def _rows(layer: Layer) -> list[int]:
+    """Return what a row of the sink covers, where a layer is gone over in passes row by row; nothing for any other."""
+    if passes_of(layer) is None:
+        return []
+    sink = layer.sink
+    innermost = next((place for place, dim in reversed(list(enumerate(sink.order))) if sink.shape[dim] > 1), 0)
+    outside = sink.order[: min(shared_rows(layer), innermost)]
+    return [1 if dim in outside else size for dim, size in enumerate(sink.shape)]
+
+
+def _first_level(program: LoopProgram, sink: str, shape: Extents) -> list[int]:
     """Return the elements of each dimension that the outermost level of the sink's tiles covers."""
     covered = list(shape)
     for step in program.steps:
@@ -101,9 +181,3 @@ def _first_level(program: LoopProgram, sink: str, shape: tuple[int, ...]) -> lis
             for dim, size in zip(step.levels[0].order, step.levels[0].sizes, strict=True):
                 covered[dim] = size
     return covered
-
-
-def _innermost(layer: Layer) -> int:
-    """Return the dimension of the sink that lies innermost in memory; -1 if it has one element."""
-    sink = layer.sink
-    return next((dim for dim in reversed(sink.order) if sink.shape[dim] > 1), -1)
