@@ -1,7 +1,7 @@
-"""Compiles what every design point runs through, where a C compiler is found; ``pyproject.toml`` describes the package.
+"""Compiles the innermost loops of every design point if there is a C compiler; ``pyproject.toml`` has the metadata.
 
-In C are the handler of a simulation's instants, columns of programs being written, prefetch buffers, the search for
-tiles. The Python beside them does the same where there is none.
+In C are the simulation's event handlers, list scheduling and relocation of programs, prefetch buffers and the tile
+search. Without a compiler, Python code does the same.
 """
 
 import runpy

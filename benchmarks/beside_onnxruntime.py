@@ -1,4 +1,4 @@
-"""How long generated code takes beside onnxruntime: ``python -m benchmarks.beside_onnxruntime [NETWORK ...]``.
+"""Generated code compared with onnxruntime: ``python -m benchmarks.beside_onnxruntime [NETWORK ...]``.
 
 Both compute the network from the same weights, batch 1, fp32, with the same number of threads; onnxruntime with all of
 its graph optimisations, before our code is measured and after it, whichever is faster. The code is that of
@@ -22,7 +22,7 @@ from dsascape.workloads.executable import drawn_inputs, executable
 
 NETWORKS = ("mobilenet-v2", "resnet50", "bert-base")
 AIM = 2.5
-"""How many times as long our code may take."""
+"""Largest ratio of our code's time to onnxruntime's."""
 _SECONDS = 5.0
 _FEWEST = 3
 

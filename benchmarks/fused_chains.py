@@ -1,9 +1,9 @@
 """Chains of convolutions and products in one kernel and in several: ``python -m benchmarks.fused_chains --hardware H``.
 
-No network of the zoo has these shapes: what kernels with several anchors gain, and how well that is predicted, is
-found out here, and networks are left to judge. Each chain lies between two pointwise convolutions, or products, that
-are not counted, so that its data is stored as inside a network. One thread, data in the caches from the run before.
-Takes a description of this machine that ``dsascape calibrate`` has written.
+Measures the gain of kernels with several anchors, and how well it is predicted. No network of the zoo has these shapes,
+so that networks remain an independent check. Each chain is placed between two pointwise convolutions, or products, that
+are not counted, so that its data is laid out as inside a network. One thread, with the caches warm from the previous
+run. Needs a machine file from ``dsascape calibrate``.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Seconds that a policy takes to plan the networks of the zoo: ``python -m benchmarks.fusion_speed``.
 
-``[--policy P] [--hardware H ...] [--networks NAME ...]``. Processor seconds of planning a network of which nothing is
-known yet, at its own batch; importing it is left out, rewriting it is not. Small networks come first. Ends with exit
-code 1 if any takes longer than the aim.
+``[--policy P] [--hardware H ...] [--networks NAME ...]``. Processor seconds of planning a network at its own batch,
+without cached analyses; the import is not included, rewriting is. Small networks come first. Ends with exit code 1 if
+any takes longer than the target.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How long networks of the zoo take to import and to load: ``python benchmarks/import_speed.py``."""
+"""Time to import and to load networks of the zoo: ``python benchmarks/import_speed.py``."""
 
 import os
 import statistics

@@ -1,8 +1,8 @@
-"""A sweep of 100,000 points: when it begins, whether its memory stays flat, how long its report takes.
+"""A sweep of 100,000 points: time to its first point, growth of its memory, time of its report.
 
-Run ``python -m benchmarks.large_sweep``; it takes five to ten minutes and 600 MB of disk. The sweep runs for a while,
-over two processes, and is stopped. Then its points without figures get those of a point that has been computed, so that
-the report is that of the whole sweep.
+Run ``python -m benchmarks.large_sweep``; it takes five to ten minutes and 600 MB of disk. The sweep runs for a while on
+two processes, and is stopped. Then the missing points get the figures of computed ones, so that the report covers the
+whole sweep.
 """
 
 import os
@@ -36,13 +36,13 @@ policies: [fixed-pattern]
 objectives: [latency_s, area_mm2]
 search: {{method: grid}}
 """
-"""50 x 50 x 40 points."""
+"""Number of points of the sweep: 50 x 50 x 40."""
 COMMAND = (str(Path(sys.executable).with_name("dsascape")),)
 _MIB = 2**20
 
 
 def main() -> None:
-    """Print the figures, each beside its aim."""
+    """Print the figures with their targets."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = folder / "large.yaml"
@@ -89,7 +89,7 @@ def points_in(out: Path) -> int:
 
 
 def resident_mib(process: int) -> float:
-    """Return the memory of a process that computes no points itself."""
+    """Return the memory of a process that computes no points itself, in MiB."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / _MIB
 

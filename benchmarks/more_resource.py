@@ -1,9 +1,9 @@
-"""Whether more of a machine makes it slower, and more images take less time: random machines, every numeric field.
+"""Search for machines that get slower with more of a resource, or faster with more images: random, every numeric field.
 
 Run ``python -m benchmarks.more_resource [--seed N] [--draws N] [--kind dsa|cpu|gpu] [--policy P]``. A draw is a machine
-near a preset, a small network, a policy and a batch. Some of its numeric fields are doubled (latencies halved), one
-each time, and so is the batch; whatever takes more than 2 % longer with more of a resource, or less time for twice the
-images, is printed, and how many there are of each.
+near a preset, a small network, a policy and a batch. Some of its numeric fields are doubled (latencies halved), one at
+a time, and so is the batch. Runs that take more than 2 % longer with more of a resource, or less time for twice the
+images, are printed and counted.
 """
 
 import argparse
@@ -70,7 +70,7 @@ class Field:
 
 
 def fields_of(record: BaseModel, prefix: str = "") -> Iterator[Field]:
-    """Yield the numeric fields of a machine that more or less of is better."""
+    """Yield the numeric fields of a machine of which more, or less, is better."""
     for name, info in type(record).model_fields.items():
         alias = info.alias or name
         value = getattr(record, name)
@@ -91,7 +91,7 @@ def _fields_at(path: str, value: Any, unit: str) -> Iterator[Field]:
 
 
 def beside(machine: AnyHardware, path: str) -> dict[str, str]:
-    """Return what has to grow with a field: DDR with the clusters that have equal parts of it to themselves."""
+    """Return the values to grow together with a field: private DDR with the number of clusters."""
     if not isinstance(machine, ClusteredDsa) or path != "clusters" or machine.ddr.sharing == "shared":
         return {}
     ddr = machine.ddr
@@ -128,7 +128,7 @@ def better_machines(
 
 @dataclass(frozen=True)
 class Found:
-    """A pair of which the one that should be faster is slower, and by what."""
+    """A violation: a pair of runs of which the one expected to be faster is slower, and the ratio."""
 
     kind: str
     policy: str
@@ -138,7 +138,7 @@ class Found:
 
 
 def seconds(point: DesignPoint) -> float | None:
-    """Return the latency; None for what does not run."""
+    """Return the latency in seconds; None if the point does not run."""
     try:
         return evaluate(point).record.latency_s
     except (ScheduleError, SimulationError, HardwareError):
@@ -160,7 +160,7 @@ def drawn(kind: str, policy: str | None, chosen: random.Random) -> tuple[DesignP
 
 
 def main() -> None:
-    """Print what is found, and the counts."""
+    """Print the violations and their counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--draws", type=int, default=100)

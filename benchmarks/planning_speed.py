@@ -1,9 +1,9 @@
-"""Seconds that graphturbo takes to plan networks of more and more nodes: ``python -m benchmarks.planning_speed``.
+"""Planning time of graphturbo for networks of growing size: ``python -m benchmarks.planning_speed``.
 
 Twice the nodes should take about twice the time. The chains and residual networks are planned twice: for one image,
-which the local buffers hold whole, and for so many that sub-graphs have to be cut into instances. Grouping (Algorithms
-1 and 2, once) stands beside the whole of planning, which groups for several shares and sizes of the local buffers and
-simulates the schedules among which it chooses; that is left out for the largest networks.
+which the local buffers hold whole, and for a batch whose sub-graphs have to be split into instances. The time of
+grouping (Algorithms 1 and 2, once) is compared with that of all planning, which groups for several fractions and sizes
+of the local buffers and simulates the candidate schedules; the latter is left out for the largest networks.
 """
 
 import argparse
@@ -21,12 +21,12 @@ NODES = (1000, 2000, 4000, 8000, 20000)
 MANY_IMAGES = 128
 CHANNELS, SIDE = 16, 32
 AIM_S = 20
-"""For grouping."""
+"""Target of grouping one network, in seconds."""
 MOST_PLANNED = 2000
 
 
 def chain(nodes: int, images: int) -> Graph:
-    """Return convolutions and activations in a row."""
+    """Return a chain of convolutions and activations."""
     net = Net("chain")
     x = net.input(images, CHANNELS, SIDE, SIDE)
     for _ in range(nodes // 2):

@@ -1,4 +1,4 @@
-"""Whether ``searched`` is beaten anywhere: every policy on every network of the zoo, on one machine of each kind.
+"""Comparison of ``searched`` with every other policy, on every network of the zoo and one machine of each kind.
 
 ``python -m benchmarks.searched_over_zoo [--networks NAME ...] [--hardware H ...]``. A row has, for each policy, its
 simulated time by that of ``searched`` and the processor seconds that planning took, rewriting and all that is derived
@@ -34,16 +34,16 @@ _SHOWN_IN = 17
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a policy comes to on one network."""
+    """Result of a policy on one network."""
 
     makespan_ps: int
     planning_s: float
-    """Of processor time."""
+    """Processor time of planning, in seconds."""
     origin: str
 
 
 def run(analysis: Analysis, name: str, placing: Placing) -> Planned | None:
-    """Return what comes of a policy, from a network of which nothing is known yet; None where it cannot run."""
+    """Return the result of a policy without any cached analyses; None if it cannot run."""
     policy = policy_of(name)
     if isinstance(policy, SchedulingPolicy) and placing.hardware.kind not in policy.kinds:
         return None

@@ -1,4 +1,4 @@
-"""How fast design points are computed: milliseconds and instructions per second, per network and policy.
+"""Speed of design points: milliseconds and simulated instructions per second, per network and policy.
 
 Run ``make bench``. Every figure is the median processor time of five runs of a network that is loaded already, nothing
 cached between them.
@@ -15,7 +15,7 @@ from dsascape.workloads import load_network
 from dsascape.workloads.analysis import Analysis
 
 NETWORKS = (("resnet50", 4), ("resnet50", 16), ("mobilenet-v2", 4), ("bert-base-128", 4), ("conformer", 3))
-"""With the images that one cluster takes at once."""
+"""Networks of the benchmark, each with its batch per cluster."""
 POLICIES = ("unfused", "fixed-pattern", "graphturbo")
 REPEATS = 5
 
@@ -40,7 +40,7 @@ class Spent:
 
 
 def time_point(network: str, images: int, policy_name: str) -> Spent:
-    """Return what the stages of a design point take."""
+    """Return the time of each stage of a design point."""
     spec, policy = load_hardware("stcp920", ClusteredDsa), make_policy(policy_name)
     placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16")
     machine, energy = placing.kind.machine(spec), placing.kind.energy(spec)

@@ -1,14 +1,14 @@
-"""What a design point of a sweep costs: processor time per point, each beside what it should be and a bare simulation.
+"""Processor time per design point of a sweep, compared with its target and with a bare simulation.
 
-Run ``python -m benchmarks.sweep_speed`` (part of ``make bench``). Swept are four local buffers and four DDR bandwidths,
-in one process, the network loaded; ``finer``: twelve of each, 144 points (twelve of the paper's machine, which is swept
-over DDR alone). ``first``: the first of the coarse sweep, which finds nothing that an earlier one left behind.
-``known``: the mean of those of the coarse sweep whose local buffers and whose bandwidth both occurred before, not
-together though. ``simulate``: a point's program simulated again, nothing planned or lowered. ``before``: planning,
-lowering and simulation of a point on the day when the aims were set. The last lines are wall time over two processes,
-everything stored.
+Run ``python -m benchmarks.sweep_speed`` (part of ``make bench``). The coarse sweep has four local buffers and four DDR
+bandwidths, in one process, with the network loaded; ``finer``: twelve of each, 144 points (twelve for the paper's
+machine, which is swept over DDR alone). ``first``: the first point of the coarse sweep, without caches of earlier ones.
+``known``: the mean of the points of the coarse sweep whose local buffer and bandwidth both occurred before, but not
+together. ``simulate``: a point's program simulated again, without planning or lowering. ``before``: planning, lowering
+and simulation of a point when the targets were set. The last lines are wall time with two processes that store all
+points.
 
-``DSASCAPE_PURE=1`` leaves what is written in C to Python.
+``DSASCAPE_PURE=1`` runs Python instead of the C extensions.
 """
 
 import gc
@@ -35,7 +35,7 @@ DDR = ("60 GB/s", "90 GB/s", "119.4 GB/s", "160 GB/s")
 
 @dataclass(frozen=True)
 class Case:
-    """A network at the images that one of the four clusters takes, and the milliseconds that a point should take."""
+    """A network at its batch per cluster, and the target in milliseconds per point."""
 
     network: str
     images: int
@@ -71,7 +71,7 @@ def points(
 
 
 def resimulated_ms(point: DesignPoint) -> float:
-    """Return what simulating the program of a point takes alone: the least of three."""
+    """Return the milliseconds of simulating a point's program again: the least of three."""
     program = evaluate(point).program
     spec = point.hardware
     assert isinstance(spec, ClusteredDsa)
@@ -84,18 +84,18 @@ def resimulated_ms(point: DesignPoint) -> float:
 
 
 def shown(measured_ms: float, aim_ms: float | None) -> str:
-    """Return a time, and what it should be."""
+    """Return a time with its target, as text."""
     return f"{measured_ms:9.0f}ms {'' if aim_ms is None else f'({aim_ms:.0f})':>7}"
 
 
 def finer(case: Case, steps: int) -> list[DesignPoint]:
-    """Return the points of a sweep over so many local buffers and bandwidths, in the same ranges."""
+    """Return the points of a sweep over this many local buffers and bandwidths, in the same ranges."""
     sizes, bandwidths = _evenly(768, 2048, steps), _evenly(60, 160, steps)
     return points(case, [f"{size} KiB" for size in sizes], [f"{bandwidth} GB/s" for bandwidth in bandwidths])
 
 
 def rate(steps: int) -> float:
-    """Return the points per second that two processes compute and store, of so many local buffers and bandwidths."""
+    """Return the points per second that two processes compute and store in a sweep of this many values per axis."""
     tried = finer(CASES[0], steps)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
@@ -131,7 +131,7 @@ def main() -> None:
 
 
 def times_ms(swept: Sequence[DesignPoint]) -> list[float]:
-    """Return the processor time of each point, the first of which finds nothing but its network."""
+    """Return the processor time of each point in ms; the first one has no caches but its network."""
     network.cache_clear()
     own_batch.cache_clear()
     gc.collect()  # what was computed before has left garbage behind, which is no part of these times

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from dsascape.experiments.engine.run import run_points
+from dsascape.experiments.point.clusters_in_use import run_on_best_clusters, share_of_cluster
 from dsascape.experiments.point.job import Job, Outcome
-from dsascape.experiments.point.shared_out import run_shared_out, share_of_cluster
 from dsascape.experiments.question.network import check_dtype, default_dtype
 from dsascape.experiments.question.points import DesignPoint, Workload, policy_of, split_tuning
 from dsascape.experiments.question.repeated import check_values
@@ -46,7 +46,7 @@ def simulate(
     dtype = check_dtype(dtype or default_dtype(machine), machine)
     cast = graph.with_batch(share).with_dtype(dtype)
     placing = Placing(hardware=machine, parts=clusters, dtype=dtype)
-    return run_shared_out(Analysis(cast), chosen, Job(graph.name, batch, placing))
+    return run_on_best_clusters(Analysis(cast), chosen, Job(graph.name, batch, placing))
 
 
 def sweep(

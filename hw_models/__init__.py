@@ -12,8 +12,8 @@ from dsascape.hw_models.gpu.spec import Gpu
 from dsascape.hw_models.machine_files.load import (
     AnyHardware,
     hardware_of_text,
-    known_paths,
     load_hardware,
+    parameter_paths,
     preset_names,
     with_values,
 )
@@ -85,9 +85,9 @@ __all__ = [
     "gpu_machine",
     "gpu_summary",
     "hardware_of_text",
-    "known_paths",
     "load_hardware",
     "operands_read",
+    "parameter_paths",
     "perfetto_json",
     "preset_names",
     "simulate",

@@ -12,7 +12,7 @@ def divisors(number: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(number // d for d in small)}, reverse=True))
 
 
-def cuts_well(extent: int, parts: int, most_padding: float) -> bool:
+def splits_evenly_enough(extent: int, parts: int, most_padding: float) -> bool:
     """Return whether ``parts`` parts of equal size, the last one cut short, cover ``extent`` with none empty.
 
     Their padded sizes may add up to at most ``1 + most_padding`` times ``extent``.

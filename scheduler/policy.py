@@ -181,7 +181,7 @@ def _from_table(name: str) -> type[Any]:
 def _from_file(path: Path) -> type[Any]:
     """Return the one policy class that a user's own Python file defines."""
     if not path.is_file():
-        raise ScheduleError(f"policy file {str(path)!r} is not there")
+        raise ScheduleError(f"policy file {str(path)!r} does not exist")
     spec = importlib.util.spec_from_file_location(f"dsascape_policy_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ScheduleError(f"policy file {str(path)!r} cannot be loaded")

@@ -1,4 +1,4 @@
-"""What all tests share: golden texts, readable networks, Hypothesis without deadlines, as testers' machines differ.
+"""Shared set-up: golden texts, readable networks, Hypothesis without deadlines, as testers' machines differ.
 
 Examples are the same in every run; ``pytest --hypothesis-profile explore`` draws others. ``tests/tiers.py`` says how
 much of the tests a run takes.

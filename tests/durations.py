@@ -1,4 +1,4 @@
-"""Prints how long each test took: ``python tests/durations.py out/tests.xml``, of what ``pytest --junit-xml`` wrote."""
+"""Duration of every test: ``python tests/durations.py out/tests.xml``, from a file of ``pytest --junit-xml``."""
 
 import sys
 from collections import defaultdict

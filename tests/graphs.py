@@ -1,4 +1,4 @@
-"""Small networks and machines for the tests: a builder for networks by hand, and strategies that draw both."""
+"""Small networks and machines for tests: a builder for networks by hand, and strategies that draw both."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Counts work instead of timing it, so that a claim about growth holds on a busy machine too."""
+"""Counts of executed steps instead of times, so that claims about growth hold on a busy machine."""
 
 import sys
 from collections.abc import Callable

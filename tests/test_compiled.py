@@ -1,4 +1,4 @@
-"""What ``setup.py`` compiles does what Python does: event by event."""
+"""The extensions that ``setup.py`` compiles give the same results as Python, event by event."""
 
 import json
 import os
@@ -28,7 +28,7 @@ POINTS = (
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")]
 
 
-def test_what_is_written_in_c_is_there() -> None:
+def test_the_c_extensions_are_built() -> None:
     assert is_compiled()
     assert is_built("dsascape.scheduler.in_c.columns")
     assert is_built("dsascape.scheduler.in_c.tiles")

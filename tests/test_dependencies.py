@@ -1,4 +1,4 @@
-"""What the packages import from others is declared in pyproject.toml, and what is declared is imported."""
+"""The third-party packages that are imported are those declared in pyproject.toml."""
 
 import ast
 import re

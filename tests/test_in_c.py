@@ -1,4 +1,4 @@
-"""What is written in C refuses what it cannot do: with an exception where it is wrong, else it leaves it to Python."""
+"""The C code rejects invalid input with an exception, and leaves unsupported input to Python."""
 
 from array import array
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def pair(*rows: tuple[int, ...]) -> tuple[Column, Column]:
 
 
 EMPTY = column((0,)) * (MANY + 1), column()
-"""So many rows without a number."""
+"""Rows without numbers, ``MANY`` of them."""
 RUN = {
     "work_of": column((0,)), "after": pair(()), "allocates": pair(()), "frees": pair(()),
     "works": ((0, 0, 1, 0, 0, 1),), "demands": (DEMAND,), "queues": ((0, 1, 1),), "ports": ((1.0, 100, 0),),

@@ -1,4 +1,4 @@
-"""What is installed: everything as ``dsascape.*``, with data and C, and nothing that only this project needs."""
+"""Installed files: everything as ``dsascape.*``, with data and C, without what only this project needs."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {"workloads", "fusion", "hw_models", "scheduler", "tuner", "experiments"}
 NOT_INSTALLED = ("dsascape/experiments/papers", "dsascape/experiments/measured", "dsascape/workloads/export")
 BUILT_BY = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
-"""What ``pip`` and ``build`` do with a source tree, without an environment of its own for setuptools."""
+"""Build of a source tree as ``pip`` and ``build`` do it, without an isolated environment."""
 needs_setuptools = pytest.mark.skipif(
     Version(version("setuptools")) < Version("77"),
     reason="setuptools is older than pyproject.toml asks; make installs it",

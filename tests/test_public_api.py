@@ -1,4 +1,4 @@
-"""``import dsascape`` is the Python side: documented, typed, quick to import, and not to be confused with others."""
+"""``import dsascape``: documented, typed, quick to import, and its names cannot be confused with others."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def test_everything_that_is_offered_is_there_and_documented(name: str) -> None:
     assert isinstance(found, str) or found.__doc__
 
 
-def test_what_is_not_offered_is_no_attribute() -> None:
+def test_names_outside_the_api_are_no_attributes() -> None:
     misspelt = "simulat"
     with pytest.raises(AttributeError, match="module 'dsascape' has no attribute 'simulat'"):
         getattr(dsascape, misspelt)
@@ -96,7 +96,7 @@ def test_the_experiment_of_the_readme_is_the_one_that_make_demo_runs() -> None:
     assert shown == (ROOT / path).read_text(encoding="utf-8")
 
 
-def test_what_the_readme_links_to_is_there() -> None:
+def test_links_in_the_readme_exist() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!http)([^)#]+)", readme) + re.findall(r'src="([^"]+)"', readme)
 
@@ -143,7 +143,7 @@ class TestTypes:
         assert (SOURCE / "dsascape" / "py.typed").is_file()
         assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["*"]
 
-    def test_what_is_offered_is_what_type_checkers_see(self) -> None:
+    def test_type_checkers_see_the_public_api(self) -> None:
         text = (SOURCE / "dsascape" / "__init__.py").read_text(encoding="utf-8")
         block = text.partition("if TYPE_CHECKING:\n")[2].partition("\n\n")[0]
         imported = {

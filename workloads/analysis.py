@@ -41,7 +41,7 @@ class Table(Generic[_T]):
         values[key] = value
         return value
 
-    def known(self, key: Hashable) -> _T | None:
+    def peek(self, key: Hashable) -> _T | None:
         """Return the stored value of ``key``, None if there is none."""
         return self._values.get(key)
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import onnx
 
-from dsascape.workloads.known import Infer, Known, Typed, Walk
 from dsascape.workloads.operators.registry import Array
 from dsascape.workloads.rescale import RescaleError, broadcast_conflict, rescaled_like, rescaled_reshape
+from dsascape.workloads.walk_state import Infer, Typed, Walk, WalkState
 
 _BROADCASTING = frozenset(
     {"Add", "Sub", "Mul", "Div", "Where", "Pow", "Min", "Max", "And", "Or", "Equal", "Sum"}
@@ -19,9 +19,9 @@ _RESIZE_SIZES = 3
 
 @dataclass(frozen=True, slots=True)
 class CarryOver:
-    """Adapts nodes of the second walk, whose tensors so far are ``known``, by comparison with the walk ``before``."""
+    """Adapts nodes of the second walk, whose tensors so far are ``state``, by comparison with the walk ``before``."""
 
-    known: Known
+    state: WalkState
     before: Walk
     sequence_ratio: Fraction
     """Sequence length of this walk divided by the file's."""
@@ -39,7 +39,7 @@ class CarryOver:
         inputs = list(node.input)
         old, new = (
             self.before.types.get(inputs[0] if inputs else ""),
-            self.known.types.get(inputs[0] if inputs else ""),
+            self.state.types.get(inputs[0] if inputs else ""),
         )
         if old is None or new is None:
             return node
@@ -50,11 +50,11 @@ class CarryOver:
         try:
             return self._following(node, old.shape, new.shape)
         except RescaleError as error:
-            raise self.known.error(node, f"cannot change sequence or image: {error}") from None
+            raise self.state.error(node, f"cannot change sequence or image: {error}") from None
 
     def _following(self, node: onnx.NodeProto, old: tuple[int, ...], new: tuple[int, ...]) -> onnx.NodeProto:
         target = node.input[1] if len(node.input) > 1 else ""
-        values = self.known.values
+        values = self.state.values
         stuck = target in values and np.array_equal(values[target], self.before.values.get(target, ()))
         result = self.before.types[node.output[0]].shape
         if node.op_type == "Reshape" and stuck and old != new:
@@ -72,7 +72,7 @@ class CarryOver:
 
     def _open_ended(self, node: onnx.NodeProto, old: Sequence[int], new: Sequence[int]) -> onnx.NodeProto:
         """Return a slice whose end follows the size of the dimension, if it was that size in the file."""
-        ends, axes = (self.known.values.get(name) for name in node.input[2:4])
+        ends, axes = (self.state.values.get(name) for name in node.input[2:4])
         if ends is None or axes is None:
             return node
         grown = [
@@ -84,9 +84,9 @@ class CarryOver:
     def _conforming(self, node: onnx.NodeProto) -> onnx.NodeProto:
         """Return ``node`` with weights that no longer broadcast (position tables, masks) shortened or lengthened."""
         olds = [self.before.types[name].shape for name in node.input]
-        news = [self.known.types[name].shape for name in node.input]
+        news = [self.state.types[name].shape for name in node.input]
         for place, name in enumerate(list(node.input)):
-            wanted = broadcast_conflict(olds, news, place) if name in self.known.weights else None
+            wanted = broadcast_conflict(olds, news, place) if name in self.state.weights else None
             if wanted is not None:
                 node = self._with_weight(node, place, wanted)
         return node
@@ -94,13 +94,13 @@ class CarryOver:
     def _conforming_concat(self, node: onnx.NodeProto) -> onnx.NodeProto:
         """Return a concatenation whose constant parts have the other parts' sizes in all dimensions but the axis."""
         axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
-        live = [name for name in node.input if name not in self.known.weights]
+        live = [name for name in node.input if name not in self.state.weights]
         if not live:
             return node
-        old, new = self.before.types[live[0]].shape, self.known.types[live[0]].shape
+        old, new = self.before.types[live[0]].shape, self.state.types[live[0]].shape
         for place, name in enumerate(list(node.input)):
-            if name in self.known.weights:
-                mine = self.known.types[name].shape
+            if name in self.state.weights:
+                mine = self.state.types[name].shape
                 wanted = tuple(
                     new[d] if d != axis % len(mine) and size == old[d] else size
                     for d, size in enumerate(mine)
@@ -110,11 +110,11 @@ class CarryOver:
         return node
 
     def _with_weight(self, node: onnx.NodeProto, place: int, shape: tuple[int, ...]) -> onnx.NodeProto:
-        return _with_input_name(node, place, self.known.learn_at(node.input[place], shape, None))
+        return _with_input_name(node, place, self.state.add_resized(node.input[place], shape, None))
 
     def _with_input(self, node: onnx.NodeProto, place: int, value: Array) -> onnx.NodeProto:
-        name = self.known.free_name(f"{node.output[0]}:{node.input[place]}")
-        self.known.learn(name, value)
+        name = self.state.free_name(f"{node.output[0]}:{node.input[place]}")
+        self.state.set_constant(name, value)
         return _with_input_name(node, place, name)
 
 

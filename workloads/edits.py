@@ -14,9 +14,9 @@ import onnx
 from onnx import helper
 
 from dsascape.workloads.graph import WorkloadError
-from dsascape.workloads.known import Walk, attributes_of
 from dsascape.workloads.onnx_file import OnnxFile
 from dsascape.workloads.walk import walk_edited
+from dsascape.workloads.walk_state import Walk, attributes_of
 
 Attributes = tuple[tuple[str, Hashable], ...]
 """Attributes as (name, value), by ascending name; lists as tuples."""

@@ -18,10 +18,10 @@ from onnx.reference import ReferenceEvaluator
 
 from dsascape.workloads.constants import single_node_model
 from dsascape.workloads.graph import FLOATS, CastRebuild, Graph, Tensor, WorkloadError
-from dsascape.workloads.known import DTYPES, ELEMENTS, Walk, attributes_of
 from dsascape.workloads.onnx_import import walk_again
 from dsascape.workloads.operators.registry import Array
 from dsascape.workloads.reimport import Reimport
+from dsascape.workloads.walk_state import DTYPES, ELEMENTS, Walk, attributes_of
 
 _NEWEST_IR_VERSION = 10
 """Newest ONNX IR version that every onnxruntime in use reads."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import onnx
 from onnx import helper, inliner
 
-from dsascape.workloads.known import Typed, node_name
+from dsascape.workloads.walk_state import Typed, node_name
 
 Rename = Callable[[str], str]
 

@@ -12,7 +12,7 @@ from onnx import inliner
 from dsascape.wording import count
 from dsascape.workloads.expansion import branches
 from dsascape.workloads.graph import WorkloadError
-from dsascape.workloads.known import node_name
+from dsascape.workloads.walk_state import node_name
 
 MOST_NODES = 100_000
 """Nodes of a model at most, after its functions are inlined."""

@@ -50,7 +50,10 @@ class Tensor:
         if not self.order:
             object.__setattr__(self, "order", tuple(range(len(self.shape))))
         elif sorted(self.order) != list(range(len(self.shape))):
-            raise WorkloadError(f"tensor {self.name!r} of shape {list(self.shape)} lies in order {list(self.order)}")
+            raise WorkloadError(
+                f"tensor {self.name!r} of shape {list(self.shape)} has order {list(self.order)};"
+                " needs every dimension once"
+            )
 
     @property
     def elements(self) -> int:

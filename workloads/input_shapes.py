@@ -8,9 +8,9 @@ import onnx
 
 from dsascape.workloads.batch.names import names_a_batch, names_something_else
 from dsascape.workloads.graph import WorkloadError
-from dsascape.workloads.known import DTYPES, Typed, typed
 from dsascape.workloads.onnx_file import OnnxFile
 from dsascape.workloads.reimport import Dims, ImportOptions
+from dsascape.workloads.walk_state import DTYPES, Typed, typed
 
 _MATRIX_RANK, _IMAGE_RANK = 2, 4
 

@@ -156,7 +156,9 @@ class LoopNest:
             for index in access.indices:
                 for loop, _ in index.terms:
                     if loop >= len(self.loops):
-                        raise ValueError(f"{access.tensor!r} is addressed by loop {loop} of {len(self.loops)}")
+                        raise ValueError(
+                            f"{access.tensor!r} is indexed by loop {loop} of {len(self.loops)}"
+                        )
         ranges = [(0, loop.extent) for loop in self.loops]
         for index, size in zip(self.write.indices, self.write.shape, strict=True):
             self._check_written(index, size, ranges)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 import onnx
 
 from dsascape.workloads.graph import Batch, Graph, Op, Rebuild, Role, Tensor, WorkloadError
-from dsascape.workloads.known import MALFORMED, Typed, Walk, attributes_of, dtype_of, node_error, node_name
 from dsascape.workloads.loopnest import Access, LoopNest
 from dsascape.workloads.onnx_file import OnnxFile
 from dsascape.workloads.operands import misfit
 from dsascape.workloads.operators import NOT_TAKEN, RULES, NodeContext, OperatorRule, UnsupportedOperatorError, kind_of
 from dsascape.workloads.operators.registry import Lowered
+from dsascape.workloads.walk_state import MALFORMED, Typed, Walk, attributes_of, dtype_of, node_error, node_name
 
 _MATRIX_RANK = 2
 

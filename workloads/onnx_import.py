@@ -16,12 +16,12 @@ from dsascape.workloads.carry_over import CarryOver
 from dsascape.workloads.edits import Edit, edited_walk
 from dsascape.workloads.graph import Batch, Graph, WorkloadError
 from dsascape.workloads.input_shapes import InputTypes, input_types, rescaled_types
-from dsascape.workloads.known import Walk, typed
 from dsascape.workloads.lowering import build_graph
 from dsascape.workloads.onnx_file import WEIGHTS_KEY, OnnxFile, parse_onnx
 from dsascape.workloads.reimport import ImportOptions, Reimport, naming
 from dsascape.workloads.simplify import simplified
-from dsascape.workloads.walk import Again, walk_file
+from dsascape.workloads.walk import Rewalk, walk_file
+from dsascape.workloads.walk_state import Walk, typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def _sized(file: OnnxFile, options: ImportOptions, rounds: tuple[tuple[Edit, ...
     if wanted != inputs.types:
         before = walk
         with _naming_image(options.image):
-            walk = walk_file(file, wanted, Again(before, lambda known: CarryOver(known, before, ratio)))
+            walk = walk_file(file, wanted, Rewalk(before, lambda state: CarryOver(state, before, ratio)))
     walk, batch = _at_batch(file, walk, replace(inputs, types=wanted), options)
     if options.simplify:
         walk = simplified(walk, [entry.name for entry in file.model.graph.output])
@@ -99,7 +99,7 @@ def _at_batch(file: OnnxFile, walk: Walk, inputs: InputTypes, options: ImportOpt
     batch_flow, before, types = flow, walk, dict(inputs.types)
     for name, _ in flow.dims:
         types[name] = typed(file.where, name, types[name].element, flow.tensors[name].at(wanted))
-    walk = walk_file(file, types, Again(before, lambda known: Target(known, batch_flow, wanted)))
+    walk = walk_file(file, types, Rewalk(before, lambda state: Target(state, batch_flow, wanted)))
     return walk, Batch(wanted, flow.dims)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from dsascape.workloads.known import Known, Typed, Walk, attributes_of, node_name
+from dsascape.workloads.walk_state import Typed, Walk, WalkState, attributes_of, node_name
 
 _COPIES = frozenset({"Identity", "Dropout"})
 _SHAPE_ONLY = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile", "Cast"})
@@ -27,8 +27,8 @@ _SLICE_STEPS = 4
 
 def simplified(walk: Walk, outputs: Sequence[str]) -> Walk:
     """Return ``walk`` without operators that have no effect; the tensors ``outputs`` keep their names."""
-    known = Known("", dict(walk.types), dict(walk.values), set(walk.weights))
-    rewrite = _Rewrite(known, frozenset(outputs), _readers(walk.nodes))
+    state = WalkState("", dict(walk.types), dict(walk.values), set(walk.weights))
+    rewrite = _Rewrite(state, frozenset(outputs), _readers(walk.nodes))
     nodes = list(walk.nodes)
     while True:
         changed = _live(rewrite.apply(nodes), outputs)
@@ -36,7 +36,7 @@ def simplified(walk: Walk, outputs: Sequence[str]) -> Walk:
             break
         nodes = changed
         rewrite = replace(rewrite, readers=_readers(nodes), producer={}, renamed={})
-    return Walk(known.types, known.values, frozenset(known.weights), tuple(nodes))
+    return Walk(state.types, state.values, frozenset(state.weights), tuple(nodes))
 
 
 def _readers(nodes: Sequence[onnx.NodeProto]) -> Mapping[str, int]:
@@ -60,7 +60,7 @@ def _live(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[onnx.
 class _Rewrite:
     """One rewriting pass over the nodes in order."""
 
-    known: Known
+    state: WalkState
     outputs: frozenset[str]
     readers: Mapping[str, int]
     producer: dict[str, onnx.NodeProto] = field(default_factory=dict)
@@ -95,8 +95,8 @@ class _Rewrite:
             return False
         if node.op_type in _COPIES:
             training = node.input[_DROPOUT_TRAINING] if len(node.input) > _DROPOUT_TRAINING else ""
-            return not training or not bool(np.any(self.known.values.get(training, True)))
-        before, after = self.known.types.get(node.input[0]), self.known.types[node.output[0]]
+            return not training or not bool(np.any(self.state.values.get(training, True)))
+        before, after = self.state.types.get(node.input[0]), self.state.types[node.output[0]]
         return before == after and self._keeps_order(node, after.shape)
 
     def _keeps_order(self, node: onnx.NodeProto, shape: tuple[int, ...]) -> bool:
@@ -107,7 +107,7 @@ class _Rewrite:
             return all(one < other for one, other in pairwise(moved))
         if node.op_type == "Slice":
             steps = node.input[_SLICE_STEPS] if len(node.input) > _SLICE_STEPS else ""
-            return not steps or bool(np.all(self.known.values.get(steps, -1) > 0))
+            return not steps or bool(np.all(self.state.values.get(steps, -1) > 0))
         return node.op_type in _SHAPE_ONLY
 
     def _merged(self, node: onnx.NodeProto) -> onnx.NodeProto:
@@ -131,14 +131,14 @@ class _Rewrite:
         return self.readers.get(tensor) == 1 and tensor not in self.outputs
 
     def _merged_permutations(self, first: onnx.NodeProto, second: onnx.NodeProto) -> onnx.NodeProto:
-        backwards = range(len(self.known.types[first.input[0]].shape))[::-1]
+        backwards = range(len(self.state.types[first.input[0]].shape))[::-1]
         inner, outer = (list(attributes_of(node).get("perm", backwards)) for node in (first, second))
         perm = [inner[dim] for dim in outer]
         return helper.make_node("Transpose", first.input, second.output, name=node_name(second), perm=perm)
 
     def _merged_views(self, first: onnx.NodeProto, second: onnx.NodeProto) -> onnx.NodeProto:
         name = f"{second.output[0]}:shape"
-        self.known.learn(name, np.asarray(self.known.types[second.output[0]].shape, np.int64))
+        self.state.set_constant(name, np.asarray(self.state.types[second.output[0]].shape, np.int64))
         return helper.make_node("Reshape", [first.input[0], name], second.output, name=node_name(second))
 
     def _folded(self, convolution: onnx.NodeProto, normalisation: onnx.NodeProto) -> onnx.NodeProto:
@@ -146,16 +146,16 @@ class _Rewrite:
         factors = normalisation.input[1:_STATISTICS]
         constants = [*factors, *convolution.input[1:]]
         single = sum(1 for name in normalisation.output if name) == 1
-        if not single or not all(name in self.known.weights for name in constants):
+        if not single or not all(name in self.state.weights for name in constants):
             return normalisation
         weight = convolution.input[1]
         names = (f"{weight}*{normalisation.output[0]}", f"{normalisation.output[0]}:bias")
-        kernel = self.known.types[weight]
+        kernel = self.state.types[weight]
         for name, typed in zip(
-            names, (kernel, Typed(kernel.element, self.known.types[factors[0]].shape)), strict=True
+            names, (kernel, Typed(kernel.element, self.state.types[factors[0]].shape)), strict=True
         ):
-            self.known.types[name] = typed
-            self.known.weights.add(name)
+            self.state.types[name] = typed
+            self.state.weights.add(name)
         folded = onnx.NodeProto()
         folded.CopyFrom(convolution)
         folded.input[:] = [convolution.input[0], *names]

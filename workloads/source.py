@@ -7,7 +7,6 @@ import onnx
 
 from dsascape.workloads.edits import Constant, Edit, Node, as_proto, edited_walk, plain_node
 from dsascape.workloads.graph import FLOATS, Batch, CastRebuild, Graph, Tensor
-from dsascape.workloads.known import Known, Walk, dtype_of
 from dsascape.workloads.loopnest import Operations
 from dsascape.workloads.lowering import build_graph
 from dsascape.workloads.onnx_file import OnnxFile
@@ -15,6 +14,7 @@ from dsascape.workloads.onnx_import import file_and_walk
 from dsascape.workloads.operators import RULES
 from dsascape.workloads.reimport import Reimport, naming
 from dsascape.workloads.walk import Walker
+from dsascape.workloads.walk_state import Walk, WalkState, dtype_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,44 +68,44 @@ class Draft:
 
     def __init__(self, source: Source) -> None:
         walk = source.walk
-        self._known = Known(source.file.where, dict(walk.types), dict(walk.values), set(walk.weights))
+        self._state = WalkState(source.file.where, dict(walk.types), dict(walk.values), set(walk.weights))
         self._opset = source.file.opset
-        self._walker = Walker(source.file, self._known, None)
+        self._walker = Walker(source.file, self._state, None)
 
     def is_float(self, name: str) -> bool:
         """Whether a tensor holds floating-point numbers."""
-        return dtype_of(name, self._known.types[name].element) in FLOATS
+        return dtype_of(name, self._state.types[name].element) in FLOATS
 
     def element_type(self, name: str) -> int:
         """Return the number that ONNX has for the type of a tensor's elements."""
-        return self._known.types[name].element
+        return self._state.types[name].element
 
     def add_constant(self, constant: Constant) -> None:
         """Add a weight of one element that later operators may read."""
-        self._known.types.setdefault(constant.name, replace(self._known.types[constant.like], shape=()))
-        self._known.weights.add(constant.name)
+        self._state.types.setdefault(constant.name, replace(self._state.types[constant.like], shape=()))
+        self._state.weights.add(constant.name)
 
     def add_like(self, name: str, like: str) -> None:
         """Add tensor ``name``, of the same type as ``like``, which an equivalent operator writes."""
-        self._known.types[name] = self._known.types[like]
+        self._state.types[name] = self._state.types[like]
 
     def add(self, node: Node) -> Drafted:
         """Add ``node``, whose output later operators may read; raise ``WorkloadError`` if its operands misfit."""
-        proto, known = as_proto(node), self._known
+        proto, state = as_proto(node), self._state
         self._walker.visit(proto)
         (output,) = node.outputs
-        typed = known.types[output]
-        once = output in known.weights
+        typed = state.types[output]
+        once = output in state.weights
         operations = Operations() if once else self._operations(proto, node.kind)
         return Drafted(typed.shape, self.is_float(output), once, operations)
 
     def _operations(self, proto: onnx.NodeProto, kind: str) -> Operations:
-        known = self._known
+        state = self._state
         outputs = tuple(
-            Tensor(name, known.types[name].shape, dtype_of(name, known.types[name].element), "activation")
+            Tensor(name, state.types[name].shape, dtype_of(name, state.types[name].element), "activation")
             for name in proto.output
         )
-        context = replace(known.context(proto, kind, self._opset), outputs=outputs)
+        context = replace(state.context(proto, kind, self._opset), outputs=outputs)
         return sum((nest.operations() for nest in RULES[kind].build(context).nests), Operations())
 
 

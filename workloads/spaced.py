@@ -63,7 +63,7 @@ def executed_extents(nest: LoopNest) -> tuple[int, ...]:
     return tuple([spaced[p].count if p in spaced else loop.extent for p, loop in enumerate(nest.loops)])
 
 
-def met_extents(spaced: Mapping[int, Spaced], extents: Sequence[int]) -> list[int]:
+def used_extents(spaced: Mapping[int, Spaced], extents: Sequence[int]) -> list[int]:
     """Return ``extents`` with spaced loops limited to the iterations that a tile of the other loops can use.
 
     These iterations are not consecutive, but need the same data as all iterations of the loop: the others fall between

@@ -18,7 +18,7 @@ class NetworkSummary:
     """Elements of all floating-point weights."""
     weight_bytes: int
     macs: int
-    """Multiply-accumulates."""
+    """Number of multiply-accumulates, all operators together."""
     flops: int
     """All floating-point operations, a multiply-accumulate counting as two."""
     activation_bytes: int

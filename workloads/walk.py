@@ -13,21 +13,21 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 from dsascape.workloads.constants import MOST_FOLDED_BYTES, fold
 from dsascape.workloads.expansion import branch_body, function_body, reads_of
 from dsascape.workloads.graph import WorkloadError
-from dsascape.workloads.known import (
+from dsascape.workloads.onnx_file import OnnxFile
+from dsascape.workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensions
+from dsascape.workloads.operators.registry import Array, ShapeRule
+from dsascape.workloads.walk_state import (
     ELEMENTS,
     MALFORMED,
     Infer,
-    Known,
     Typed,
     Walk,
+    WalkState,
     attributes_of,
     node_error,
     typed,
     typed_values,
 )
-from dsascape.workloads.onnx_file import OnnxFile
-from dsascape.workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensions
-from dsascape.workloads.operators.registry import Array, ShapeRule
 
 _DEEPEST = 8
 """Nesting depth to which functions and branches are expanded."""
@@ -36,7 +36,7 @@ _POOLS_WITHOUT_EMPTY_WINDOWS = 22
 """Opset from which no pool window begins in the padding behind the data; runtimes compute these shapes at any opset."""
 
 
-class Follower(Protocol):
+class OperandAdapter(Protocol):
     """Adapts operators' operands in a walk at other sizes than the file's own."""
 
     def prepared(self, node: onnx.NodeProto) -> onnx.NodeProto:
@@ -47,109 +47,109 @@ class Follower(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Rewalk:
     """Second walk over a file, at other sizes than the walk ``before``."""
 
     before: Walk
-    follower: Callable[[Known], Follower]
-    """Makes the `Follower` of the second walk, given the tensors that this walk knows so far."""
+    new_adapter: Callable[[WalkState], OperandAdapter]
+    """Makes the `OperandAdapter` of the second walk from its state, which grows as the walk proceeds."""
 
 
-def walk_file(file: OnnxFile, inputs: Mapping[str, Typed], again: Again | None = None) -> Walk:
+def walk_file(file: OnnxFile, inputs: Mapping[str, Typed], rewalk: Rewalk | None = None) -> Walk:
     """Return types, known values and run-time nodes of ``file`` at the types ``inputs``.
 
-    ``again``: how constants tied to the file's own sizes are adapted to those of ``inputs``. Raises ``WorkloadError``
+    ``rewalk``: how constants tied to the file's own sizes are adapted to those of ``inputs``. Raises ``WorkloadError``
     naming the node that is malformed or that cannot be typed.
     """
     own = {name for node in file.model.graph.node for name in node.output}
     own.update(inputs, file.weights, (entry.name for entry in file.model.graph.input))
-    known = Known(file.where, dict(inputs), dict(file.constants), set(file.weights), frozenset(own))
+    state = WalkState(file.where, dict(inputs), dict(file.constants), set(file.weights), frozenset(own))
     for tensor in file.model.graph.initializer:
-        known.types[tensor.name] = typed(file.where, tensor.name, tensor.data_type, tensor.dims)
+        state.types[tensor.name] = typed(file.where, tensor.name, tensor.data_type, tensor.dims)
     for sparse in file.model.graph.sparse_initializer:
         name, element = sparse.values.name, sparse.values.data_type
-        known.types[name] = typed(file.where, name, element, sparse.dims)
+        state.types[name] = typed(file.where, name, element, sparse.dims)
     for entry in file.model.graph.input:
-        if entry.name not in known.types:
-            known.types.update(typed_values([entry]))
+        if entry.name not in state.types:
+            state.types.update(typed_values([entry]))
     for name, given in inputs.items():
         if 0 in given.shape:  # an empty tensor has a known value
-            known.values[name] = np.empty(given.shape, helper.tensor_dtype_to_np_dtype(given.element))
-            known.weights.add(name)
-    walker = Walker(file, known, again)
-    for node in _sorted_nodes(file.where, _needed(file.model.graph), known.types):
+            state.values[name] = np.empty(given.shape, helper.tensor_dtype_to_np_dtype(given.element))
+            state.weights.add(name)
+    walker = Walker(file, state, rewalk)
+    for node in _sorted_nodes(file.where, _needed(file.model.graph), state.types):
         try:
             walker.visit(node)
         except WorkloadError:
             raise
         except MALFORMED as error:
-            raise known.error(node, f"is malformed: {type(error).__name__} {error}") from error
-    return Walk(known.types, known.values, frozenset(known.weights), tuple(walker.nodes))
+            raise state.error(node, f"is malformed: {type(error).__name__} {error}") from error
+    return Walk(state.types, state.values, frozenset(state.weights), tuple(walker.nodes))
 
 
 def walk_edited(
     file: OnnxFile, walk: Walk, replaced: Mapping[str, Sequence[onnx.NodeProto]], constants: Mapping[str, Array]
 ) -> Walk:
     """Return ``walk`` with nodes replaced by those listed under their first output; ``constants`` are new values."""
-    known = Known(file.where, dict(walk.types), dict(walk.values), set(walk.weights))
+    state = WalkState(file.where, dict(walk.types), dict(walk.values), set(walk.weights))
     for name, value in constants.items():
-        known.learn(name, value)
+        state.set_constant(name, value)
     nodes = [new for node in walk.nodes for new in replaced.get(node.output[0], (node,))]
     is_new = {new.output[0] for group in replaced.values() for new in group}
     for node in walk.nodes:
         if node.output[0] in replaced:
             for name in node.output:
-                known.types.pop(name, None)
+                state.types.pop(name, None)
     written = {name for node in nodes for name in node.output}
-    walker = Walker(file, known, None)
-    for node in _sorted_nodes(file.where, nodes, known.types.keys() - written):
+    walker = Walker(file, state, None)
+    for node in _sorted_nodes(file.where, nodes, state.types.keys() - written):
         if node.output[0] in is_new:
             walker.visit(node)
         else:
             walker.nodes.append(node)
     once = (*walk.once, *walker.once)
-    weights = frozenset(known.weights)
-    return Walk(known.types, known.values, weights, tuple(walker.nodes), once, walk.unedited or walk.nodes)
+    weights = frozenset(state.weights)
+    return Walk(state.types, state.values, weights, tuple(walker.nodes), once, walk.unedited or walk.nodes)
 
 
 class Walker:
     """Types every tensor of a file, in order."""
 
-    def __init__(self, file: OnnxFile, known: Known, again: Again | None) -> None:
+    def __init__(self, file: OnnxFile, state: WalkState, rewalk: Rewalk | None) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.once: list[onnx.NodeProto] = []
         """Nodes that compute weights from weights of unknown value."""
         self._opset = file.opset
         self._opsets = list(file.model.opset_import)
-        self._known = known
-        self._follower = again.follower(known) if again else None
+        self._state = state
+        self._adapter = rewalk.new_adapter(state) if rewalk else None
         self._room_bytes = MOST_FOLDED_BYTES
         self._computed: dict[tuple[str, str, tuple[str, ...], tuple[bytes, ...]], Sequence[str]] = {}
         self._same: dict[str, str] = {}
         """Weights computed exactly like an earlier one, with the name of that one."""
         self._wanted = {name for node in file.model.graph.node for name in reads_of(node)}
         self._wanted.update(entry.name for entry in file.model.graph.output)
-        self._again = again
-        self._walked = {node.output[0]: node for node in again.before.nodes} if again else {}
+        self._rewalk = rewalk
+        self._walked = {node.output[0]: node for node in rewalk.before.nodes} if rewalk else {}
         """Nodes of the walk before by first output; it may have given them operands of another size."""
         self._recorded: Mapping[str, Typed] = (
-            again.before.types if again else typed_values([*file.model.graph.value_info, *file.model.graph.output])
+            rewalk.before.types if rewalk else typed_values([*file.model.graph.value_info, *file.model.graph.output])
         )
         """Types stated in the file, or inferred by the walk before, for outputs that no rule can type."""
 
     def visit(self, node: onnx.NodeProto, depth: int = 0) -> None:
         """Record the outputs of ``node``; append it to ``nodes`` if it computes at run time."""
-        known = self._known
+        state = self._state
         node = self._as_walked(self._checked(node))
-        node = node if self._follower is None else self._follower.prepared(node)
+        node = node if self._adapter is None else self._adapter.prepared(node)
         inputs = [name for name in node.input if name]
         kind = kind_of(node.domain, node.op_type)
         if kind in ("Shape", "Size") and inputs:
             attributes = attributes_of(node)
-            shape = known.types[inputs[0]].shape
+            shape = state.types[inputs[0]].shape
             part = shape[attributes.get("start", 0) : attributes.get("end")]
             value = np.asarray(part if kind == "Shape" else np.prod(shape), np.int64)
-            known.learn(node.output[0], value)
+            state.set_constant(node.output[0], value)
             return
         if self._folded(node, kind, inputs):
             return
@@ -160,42 +160,42 @@ class Walker:
             for inner in body:
                 self.visit(inner, depth + 1)
             return
-        constant = all(name in known.weights for name in inputs)
+        constant = all(name in state.weights for name in inputs)
         if constant and self._computed_before(node):
             return
-        if self._follower is not None:
-            node, output_types = self._follower(node, lambda changed: self._infer(changed, kind))
+        if self._adapter is not None:
+            node, output_types = self._adapter(node, lambda changed: self._infer(changed, kind))
         else:
             output_types = self._infer(node, kind)
-        known.types.update(output_types)
+        state.types.update(output_types)
         for name, output in output_types.items():
             if 0 in output.shape:
-                known.learn(name, np.empty(output.shape, helper.tensor_dtype_to_np_dtype(output.element)))
+                state.set_constant(name, np.empty(output.shape, helper.tensor_dtype_to_np_dtype(output.element)))
         if constant or all(0 in output.shape for output in output_types.values()):
-            known.weights.update(name for name in node.output if name)
+            state.weights.update(name for name in node.output if name)
             self.once.append(node)
         else:
             self.nodes.append(node)
 
     def _folded(self, node: onnx.NodeProto, kind: str, inputs: Sequence[str]) -> bool:
         """Fold ``node`` and record the values of its outputs; return whether that was possible."""
-        known = self._known
-        if "::" in kind or not all(name in known.values for name in inputs):
+        state = self._state
+        if "::" in kind or not all(name in state.values for name in inputs):
             return False
-        values = [known.values[name] for name in inputs]
+        values = [state.values[name] for name in inputs]
         results = fold(node, attributes_of(node), values, self._opset, self._room_bytes)
-        before = self._again.before.values if self._again else {}
+        before = self._rewalk.before.values if self._rewalk else {}
         for name, value in zip(node.output, results or (), strict=False):
             same = name in before and np.array_equal(before[name], value) and before[name].dtype == value.dtype
-            known.learn(name, before[name] if same else value)  # one array in memory, not one for each walk
+            state.set_constant(name, before[name] if same else value)  # one array in memory, not one for each walk
             self._room_bytes -= value.nbytes
         return results is not None
 
     def _checked(self, node: onnx.NodeProto) -> onnx.NodeProto:
         """Return ``node`` with duplicate weights replaced by the first; raise ``WorkloadError`` if an output exists."""
         for name in node.output:
-            if name and name in self._known.types:
-                raise self._known.error(node, f"writes {name!r}, which exists already; a tensor is written once")
+            if name and name in self._state.types:
+                raise self._state.error(node, f"writes {name!r}, which exists already; a tensor is written once")
         if not any(name in self._same for name in node.input):
             return node
         changed = onnx.NodeProto()
@@ -213,75 +213,75 @@ class Walker:
         if names is node.output:
             return False
         for name, first in zip(node.output, names, strict=False):
-            if name in self._wanted and first not in self._known.types:
+            if name in self._wanted and first not in self._state.types:
                 return False
         for name, first in zip(node.output, names, strict=False):
-            if first in self._known.types:
+            if first in self._state.types:
                 self._same[name] = first
-                self._known.types[name] = self._known.types[first]
-                self._known.weights.add(name)
+                self._state.types[name] = self._state.types[first]
+                self._state.weights.add(name)
         return True
 
     def _body(self, node: onnx.NodeProto, kind: str) -> list[onnx.NodeProto] | None:
         """Return the nodes that ``node`` expands to (a branch, a function body); None if it is elementary."""
         if kind == "If":
-            condition = self._known.values.get(node.input[0])
+            condition = self._state.values.get(node.input[0])
             if condition is None:
-                raise self._known.error(
+                raise self._state.error(
                     node,
                     "has a condition that is not known before the network runs; export one of its branches",
                 )
             wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
             return branch_body(node, attributes_of(node)[wanted])
-        return None if "::" in kind else function_body(node, self._known.types, self._opset)
+        return None if "::" in kind else function_body(node, self._state.types, self._opset)
 
     def _infer(self, node: onnx.NodeProto, kind: str) -> dict[str, Typed]:
         """Return the types of the node's outputs: by the ONNX standard's rule or the registered one."""
-        known = self._known
+        state = self._state
         broken = load_extensions() if "::" in kind and kind not in RULES else ()
         rule = RULES.get(kind)
         if rule is not None and rule.shapes is not None:
             return self._registered(node, kind, rule.shapes)
         if "::" in kind:
-            raise known.error(
+            raise state.error(
                 node,
                 f"is of the custom domain {node.domain!r}; export the network with standard operators only,"
                 f" or register a loop nest for {kind!r} (see docs/operators.md)"
                 + "".join(f"; {message}" for message in broken),
             )
         if kind in NOT_TAKEN:
-            raise known.error(node, f"is not supported: {NOT_TAKEN[kind]}")
+            raise state.error(node, f"is not supported: {NOT_TAKEN[kind]}")
         try:
             schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=self._opset, domain="")
             if kind in _POOLS and self._opset < _POOLS_WITHOUT_EMPTY_WINDOWS:
                 schema = onnx.defs.get_schema(node.op_type, _POOLS_WITHOUT_EMPTY_WINDOWS, "")
         except onnx.defs.SchemaError:
-            raise known.error(node, f"is not an operator of ONNX opset {self._opset}") from None
-        types = {name: known.types[name].proto for name in node.input if name}
+            raise state.error(node, f"is not an operator of ONNX opset {self._opset}") from None
+        types = {name: state.types[name].proto for name in node.input if name}
         data = {
-            name: numpy_helper.from_array(np.asarray(known.values[name], order="C"), name)
+            name: numpy_helper.from_array(np.asarray(state.values[name], order="C"), name)
             for name in node.input
-            if name in known.values
+            if name in state.values
         }
         try:
             inferred = infer_node_outputs(schema, node, types, data, opset_imports=self._opsets)
         except (InferenceError, RuntimeError, ValueError, TypeError) as error:
-            shapes = ", ".join(str(list(known.types[name].shape)) for name in node.input if name)
+            shapes = ", ".join(str(list(state.types[name].shape)) for name in node.input if name)
             text = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-            raise known.error(node, f"does not fit its inputs {shapes}: {text}") from None
+            raise state.error(node, f"does not fit its inputs {shapes}: {text}") from None
         named = [name for name in node.output if name]
         static = {name: self._static(node, name, inferred.get(name)) for name in named}
         return {name: typing for name, typing in static.items() if typing is not None}
 
     def _registered(self, node: onnx.NodeProto, kind: str, shapes: ShapeRule) -> dict[str, Typed]:
         try:
-            given = shapes(self._known.context(node, kind, self._opset))
+            given = shapes(self._state.context(node, kind, self._opset))
             outputs = {
                 name: Typed(ELEMENTS[dtype], tuple(int(size) for size in shape))
                 for name, (shape, dtype) in zip(node.output, given, strict=False)
             }
         except (ValueError, IndexError, KeyError, TypeError) as error:
-            raise self._known.error(node, f"does not fit its inputs: {error}") from error
+            raise self._state.error(node, f"does not fit its inputs: {error}") from error
         return outputs
 
     def _static(self, node: onnx.NodeProto, name: str, inferred: onnx.TypeProto | None) -> Typed | None:
@@ -294,7 +294,7 @@ class Walker:
                 try:
                     return Typed(kind.elem_type, tuple(dims))
                 except ValueError as error:
-                    raise self._known.error(node, f"writes {name!r}, which {error}") from None
+                    raise self._state.error(node, f"writes {name!r}, which {error}") from None
             if kind.HasField("shape"):
                 shown = str([dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim])
         recorded = self._recorded.get(name)
@@ -302,7 +302,7 @@ class Walker:
             return recorded
         if name not in self._wanted:
             return None
-        raise self._known.error(
+        raise self._state.error(
             node,
             f"writes {name!r}, whose shape {shown} is not known before the network runs;"
             " cut the network before it",
@@ -311,23 +311,23 @@ class Walker:
 
     def _as_before(self, node: onnx.NodeProto) -> bool:
         """Whether the operands of ``node`` have the types of the walk before, if this one is not the first."""
-        types = self._known.types
-        return self._again is None or all(
-            types[name] == self._again.before.types.get(name) for name in node.input if name
+        types = self._state.types
+        return self._rewalk is None or all(
+            types[name] == self._rewalk.before.types.get(name) for name in node.input if name
         )
 
     def _as_walked(self, node: onnx.NodeProto) -> onnx.NodeProto:
         """Return ``node`` with the constants that the walk before substituted for the file's."""
         walked = self._walked.get(node.output[0])
-        if self._again is None or walked is None or walked.op_type != node.op_type:
+        if self._rewalk is None or walked is None or walked.op_type != node.op_type:
             return node
-        before, known = self._again.before, self._known
+        before, state = self._rewalk.before, self._state
         for name in walked.input:
-            if name and name not in known.types:
-                known.types[name] = before.types[name]
-                known.weights.add(name)
+            if name and name not in state.types:
+                state.types[name] = before.types[name]
+                state.weights.add(name)
                 if name in before.values:
-                    known.values[name] = before.values[name]
+                    state.values[name] = before.values[name]
         return walked
 
 

@@ -46,7 +46,7 @@ class Processes:
         self._limits = limits
         self._workers = [forked() for _ in range(workers)]
         self._at_hand: dict[int, Workload] = {}
-        """Workload of the last point of each worker."""
+        """Workload of the latest point of each worker process."""
 
     def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
         waiting = WaitingPoints(points)

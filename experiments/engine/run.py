@@ -35,7 +35,7 @@ def computed(point: DesignPoint) -> Computed:
     if point.measured_on is not None:
         return computed_of(point, *measured(point, Budget()))
     machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
-    outcome = evaluate(point, _caches.get(machine, kind_of(point.hardware).known))
+    outcome = evaluate(point, _caches.get(machine, kind_of(point.hardware).new_cache))
     row = described(point)
     layers = layers_of(outcome)
     check_figures(outcome.record, layers)

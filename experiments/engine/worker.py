@@ -134,7 +134,7 @@ def started() -> Worker[Any]:
 _of_thread = threading.local()
 
 
-def computed_apart(compute: Compute[T], point: DesignPoint, limits: Limits) -> T | Failure:
+def computed_in_worker(compute: Compute[T], point: DesignPoint, limits: Limits) -> T | Failure:
     """Compute a point in this thread's worker process; return its result or failure."""
     while True:
         worker: Worker[T] | None = getattr(_of_thread, "worker", None)
@@ -158,7 +158,7 @@ def computed_in_turn(
     outcomes: list[T | Failure] = []
     taken_s = 0.0
     for point in points:
-        outcomes.append(computed_apart(compute, point, limits))
+        outcomes.append(computed_in_worker(compute, point, limits))
         taken_s = time.monotonic() - started_s
         if taken_s > seconds:
             break

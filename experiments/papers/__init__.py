@@ -1,1 +1,1 @@
-"""Experiments that reproduce papers: files to run, the papers' figures, and tables that put ours beside them."""
+"""Reproductions of papers: experiment files, the papers' printed figures, and tables that compare ours with them."""

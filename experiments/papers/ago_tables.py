@@ -1,7 +1,7 @@
-"""AGO's partition of MobileViT and its networks, ours beside the paper's; and the fit of its three numbers.
+"""AGO's partition of MobileViT and its networks, ours compared with the paper's; and the fit of its weight function.
 
 ``python -m dsascape.experiments.papers.ago_tables RESULTS [OUT.md]``: runs the experiment files of
-``experiments/papers/ago`` into RESULTS, one folder each, and puts their figures beside the paper's.
+``experiments/papers/ago`` into RESULTS, one folder each, and compares their figures with the paper's.
 """
 
 import math
@@ -26,29 +26,29 @@ EXPERIMENTS = ("networks",)
 MACHINES = ("snapdragon810", "kirin990")
 CLASSICAL = ("mobilenet-v2", "mnasnet", "squeezenet", "shufflenet-v2")
 LARGEST, SMALLER = 224, (112, 56)
-"""Pixels along each side of the images that these read."""
+"""Sides of the square input images of `CLASSICAL`, in pixels."""
 _NETWORK = "mobilevit-raw"
 _NEWER = {"bert-tiny": ("bert-tiny-128", MACHINES), "mobilevit": ("mobilevit", ("kirin990",))}
-"""The networks of Fig. 12: what they are called here, and the machines that the paper ran them on."""
+"""Networks of Fig. 12 by the paper's name: (name in the zoo, machines that the paper ran it on)."""
 _TRIVIAL = 20
 _BINS = 10
 _MS = 1e3
 _HALVINGS = 30
 _MET = 0.01
-"""How near a median of the fit comes to the printed one, to have met it."""
+"""Largest difference between the fitted and the printed median at which the fit stops."""
 _WITHOUT_INTENSIVE = "ago(intensive=false)"
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """How the weights of sub-graphs are spread."""
+    """Statistics of the weights of a partition's sub-graphs, as in Fig. 14."""
 
     subgraphs: int
     trivial: int
     mean: float
     median: float
     jain: float
-    """Jain's index: one where all weigh the same, near nothing where one has all the weight."""
+    """Jain's fairness index: 1 if all weights are equal, towards 0 if one sub-graph has all the weight."""
 
     @classmethod
     def of(cls, weights: Sequence[float]) -> "Statistics":
@@ -64,36 +64,36 @@ class Statistics:
 
 @lru_cache(maxsize=1)
 def mobilevit() -> Graph:
-    """Return the network of Fig. 14."""
+    """Return MobileViT as a raw export, the network of Fig. 14."""
     return load_network(_NETWORK)
 
 
 def relay_weights(weights: Weights) -> list[float]:
-    """Return what the sub-graphs of Relay's rule weigh."""
+    """Return the weight of every sub-graph that Relay's fusion rule makes of MobileViT."""
     graph = mobilevit()
     return [sum(weights.of(graph.ops[op]) for op in group.ops) for group in fixed_pattern_plan(graph).groups]
 
 
 def ago_weights(weights: Weights) -> list[float]:
-    """Return what AGO's sub-graphs weigh."""
-    return [found.weight for found in cluster(mobilevit(), weights)]
+    """Return the weight of every sub-graph of AGO's partition of MobileViT."""
+    return [subgraph.weight for subgraph in cluster(mobilevit(), weights)]
 
 
 def fitted(mean: float, median: float) -> Weights:
-    """Return the weights at which Relay's sub-graphs have that mean and median, those with the smallest bias.
+    """Return the weight function with the smallest bias that gives Relay's sub-graphs this mean and median.
 
-    The bias is not negative, the base is from 1.01 to e; where no bias meets the median, the nearest is taken.
+    The bias is not negative, the base is from 1.01 to e; if no bias meets the median, the nearest is taken.
     """
     most = mean / statistics.mean(relay_weights(Weights(0.0, 1.0)))
     best: tuple[float, Weights] | None = None
     for share in range(100):
         low, high = 1.01, math.e
         for _ in range(_HALVINGS):
-            found = _with_mean(mean, most * share / 100, (low + high) / 2)
-            reached = statistics.median(relay_weights(found))
-            low, high = (low, found.base) if reached > median else (found.base, high)
+            candidate = _with_mean(mean, most * share / 100, (low + high) / 2)
+            reached = statistics.median(relay_weights(candidate))
+            low, high = (low, candidate.base) if reached > median else (candidate.base, high)
         if best is None or abs(reached - median) < best[0]:
-            best = abs(reached - median), found
+            best = abs(reached - median), candidate
         if best[0] < _MET:
             break
     assert best is not None
@@ -101,24 +101,24 @@ def fitted(mean: float, median: float) -> Weights:
 
 
 def _with_mean(mean: float, bias: float, base: float) -> Weights:
-    """Return the weights of that bias and base at which Relay's sub-graphs have the mean."""
+    """Return the weight function with this bias and base whose slope gives Relay's sub-graphs the mean."""
     by_bias = statistics.mean(relay_weights(Weights(0.0, bias, base)))
     return Weights((mean - by_bias) / statistics.mean(relay_weights(Weights(1.0, 0.0, base))), bias, base)
 
 
 def figure14(paper: Mapping[str, Any]) -> str:
-    """Return the statistics of both partitions, ours and the paper's, and the distribution over the figure's bins."""
+    """Return Fig. 14 as Markdown: statistics of Relay's and AGO's partitions, ours and printed, and a histogram."""
     weights = Weights()
     rows: list[tuple[object, ...]] = []
     bins = []
-    for name, found in (("relay", relay_weights(weights)), ("ago", ago_weights(weights))):
-        ours, printed = Statistics.of(found), paper["fig14"][name]
+    for name, own in (("relay", relay_weights(weights)), ("ago", ago_weights(weights))):
+        ours, printed = Statistics.of(own), paper["fig14"][name]
         for figure in ("subgraphs", "trivial", "mean", "median", "jain"):
             value = getattr(ours, figure)
             rows.append((name, figure, printed[figure], value, relative(value, printed[figure])))
-        counts = [sum(2**low <= weight < 2 ** (low + 1) for weight in found) for low in range(_BINS)]
-        beyond = sum(weight >= 2**_BINS for weight in found)
-        bins.append((name, sum(weight < 1 for weight in found), *counts, beyond))
+        counts = [sum(2**low <= weight < 2 ** (low + 1) for weight in own) for low in range(_BINS)]
+        beyond = sum(weight >= 2**_BINS for weight in own)
+        bins.append((name, sum(weight < 1 for weight in own), *counts, beyond))
     best = fitted(paper["fig14"]["relay"]["mean"], paper["fig14"]["relay"]["median"])
     fit = (
         f"The fit gives slope {best.slope:.3g}, bias {best.bias:.2f} and base {best.base:.4f}; in use are {SLOPE},"
@@ -130,13 +130,16 @@ def figure14(paper: Mapping[str, Any]) -> str:
 
 
 def networks(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
-    """Return times, and speed-ups over the two baselines and over AGO without intensive fusion."""
+    """Return Figs. 10 to 12 as Markdown: latencies in milliseconds, and AGO's speed-ups over both baselines.
+
+    ``results``: the stored rows by machine.
+    """
     rows = []
     lines = []
-    for machine, found in results.items():
+    for machine, stored in results.items():
         overs: dict[str, list[float | None]] = {"torch": [], "ansor": []}
         for name in (*CLASSICAL, "bert-tiny-128", "mobilevit"):
-            times = _times(found, name, LARGEST if name in CLASSICAL else None)
+            times = _times(stored, name, LARGEST if name in CLASSICAL else None)
             torch, ansor, ago, plain = (times.get(p) for p in ("unfused", "fixed-pattern", "ago", _WITHOUT_INTENSIVE))
             rows.append((machine, name, torch, ansor, plain, ago, _over(torch, ago), _over(ansor, ago)))
             if name in CLASSICAL:
@@ -156,12 +159,12 @@ def networks(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
 
 
 def shapes(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
-    """Return the mean speed-ups of the four classical networks at the other two sizes of the images."""
+    """Return a table of AGO's mean speed-ups on the classical networks at the smaller image sizes."""
     rows = []
-    for machine, found in results.items():
+    for machine, stored in results.items():
         for side in SMALLER:
             printed = paper["mean_speedup_of_smaller"][machine][str(side)]
-            times = [_times(found, name, side) for name in CLASSICAL]
+            times = [_times(stored, name, side) for name in CLASSICAL]
             torch, ansor = (
                 geometric_mean([_over(each.get(policy), each.get("ago")) for each in times])
                 for policy in ("unfused", "fixed-pattern")
@@ -175,7 +178,7 @@ def shapes(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
 
 
 def figure12(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
-    """Return by how much AGO is faster on the two newer networks, a mean of the phones that the paper ran them on."""
+    """Return Fig. 12 as a table: AGO's gain in per cent on the two newer networks, averaged over the paper's phones."""
     rows = []
     for name, (network, machines) in _NEWER.items():
         printed = paper["fig12"][name]
@@ -193,14 +196,14 @@ def figure12(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
 
 
 def _improvement(results: Results, name: str, policy: str) -> float:
-    """Return by what share AGO is faster than a baseline, not a number where one of them was not run."""
+    """Return AGO's speed-up over a baseline minus 1; NaN if one of them was not run."""
     times = _times(results, name)
     over = _over(times.get(policy), times.get("ago"))
     return math.nan if over is None else over - 1
 
 
 def _times(results: Results, name: str, image: int | None = None) -> dict[str, float]:
-    """Return the milliseconds of a network by policy, at that size of its images if it was run at several."""
+    """Return a network's latency in milliseconds by policy, for one image size if it was run at several."""
     frame = results.frame
     rows = frame[frame["model"] == name]
     if image is not None and "image" in rows:
@@ -213,7 +216,7 @@ def _over(above: float | None, below: float | None) -> float | None:
 
 
 def page(folder: Path) -> str:
-    """Return the whole page as Markdown."""
+    """Return the page on AGO as Markdown, from the results in ``folder`` (one folder per experiment file)."""
     paper = read_yaml(FOLDER / "paper.yaml")
     results = {machine: Results.read(folder, ["networks"], machine) for machine in MACHINES}
     parts = [
@@ -226,7 +229,7 @@ def page(folder: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what has not been run, and write the page."""
+    """Run the points that have no result yet, and write the page; return the exit code."""
     return run_and_write(FOLDER, EXPERIMENTS, page, __doc__, argv)
 
 

@@ -1,6 +1,7 @@
 """DNNFusion's figures 7 to 10, simulated: gains step by step, bytes through each level, busy cores, older phones.
 
-`dnnfusion_tables` puts them on the page. Of the figures the paper's text gives ranges only, which stand beside ours.
+`dnnfusion_tables` puts them on the page. The paper's text gives only ranges for these figures; they are quoted with
+ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ import pandas as pd
 from dsascape.experiments.papers.graphturbo_tables import Results, geometric_mean, markdown
 
 DEVICES = {"snapdragon865": "cpu", "adreno650": "gpu"}
-"""The machines of the paper's phone, and what its tables call them."""
+"""Presets of the paper's phone, and their names in its tables."""
 OLDER = {"snapdragon855": "CPU", "adreno640": "GPU", "kirin980": "CPU", "mali_g76": "GPU"}
 UNFUSED, REWRITTEN, PARTLY = "unfused", "dnnfusion(most_operands=1)", "dnnfusion(yellow=part)"
 WHOLE, WITHOUT_REWRITING, EITHER_ORDER = "dnnfusion", "dnnfusion(rewriting=false)", "dnnfusion(first=faster)"
@@ -23,7 +24,10 @@ _PERCENT, _MS, _MEGA = 1e2, 1e3, 1e6
 
 
 def figure(results: Results, column: str, model: str, policy: str, scale: float = 1.0) -> float | None:
-    """Return the newest figure of the policy with just these options, None if that point was not run or failed."""
+    """Return ``column`` times ``scale`` of the newest row of a network under a policy; None if there is none.
+
+    ``policy`` includes its options, as `dsascape run` stores it; a point that failed has no figure.
+    """
     frame = results.frame
     chosen = frame[(frame["model"] == model) & (frame["policy"] == policy)]
     if chosen.empty or column not in chosen or pd.isna(chosen.iloc[-1][column]):
@@ -37,12 +41,15 @@ def ratio(above: float | None, below: float | None) -> float | None:
 
 
 def figure7(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
-    """Return what each step gains over the one before, network by network, and the paper's ranges."""
+    """Return Fig. 7 as a table: the speed-up of each optimisation step over the previous one, and the paper's ranges.
+
+    ``results``: the stored rows by machine.
+    """
     rows: list[tuple[object, ...]] = []
-    for machine, found in results.items():
+    for machine, stored in results.items():
         for name in FOUR:
             steps = (UNFUSED, REWRITTEN, PARTLY, WHOLE, WITHOUT_REWRITING)
-            times = [figure(found, "latency_s", f"{name}-raw", policy, _MS) for policy in steps]
+            times = [figure(stored, "latency_s", f"{name}-raw", policy, _MS) for policy in steps]
             before, rewritten, fused, whole, plain = times
             gains = (ratio(before, rewritten), ratio(rewritten, fused), ratio(fused, whole))
             rows.append((machine, name, before, *gains, ratio(plain, whole), ratio(before, whole)))
@@ -57,38 +64,38 @@ def figure7(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
 
 
 def figure8(results: Mapping[str, Results]) -> str:
-    """Return bytes through each level of memory for YOLO-V4, by those of DNNFusion."""
+    """Return Fig. 8 as a table: traffic of each memory level for YOLO-V4 relative to DNNFusion's, and DRAM in use."""
     rows: list[tuple[object, ...]] = []
-    for machine, found in results.items():
-        levels = [level for level in _LEVELS if figure(found, f"traffic_bytes.{level}", _MEMORY_NETWORK, WHOLE)]
+    for machine, stored in results.items():
+        levels = [level for level in _LEVELS if figure(stored, f"traffic_bytes.{level}", _MEMORY_NETWORK, WHOLE)]
         for policy in (UNFUSED, "fixed-pattern", WHOLE):
             shares = []
             for level in _LEVELS:
                 column = f"traffic_bytes.{level}"
-                own = figure(found, column, _MEMORY_NETWORK, policy)
-                shares.append(ratio(own, figure(found, column, _MEMORY_NETWORK, WHOLE)) if level in levels else None)
-            held = figure(found, "peak_occupancy_bytes.dram", _MEMORY_NETWORK, policy, 1 / _MEGA)
-            rows.append((machine, policy, *shares, held))
+                own = figure(stored, column, _MEMORY_NETWORK, policy)
+                shares.append(ratio(own, figure(stored, column, _MEMORY_NETWORK, WHOLE)) if level in levels else None)
+            dram_mb = figure(stored, "peak_occupancy_bytes.dram", _MEMORY_NETWORK, policy, 1 / _MEGA)
+            rows.append((machine, policy, *shares, dram_mb))
     return markdown(("machine", "policy", *(level.upper() for level in _LEVELS), "DRAM in use [MB]"), rows)
 
 
 def figure9(results: Mapping[str, Results]) -> str:
-    """Return the share of time that cores are busy with YOLO-V4 (Fig. 9a)."""
+    """Return Fig. 9a as a table: utilisation of the cores by YOLO-V4, in per cent."""
     rows = []
-    for machine, found in results.items():
+    for machine, stored in results.items():
         column = "utilisation.core" if DEVICES[machine] == "cpu" else "utilisation.sm"
         policies = (UNFUSED, "fixed-pattern", WHOLE)
-        rows.append((machine, *(figure(found, column, _MEMORY_NETWORK, policy, _PERCENT) for policy in policies)))
+        rows.append((machine, *(figure(stored, column, _MEMORY_NETWORK, policy, _PERCENT) for policy in policies)))
     return markdown(("machine", "unfused [%]", "fixed-pattern [%]", "dnnfusion [%]"), rows)
 
 
 def figure10(results: Mapping[str, Results]) -> str:
-    """Return the two networks on the phones of Fig. 10, and what DNNFusion gains over fixed patterns."""
+    """Return Fig. 10 as a table: two networks on older phones, with DNNFusion's speed-up over fixed patterns."""
     rows = []
-    for machine, found in results.items():
+    for machine, stored in results.items():
         for name in ("yolo-v4-raw", "gpt2-raw"):
             policies = (UNFUSED, "fixed-pattern", WHOLE)
-            times = [figure(found, "latency_s", name, policy, _MS) for policy in policies]
+            times = [figure(stored, "latency_s", name, policy, _MS) for policy in policies]
             rows.append((machine, OLDER[machine], name, *times, ratio(times[1], times[2])))
     columns = (
         "machine", "device", "network", "unfused [ms]", "fixed-pattern [ms]", "dnnfusion [ms]",
@@ -98,7 +105,7 @@ def figure10(results: Mapping[str, Results]) -> str:
 
 
 def gained(gains: Sequence[float | None], printed: Sequence[float]) -> str:
-    """Return the mean and the range of gains over fixed patterns, beside the paper's range."""
+    """Return a sentence with the range and geometric mean of speed-ups over fixed patterns, and the paper's range."""
     there = [gain for gain in gains if gain] or [0.0]
     return (
         f"Over fixed patterns: {min(there):.2f} to {max(there):.2f} times, geometric mean"

@@ -1,8 +1,8 @@
-"""DNNFusion's evaluation, ours beside the paper's.
+"""DNNFusion's evaluation, ours compared with the paper's.
 
 ``python -m dsascape.experiments.papers.dnnfusion_tables RESULTS [OUT.md]``: runs the experiment files of
-``experiments/papers/dnnfusion`` into RESULTS, one folder each, and puts their figures beside the paper's. Counts and
-intermediate results before fusion are read off the networks.
+``experiments/papers/dnnfusion`` into RESULTS, one folder each, and compares their figures with the paper's. Layer
+counts and intermediate results before fusion are computed from the networks, without running them.
 """
 
 import sys
@@ -47,19 +47,19 @@ _MEGA, _GIGA, _MS = 1e6, 1e9, 1e3
 
 @lru_cache(maxsize=64)
 def network(name: str) -> Graph:
-    """Return the raw export of a network."""
+    """Return the raw export ("NAME-raw" in the zoo) of a network."""
     return load_network(f"{name}-raw")
 
 
 @lru_cache(maxsize=256)
 def plan(name: str, policy: str) -> FusionPlan:
-    """Return the plan of a policy with its default options on the paper's phone."""
+    """Return the fusion plan of a policy with its default options for the CPU of the paper's phone."""
     placing = Placing(hardware=load_hardware(MACHINE), parts=1, dtype=_DTYPE)
     return plan_of(Analysis(network(name)), policy_of(policy), placing)
 
 
 def table5_counts(paper: Mapping[str, Any]) -> str:
-    """Return the layers before fusion, under TVM's rule and under DNNFusion."""
+    """Return the layer counts of Table 5 as a table: before fusion, under TVM's rule and under DNNFusion."""
     rows = []
     for name, printed in paper["networks"].items():
         before, tvm = len(network(name).ops), plan(name, "fixed-pattern").kernels
@@ -79,7 +79,7 @@ def table5_counts(paper: Mapping[str, Any]) -> str:
 
 
 def table5_sizes(paper: Mapping[str, Any]) -> str:
-    """Return the intermediate results before and after fusion."""
+    """Return the intermediate results of Table 5 as a table, before and after fusion, in megabytes."""
     rows = []
     for name, printed in paper["networks"].items():
         before = unfused_intermediate_bytes(network(name)) / _MEGA
@@ -99,7 +99,7 @@ def table5_sizes(paper: Mapping[str, Any]) -> str:
 
 
 def table6_sizes(paper: Mapping[str, Any]) -> str:
-    """Return parameters and floating-point operations, these also after rewriting, with the kernels that it saves."""
+    """Return Table 6's parameters and FLOPs as a table, with the FLOPs and operators left after rewriting."""
     rows = []
     for name, printed in paper["networks"].items():
         graph, rewritten = network(name), plan(name, "dnnfusion")
@@ -119,7 +119,7 @@ def table6_sizes(paper: Mapping[str, Any]) -> str:
 
 
 def table6_times(paper: Mapping[str, Any], results: Results, device: str = "cpu") -> str:
-    """Return the latencies on the phone's ``device``, and what fusion gains."""
+    """Return Table 6's latencies on the phone's ``device`` ("cpu" or "gpu") in milliseconds, and fusion's speed-up."""
     keys = [f"{'gpu_' if device == 'gpu' else ''}{key}" for key in ("ourb_ms", "ourb_plus_ms", "dnnf_ms")]
     rows = []
     gains: list[float | None] = []
@@ -139,7 +139,7 @@ def table6_times(paper: Mapping[str, Any], results: Results, device: str = "cpu"
 
 
 def rewriting(paper: Mapping[str, Any], results: Results) -> str:
-    """Return what rewriting changes in every network, never, always and where it gains: kernels, DRAM traffic, time."""
+    """Return a table of kernels, DRAM traffic and time per network without rewriting, with it, and if profitable."""
     shown = (("kernels", 1.0), ("traffic_bytes.dram", 1 / _MEGA), ("latency_s", _MS))
     rows = [
         (
@@ -160,7 +160,7 @@ def rewriting(paper: Mapping[str, Any], results: Results) -> str:
 
 
 def page(folder: Path) -> str:
-    """Return the whole page as Markdown."""
+    """Return the page on DNNFusion as Markdown, from the results in ``folder`` (one folder per experiment file)."""
     paper = read_yaml(FOLDER / "paper.yaml")
     latencies = {machine: Results.read(folder, ["table6"], machine) for machine in DEVICES}
     steps = {machine: Results.read(folder, ["fig7"], machine) for machine in DEVICES}
@@ -187,7 +187,7 @@ def page(folder: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what has not been run, and write the page."""
+    """Run the points that have no result yet, and write the page; return the exit code."""
     return run_and_write(FOLDER, EXPERIMENTS, page, __doc__, argv)
 
 

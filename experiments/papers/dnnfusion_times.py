@@ -1,7 +1,7 @@
-"""What the times that DNNFusion's Table 6 prints grow with: layers, operations, bytes of intermediate results.
+"""Regression of the times in DNNFusion's Table 6 on layers, operations and bytes of intermediate results.
 
-Each set of quantities, all as printed, is fitted to the printed times of the unfused networks (OurB): one factor each,
-so that the squares of relative errors are least. Once to all networks, once to those that are no R-CNNs.
+Each set of quantities, all as printed, is fitted to the printed times of the unfused networks (OurB) with one factor
+per quantity by least squares of the relative errors; once over all networks, once without the two R-CNNs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,29 +16,30 @@ SETS = (("layers",), ("gflop",), ("irs_mb",), ("gflop", "layers"), ("gflop", "ir
 _NAMES = {"layers": "layers", "gflop": "operations", "irs_mb": "intermediate results"}
 _UNITS = {"layers": "ms each", "gflop": "ms/GFLOP", "irs_mb": "ms/MB"}
 _OURB = {"cpu": "ourb_ms", "gpu": "gpu_ourb_ms"}
-_APART = "rcnn"
+_OUTLIERS = "rcnn"
+"""Part of the names of the networks that the second fit leaves out."""
 
 
 def explained(paper: Mapping[str, Any]) -> str:
-    """Return how far the printed times of the unfused networks are from what is fitted to them."""
+    """Return a table of each fit's factors and of its errors against the printed times, in per cent."""
     rows: list[tuple[object, ...]] = []
     for device, column in _OURB.items():
         timed = {name: printed for name, printed in paper["networks"].items() if printed[column]}
         everything = list(timed.values())
-        others = [printed for name, printed in timed.items() if _APART not in name]
-        apart = [printed for name, printed in timed.items() if _APART in name]
+        others = [printed for name, printed in timed.items() if _OUTLIERS not in name]
+        outliers = [printed for name, printed in timed.items() if _OUTLIERS in name]
         for quantities in SETS:
-            found = factors(others, quantities, column)
-            said = ", ".join(f"{f:.3g} {_UNITS[q]}" for q, f in zip(quantities, found, strict=True))
+            of_others = factors(others, quantities, column)
+            printed_factors = ", ".join(f"{f:.3g} {_UNITS[q]}" for q, f in zip(quantities, of_others, strict=True))
             of_all = factors(everything, quantities, column)
             errors = [
                 np.abs(times_over(each, quantities, column, own) - 1) * 100
-                for each, own in ((others, found), (everything, of_all))
+                for each, own in ((others, of_others), (everything, of_all))
             ]
-            beyond = 1 / times_over(apart, quantities, column, found)
+            beyond = 1 / times_over(outliers, quantities, column, of_others)
             named = " and ".join(_NAMES[quantity] for quantity in quantities)
             rows.append(
-                (device, named, said, float(errors[0].mean()), float(errors[0].max()), float(beyond.mean()),
+                (device, named, printed_factors, float(errors[0].mean()), float(errors[0].max()), float(beyond.mean()),
                  float(errors[1].mean()))
             )  # fmt: skip
     columns = (
@@ -49,16 +50,16 @@ def explained(paper: Mapping[str, Any]) -> str:
 
 
 def factors(networks: Sequence[Mapping[str, float]], quantities: Sequence[str], column: str) -> Sequence[float]:
-    """Return what one unit of each of ``quantities`` takes, in milliseconds."""
-    found = np.linalg.lstsq(_shares(networks, quantities, column), np.ones(len(networks)), rcond=None)[0]
-    return [float(factor) for factor in found]
+    """Return the fitted milliseconds per unit of each of ``quantities``."""
+    solution = np.linalg.lstsq(_shares(networks, quantities, column), np.ones(len(networks)), rcond=None)[0]
+    return [float(factor) for factor in solution]
 
 
 def times_over(
-    networks: Sequence[Mapping[str, float]], quantities: Sequence[str], column: str, found: Sequence[float]
+    networks: Sequence[Mapping[str, float]], quantities: Sequence[str], column: str, fitted: Sequence[float]
 ) -> npt.NDArray[np.float64]:
-    """Return for each network the time by the factors ``found``, over the printed one."""
-    return np.asarray(_shares(networks, quantities, column) @ np.asarray(found), np.float64)
+    """Return for each network the time given by the factors ``fitted``, divided by the printed one."""
+    return np.asarray(_shares(networks, quantities, column) @ np.asarray(fitted), np.float64)
 
 
 def _shares(networks: Sequence[Mapping[str, float]], quantities: Sequence[str], column: str) -> npt.NDArray[np.float64]:

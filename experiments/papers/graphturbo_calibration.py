@@ -1,8 +1,8 @@
-"""Which numbers of the STCP920 preset the paper's TVM rows of ResNet-50 and BERT-128 determine, and their fit.
+"""Fit of single parameters of the STCP920 preset to the paper's TVM rows of ResNet-50 and BERT-128.
 
-``python -m dsascape.experiments.papers.graphturbo_calibration [OUT.md]``. Each of the five numbers that may be fitted
-is fitted alone, on these two rows of Table 2, the others staying as they were assumed. The value that was chosen stands
-in the preset, written by hand.
+``python -m dsascape.experiments.papers.graphturbo_calibration [OUT.md]``. Each of the five free parameters is fitted
+alone to these two rows of Table 2, with the others at their assumed values. The value chosen from this study was
+written into the preset by hand.
 """
 
 import math
@@ -29,7 +29,7 @@ _TRIED = (13, 7, 7, 7)
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of the preset: the paths it stands at, its unit, what was assumed, the range in which it is fitted."""
+    """A free parameter of the preset: its paths in the YAML, its unit, the assumed value and the range of the fit."""
 
     paths: tuple[str, ...]
     unit: str
@@ -38,7 +38,7 @@ class Number:
     most: float
 
     def values(self, value: float) -> dict[str, object]:
-        """Return what to set in the preset."""
+        """Return the values to set in the preset, by path, for this value of the parameter."""
         return dict.fromkeys(self.paths, f"{value:.6g} {self.unit}" if self.unit else value)
 
 
@@ -52,7 +52,7 @@ NUMBERS: Mapping[str, Number] = {
 
 
 def machine_with(number: str, value: float) -> AnyHardware:
-    """Return the preset with everything that may be fitted as it was assumed, but for ``number``."""
+    """Return the preset with ``number`` at ``value`` and the other free parameters at their assumed values."""
     values: dict[str, object] = {}
     for name, each in NUMBERS.items():
         values |= each.values(value if name == number else each.assumed)
@@ -60,13 +60,13 @@ def machine_with(number: str, value: float) -> AnyHardware:
 
 
 def measured() -> dict[str, float]:
-    """Return the paper's throughputs of the fitted rows."""
+    """Return the paper's throughputs of the fitted rows, in inferences per second."""
     networks = read_yaml(FOLDER / "paper.yaml")["networks"]
     return {label: float(networks[label]["tvm_per_s"]) for label in ROWS}
 
 
 def throughput(label: str, machine: AnyHardware, policy: str, batches_per_cluster: object) -> float:
-    """Return what a row of Table 2 reaches on ``machine``, per second."""
+    """Return the simulated throughput of a row of Table 2 on ``machine``, in inferences per second."""
     network = read_yaml(FOLDER / "paper.yaml")["networks"][label]
     chosen = make_policy(policy, {"batches_per_cluster": batches_per_cluster})
     return evaluate(DesignPoint(Workload(network["model"], network["batch"]), machine, chosen)).record.throughput_per_s
@@ -78,7 +78,7 @@ def simulated(machine: AnyHardware) -> dict[str, float]:
 
 
 def misfit(ours: Mapping[str, float]) -> float:
-    """Return the sum of squared logarithms of ours over the paper's."""
+    """Return the sum over the rows of the squared logarithm of our throughput divided by the paper's."""
     return sum(math.log(ours[label] / per_s) ** 2 for label, per_s in measured().items())
 
 
@@ -97,7 +97,7 @@ def fitted(number: str) -> tuple[float, dict[str, float]]:
 
 
 def page() -> str:
-    """Return what was found as Markdown."""
+    """Return the page on the fits as Markdown."""
     paper = measured()
     names = {row: read_yaml(FOLDER / "paper.yaml")["networks"][row]["model"] for row in paper}
     rows: list[tuple[object, ...]] = []

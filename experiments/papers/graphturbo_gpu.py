@@ -25,7 +25,7 @@ MODEL, MACHINE, DTYPE = "resnet18-tailor", "a100", "fp16"
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 BANDWIDTHS = ("1555 GB/s", "136 GB/s")
 _BEFORE, _PAIRED = 2, 8
-"""Layers before those that the paper schedules, a convolution and a pooling, and these."""
+"""Layers before the ones that the paper schedules (a convolution and a pooling), and how many it schedules."""
 
 
 def pairs(layers: FusionPlan) -> FusionPlan:
@@ -39,22 +39,22 @@ def pairs(layers: FusionPlan) -> FusionPlan:
 
 
 def schedules(spec: Gpu, batch: int) -> Iterator[tuple[str, GpuSchedule, float]]:
-    """Yield each way of scheduling the network, its schedule, and the milliseconds that it takes."""
+    """Yield the name of each way of scheduling the network, its schedule, and its simulated time in milliseconds."""
     costs = GpuCosts(GpuView(spec, DTYPE), network(Workload(MODEL), batch, DTYPE))
     layers, turbo = costs.analysis.of(fixed_pattern_of), GraphTurbo()
-    made = {
+    by_name = {
         "layers": kernel_by_kernel(layers, costs),
         "pairs": kernel_by_kernel(pairs(layers), costs),
         "graphturbo": turbo.schedule(turbo.plan(costs.analysis.graph, costs), costs),
     }
-    for name, schedule in made.items():
+    for name, schedule in by_name.items():
         assert isinstance(schedule, GpuSchedule)
-        found = simulate(lower(schedule, costs), gpu_machine(spec), gpu_energy(spec))
-        yield name, schedule, found.makespan_ps / 1e9
+        result = simulate(lower(schedule, costs), gpu_machine(spec), gpu_energy(spec))
+        yield name, schedule, result.makespan_ps / 1e9
 
 
 def table(bandwidth: str) -> str:
-    """Return the study at one DRAM bandwidth as a Markdown table."""
+    """Return the latencies and speed-ups at one DRAM bandwidth as a Markdown table, one row per batch."""
     spec = with_values(load_hardware(MACHINE, Gpu), {"dram.bandwidth": bandwidth})
     rows = []
     for batch in BATCHES:
@@ -67,7 +67,7 @@ def table(bandwidth: str) -> str:
 
 
 def page() -> str:
-    """Return the tables with what has to be known to read them."""
+    """Return the page on GPUs as Markdown: the introduction and one table per DRAM bandwidth."""
     introduction = (FOLDER / "gpu.md").read_text(encoding="utf-8").rstrip()
     return "\n\n".join([introduction, *(f"## DRAM of {each}\n\n{table(each)}" for each in BANDWIDTHS)]) + "\n"
 

@@ -1,7 +1,7 @@
-"""How far breadth-first and depth-first are from the order that keeps the fewest bytes alive.
+"""Breadth-first and depth-first instance orders compared with the order that keeps the fewest bytes alive.
 
-``python -m dsascape.experiments.papers.graphturbo_orders [OUT.md]`` plans each network up to its instances, orders
-these in every way, and writes a table. Needs OR-Tools: ``python -m pip install 'dsascape[exact]'``.
+``python -m dsascape.experiments.papers.graphturbo_orders [OUT.md]`` splits each network into its instances, orders
+them by every method, and writes a table. Needs OR-Tools: ``python -m pip install 'dsascape[exact]'``.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from dsascape.workloads.analysis import Analysis
 MACHINES = ("stcp920",)
 NETWORKS = (("resnet50", 16), ("resnet50", 64), ("mobilenet-v2", 16), ("mobilenet-v2", 64), ("conformer", 4),
             ("unet", 4), ("densenet121", 8))  # fmt: skip
-"""With the images that one cluster takes at once."""
+"""Networks of the study, each with its batch per cluster."""
 EFFORT_S = 10.0
 _MIB, _DTYPE = 2**20, "fp16"
 _COLUMNS = (
@@ -44,7 +44,7 @@ _COLUMNS = (
 
 
 def orders(machines: Sequence[str], networks: Sequence[tuple[str, int]]) -> Iterator[tuple[object, ...]]:
-    """Yield one row per machine and network."""
+    """Yield one row of the table (its columns: ``_COLUMNS``) per machine and network."""
     for machine in machines:
         spec = load_hardware(machine, ClusteredDsa)
         for model, batch in networks:
@@ -58,10 +58,10 @@ def orders(machines: Sequence[str], networks: Sequence[tuple[str, int]]) -> Iter
             peaks = [peak_live_bytes(order, producers, output_bytes) for order in (wide, deep, heavy)]
             best = wide if peaks[0] < peaks[1] else deep
             exact = exact_order(best, producers, output_bytes, EFFORT_S)
-            found = (*peaks, exact.peak_bytes, exact.least_bytes)
+            all_bytes = (*peaks, exact.peak_bytes, exact.least_bytes)
             above = f"{(min(peaks[:2]) / exact.peak_bytes - 1) * 100:+.0f} %" if exact.peak_bytes else "n/a"
             latencies = (_latency_ms(policy, analysis, placing) for policy in (GraphTurbo(), GraphTurbo(order="exact")))
-            sizes = (size / _MIB for size in found)
+            sizes = (size / _MIB for size in all_bytes)
             yield (machine, model, batch, len(parts.instances), *sizes, above, *latencies)
 
 
@@ -70,7 +70,7 @@ def _latency_ms(policy: GraphTurbo, analysis: Analysis, placing: Placing) -> flo
 
 
 def page() -> str:
-    """Return the table with what has to be known to read it."""
+    """Return the page on instance orders as Markdown: how to read the table, and the table."""
     return (
         "# Orders of sub-graph instances\n\n"
         "Most bytes of instance outputs alive at once, by the order of the instances (GraphTurbo, section 3.3 and "

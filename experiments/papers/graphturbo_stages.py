@@ -1,8 +1,8 @@
-"""How busy the engines are in each stage of ResNet-50 (GraphTurbo's Fig. 17).
+"""Utilisation of the engines in each stage of ResNet-50 (GraphTurbo's Fig. 17).
 
 ``python -m dsascape.experiments.papers.graphturbo_stages [OUT.md]`` runs ResNet-50 at batch 64 as the paper's Table 2
-does, under TVM's schedule and under GraphTurbo's, and attributes every moment of the trace to a stage: to that of the
-layer whose computation ends next. A stage is what computes images of one size (Fig. 3a).
+does, under TVM's schedule and under GraphTurbo's, and attributes every moment of the trace to a stage: that of the
+layer whose computation ends next. A stage is the layers whose feature maps have one size (Fig. 3a).
 """
 
 import sys
@@ -20,14 +20,15 @@ from dsascape.scheduler import Policy, make_policy
 MODEL, BATCH = "resnet50", 64
 MACHINE_NAMES = ("stcp920",)
 STAGES = {56: "stage 1", 28: "stage 2", 14: "stage 3", 7: "stage 4"}
-"""By rows of the images that their layers compute."""
+"""Names of the stages by the height of their layers' outputs, in pixels."""
 UNITS = {"vector": "VME", "matrix": "MME"}
 _IMAGE_RANK = 4
 Usage = Mapping[str, Mapping[str, float]]
+"""Utilisation (0..1) by stage and unit."""
 
 
 def usage(outcome: Outcome) -> Usage:
-    """Return by stage and unit the share of the stage's time that the unit of a core computes, all cores counted."""
+    """Return the utilisation of each unit in each stage: its computing time per core divided by the stage's time."""
     graph, trace, program = outcome.schedule.graph, outcome.result.trace, outcome.program
     jobs = []
     for instruction, start_ps, end_ps in zip(trace.instructions, trace.start_ps, trace.end_ps, strict=True):
@@ -51,7 +52,7 @@ def usage(outcome: Outcome) -> Usage:
 
 
 def outcomes(machine: str) -> dict[str, Outcome]:
-    """Return ResNet-50 under each policy, at the batches per cluster that the paper gives it or that are best."""
+    """Return the simulated ResNet-50 by policy: TVM's at the paper's batches per cluster, GraphTurbo at the best."""
     policies: dict[str, Policy] = {
         "fixed-pattern": make_policy("fixed-pattern", {"batches_per_cluster": 2}),
         "graphturbo": make_policy("graphturbo", {"batches_per_cluster": "best"}),
@@ -62,16 +63,16 @@ def outcomes(machine: str) -> dict[str, Outcome]:
 
 def table(machine: str) -> str:
     """Return Fig. 17 for one machine as a Markdown table, in per cent."""
-    found = {name: usage(outcome) for name, outcome in outcomes(machine).items()}
+    usages = {name: usage(outcome) for name, outcome in outcomes(machine).items()}
     rows = [
-        (stage, *(100 * used[stage][unit] for unit in UNITS for used in found.values())) for stage in STAGES.values()
+        (stage, *(100 * used[stage][unit] for unit in UNITS for used in usages.values())) for stage in STAGES.values()
     ]
-    columns = ("", *(f"{short}, {name} [%]" for short in UNITS.values() for name in found))
+    columns = ("", *(f"{short}, {name} [%]" for short in UNITS.values() for name in usages))
     return markdown(columns, rows)
 
 
 def sub_graphs(outcome: Outcome) -> list[tuple[int, int, int, str]]:
-    """Return of each sub-graph its instances, operators and convolutions, and the shape of an image that leaves it."""
+    """Return per sub-graph: instances, operators, convolutions, and the shape of one image of its last output."""
     graph = outcome.schedule.graph
     rows = []
     for group in outcome.schedule.plan.groups:
@@ -82,7 +83,7 @@ def sub_graphs(outcome: Outcome) -> list[tuple[int, int, int, str]]:
 
 
 def readings(machine: str) -> str:
-    """Return the sub-graphs by either reading of the working set of section 3.1, with the speed-up over TVM."""
+    """Return a table of the sub-graphs under both readings of section 3.1's working set, with the speed-up over TVM."""
     hardware, workload = load_hardware(machine), Workload(MODEL, BATCH)
     plain = make_policy("fixed-pattern", {"batches_per_cluster": 2})
     tvm_per_s = evaluate(DesignPoint(workload, hardware, plain)).record.throughput_per_s
@@ -97,7 +98,7 @@ def readings(machine: str) -> str:
 
 
 def page() -> str:
-    """Return the tables with what has to be known to read them."""
+    """Return the page on the stages as Markdown: the introduction, then utilisation and sub-graphs per machine."""
     introduction = (FOLDER / "stages.md").read_text(encoding="utf-8").rstrip()
     tables = [(f"## {name}", table(name), "### Sub-graphs", readings(name)) for name in MACHINE_NAMES]
     return "\n\n".join([introduction, *chain.from_iterable(tables)]) + "\n"

@@ -1,4 +1,4 @@
-"""GraphTurbo's evaluation, ours beside the paper's.
+"""GraphTurbo's evaluation, ours compared with the paper's.
 
 ``python -m dsascape.experiments.papers.graphturbo_tables RESULTS [OUT.md]``: RESULTS holds one folder per experiment
 file of ``experiments/papers/graphturbo``, as ``dsascape run`` leaves it. Missing folders leave their table out. Nothing
@@ -48,14 +48,14 @@ def _cell(value: object) -> str:
 
 
 def relative(ours: float | None, paper: float | None) -> str:
-    """Return by how much ours differs from the paper's: "+12 %"."""
+    """Return the relative difference of our figure from the paper's, as in "+12 %"; "n/a" without one of them."""
     if not ours or not paper:
         return MISSING
     return f"{(ours / paper - 1) * 100:+.0f} %"
 
 
 def _keys(folder: Path) -> Sequence[str] | None:
-    """Return the points of a folder as its experiment lists them; None if it tells of none."""
+    """Return the keys of a results folder's points in the experiment's order; None if its note cannot be read."""
     try:
         return read_note(folder).keys
     except DamagedError:
@@ -70,7 +70,7 @@ class Results:
 
     @classmethod
     def read(cls, folder: Path, names: Iterable[str], machine: str) -> "Results":
-        """Return what the experiments ``names`` in ``folder`` have left about ``machine``."""
+        """Return the stored rows about ``machine`` of the experiments ``names`` in ``folder``."""
         frames = []
         for name in names:
             try:
@@ -84,7 +84,10 @@ class Results:
         return len(self.frame) > 0
 
     def figure(self, column: str, model: str, batch: int, policy: str) -> float | None:
-        """Return the newest figure of the policy named so, None if that point was not run or failed."""
+        """Return ``column`` of the newest row of a network under a policy; None if it was not run or failed.
+
+        ``policy`` is a name without options.
+        """
         rows = self.frame
         names = rows["policy"].astype(str).str.partition("(")[0]
         chosen = rows[(rows["model"] == model) & (rows["batch"] == batch) & (names == policy)]
@@ -94,19 +97,19 @@ class Results:
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:
-    """Return the geometric mean of what is there."""
+    """Return the geometric mean of the values that are neither None nor zero; None if there are none."""
     logs = [math.log(value) for value in values if value]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
 def arithmetic_mean(values: Iterable[float | None]) -> float | None:
-    """Return the arithmetic mean of what is there."""
+    """Return the arithmetic mean of the values that are neither None nor zero; None if there are none."""
     there = [value for value in values if value]
     return sum(there) / len(there) if there else None
 
 
 def table1(paper: Mapping[str, Any], results: Results) -> str:
-    """Return BERT-128 under different batches."""
+    """Return Table 1: throughputs of BERT-128 at several batches, ours and the paper's."""
     rows = []
     for batch, per_cluster, per_s, milliseconds, turbo_per_s in paper["table1"]:
         tvm = results.figure("throughput_per_s", "bert-base-128", batch, "fixed-pattern")
@@ -123,10 +126,11 @@ def table1(paper: Mapping[str, Any], results: Results) -> str:
 
 
 def table2(paper: Mapping[str, Any], tvm: Results, best: Results, given: Results) -> str:
-    """Return the ten networks: throughput under TVM's schedule, and the speed-ups over it (Fig. 14).
+    """Return Table 2: throughputs of the ten networks under TVM's schedule, and the speed-ups over it (Fig. 14).
 
-    ``best``: batches per cluster chosen by trying; ``given``: GraphTurbo's of the paper. Rows that no machine of the
-    paper's description can reach under TVM's schedule are marked, and left out of a second mean.
+    ``best``: results at the best of several batches per cluster; ``given``: at the paper's batches for GraphTurbo.
+    Rows whose printed throughput exceeds the roofline of the machine that the paper describes are marked (!), and left
+    out of a second mean.
     """
     rows = []
     beyond: list[str] = []
@@ -156,9 +160,10 @@ def table2(paper: Mapping[str, Any], tvm: Results, best: Results, given: Results
 
 
 def _share_of_roof(paper: Mapping[str, Any], tvm: Results, network: Mapping[str, Any]) -> float | None:
-    """Return which share of its nearest roof the paper's throughput under TVM is: DDR's, or the matrix engines'.
+    """Return the paper's TVM throughput as a fraction of the lower roofline, DDR or matrix engines; None without ours.
 
-    Under any layer-by-layer schedule every kernel reads its inputs and writes its outputs; ours moves as much.
+    Under any layer-by-layer schedule every kernel reads its inputs from DDR and writes its outputs to it, so the bytes
+    that our schedule moves hold for the paper's too.
     """
     model, batch = network["model"], network["batch"]
     ours = tvm.figure("throughput_per_s", model, batch, "fixed-pattern")
@@ -173,9 +178,10 @@ def _share_of_roof(paper: Mapping[str, Any], tvm: Results, network: Mapping[str,
 def _mean_speedups(
     paper: Mapping[str, Any], speedups: Mapping[tuple[str, str], Sequence[float | None]], reachable: Sequence[bool]
 ) -> str:
-    """Return GraphTurbo's mean speed-ups; ``speedups`` over fixed-pattern by batches per cluster and policy.
+    """Return a table of GraphTurbo's mean speed-ups over TVM and AStitch.
 
-    Geometric and arithmetic, since the paper does not say which it gives; over all rows, and over the ``reachable``.
+    Geometric and arithmetic, since the paper does not say which it gives; over all rows, and without those that are
+    not ``reachable``. ``speedups``: over fixed-pattern, by choice of batches per cluster and policy.
     """
     means, rows = paper["mean_speedup"], []
     for how in ("tried", "the paper's"):
@@ -201,7 +207,7 @@ def _ratio(one: float | None, other: float | None) -> float | None:
 
 
 def table3(paper: Mapping[str, Any], tvm: Results, rest: Results) -> str:
-    """Return how many outputs are kept in which memory, at the paper's batches per cluster."""
+    """Return Table 3: how many kernels' outputs are kept in each memory, at the paper's batches per cluster."""
     rows = []
     for label, network in paper["networks"].items():
         model, batch = network["model"], network["batch"]
@@ -228,13 +234,13 @@ RAW = {
     "A": "resnet50-raw", "B": "bert-base-raw-128", "F": "dlrm-raw", "G": "mobilenet-v2-raw", "I": "densenet121-raw",
     "J": "conformer-raw",
 }  # fmt: skip
-"""Rows whose networks there are as raw exports too, and what those are called."""
+"""Rows of Table 2 whose networks are also in the zoo as raw exports, with the names of these."""
 
 
 def raw_exports(paper: Mapping[str, Any], results: Results, launch_s: float) -> str:
-    """Return the kernels of raw exports under TVM's rule beside those of the simplified ones, and what they cost.
+    """Return a table that compares kernels and time of raw and simplified exports under TVM's rule.
 
-    A cluster takes its whole share of the batch at once.
+    Each cluster runs its whole share of the batch at once. ``launch_s``: seconds per kernel launch.
     """
     rows = []
     for label, exported in RAW.items():
@@ -260,7 +266,7 @@ VARIANTS = (
 
 
 def figure15(paper: Mapping[str, Any], tvm: Results, results: Results) -> str:
-    """Return the ablation: speed-up of each variant over fixed-pattern."""
+    """Return Fig. 15, the ablation: the speed-up over fixed-pattern of each of `VARIANTS`."""
     rows = []
     columns_of: dict[str, list[float | None]] = {name: [] for name, _ in VARIANTS}
     for label, network in paper["networks"].items():
@@ -277,7 +283,7 @@ def figure15(paper: Mapping[str, Any], tvm: Results, results: Results) -> str:
 
 
 def _variant(results: Results, model: str, batch: int, variant: str) -> float | None:
-    """Return the throughput of the policy whose options are this variant's."""
+    """Return the newest throughput of the policy with this variant's options; None if it was not run or failed."""
     wanted = dict(VARIANTS)[variant]
     frame = results.frame
     rows = frame[(frame["model"] == model) & (frame["batch"] == batch)]
@@ -290,7 +296,7 @@ def _variant(results: Results, model: str, batch: int, variant: str) -> float | 
 
 
 def figure16(results: Results) -> str:
-    """Return utilisation of vector and matrix engine over the batch per cluster."""
+    """Return Fig. 16: utilisation of vector and matrix engine (per cent) by batch per cluster."""
     rows = []
     frame = results.frame[results.frame["throughput_per_s"].notna()]
     for _, row in frame.sort_values(["model", "dtype", "batch"]).iterrows():
@@ -300,7 +306,7 @@ def figure16(results: Results) -> str:
 
 
 def table4(paper: Mapping[str, Any], rest: Results) -> str:
-    """Return the paper's compilation times beside our time to plan, lower and simulate: no code is generated here."""
+    """Return Table 4: the paper's compilation times, and our time to plan, lower and simulate (no code generation)."""
     rows = []
     for label, network in paper["networks"].items():
         ours = [rest.figure("wall_s", network["model"], network["batch"], p) for p in ("astitch", "graphturbo")]
@@ -313,19 +319,19 @@ def table4(paper: Mapping[str, Any], rest: Results) -> str:
 
 
 def machines(results: Results) -> str:
-    """Return ResNet-50 over the machine's numbers on which the sources differ: to see which explains the paper best."""
+    """Return ResNet-50's throughputs for every value that the sources give for the machine's disputed parameters."""
     swept = ("local_buffer.capacity", "global_buffer.bandwidth", "dma.load.startup")
     frame = results.frame
     rows = []
     for values, group in frame.groupby(list(swept), sort=False):
-        found = {str(row["policy"]).partition("(")[0]: float(row["throughput_per_s"]) for _, row in group.iterrows()}
-        base, turbo = found.get("fixed-pattern"), found.get("graphturbo")
+        per_s = {str(row["policy"]).partition("(")[0]: float(row["throughput_per_s"]) for _, row in group.iterrows()}
+        base, turbo = per_s.get("fixed-pattern"), per_s.get("graphturbo")
         rows.append((*(values if isinstance(values, tuple) else (values,)), base, turbo, _ratio(turbo, base)))
     return markdown((*swept, "fixed-pattern [1/s]", "graphturbo [1/s]", "speed-up"), rows)
 
 
 def page(results_folder: Path) -> str:
-    """Return the whole page as Markdown."""
+    """Return the page on GraphTurbo as Markdown, from the results in the folder."""
     paper = read_yaml(FOLDER / "paper.yaml")
     parts = [(FOLDER / "introduction.md").read_text(encoding="utf-8").rstrip()]
     for machine, description in MACHINES.items():
@@ -337,7 +343,7 @@ def page(results_folder: Path) -> str:
 
 
 def _sections(paper: Mapping[str, Any], folder: Path, machine: str) -> Iterator[str]:
-    """Yield the tables of one machine, those for which there are results."""
+    """Yield the tables of one machine for which results are stored."""
     tvm, rest = Results.read(folder, TVM_RESULTS, machine), Results.read(folder, ["table2"], machine)
     names = ("table1", "table3", "fig15", "fig16", "which-machine", "raw")
     one, kept, fifteen, sixteen, which, raw = (Results.read(folder, [name], machine) for name in names)

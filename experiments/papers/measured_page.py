@@ -1,12 +1,12 @@
-"""The page on predicted beside measured times, made from the tables that a measured run leaves.
+"""Page that compares predicted with measured times, written from the tables of a measured run.
 
     dsascape calibrate --out experiments/measured/host.yaml
     dsascape run experiments/measured/cpu.yaml --out out/measured
     python -m dsascape.experiments.papers.measured_page --from out/measured docs/measured.md
 
-``--from`` first takes the tables over into ``experiments/measured``, or the folder that ``--tables`` names; without it
-the page is made of those there. ``experiments/measured/policies`` has the tables of ``policies.yaml``; those of
-``gpu.yaml`` go to a folder of their own likewise.
+``--from`` first copies the run's tables into ``experiments/measured``, or the folder that ``--tables`` names; without
+it the page is written from the tables already there. ``experiments/measured/policies`` has the tables of
+``policies.yaml``; those of ``gpu.yaml`` go to a folder of their own likewise.
 """
 
 import argparse
@@ -18,18 +18,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from dsascape.experiments.papers.measured_fusion import APART, ELSEWHERE, fused_kernels
+from dsascape.experiments.papers.measured_fusion import BASELINE, ELSEWHERE, fused_kernels
 from dsascape.experiments.real.accuracy import kendall, mape, regret, spearman
 
 TABLES = Path(__file__).parents[1] / "measured"
 _POINTS, _KERNELS = "results.csv", "kernels.csv"
 _SETTINGS = {"tuning.threads": "threads", "hardware": "machine"}
-"""What points of a network and policy differ in, the first of these that there is, and what tables call it."""
+"""Columns by which a network is run several times under one policy, in order of precedence, with their headings."""
 _MOST_WORST = 20
 
 
 def page(folder: Path = TABLES) -> str:
-    """Return the page as Markdown."""
+    """Return the page as Markdown, from the tables in ``folder``."""
     points, kernels = pd.read_csv(folder / _POINTS), pd.read_csv(folder / _KERNELS)
     kernels = kernels.dropna(subset=["measured_s", "predicted_s"])
     points = points.dropna(subset=["measured_s"])
@@ -66,7 +66,7 @@ def page(folder: Path = TABLES) -> str:
 
 
 def _machines(points: pd.DataFrame) -> list[str]:
-    """Return what is said of the machines that predict."""
+    """Return the lines on the hardware specs that predicted the times."""
     names = sorted({str(name) for name in points["hardware"]})
     if names != ["host"]:
         return [f"The machine that predicts: {', '.join(f'`{name}`' for name in names)}."]
@@ -81,14 +81,14 @@ def _setting(frame: pd.DataFrame) -> str:
 
 
 def _summary(points: pd.DataFrame, kernels: pd.DataFrame) -> list[str]:
-    predicted, found = list(kernels["predicted_s"]), list(kernels["measured_s"])
+    predicted, measured = list(kernels["predicted_s"]), list(kernels["measured_s"])
     whole = mape(list(points["latency_s"]), list(points["measured_s"])) or 0.0
     choices = _choices(points)
     busy = points["warnings"].astype(str).str.contains("busy").sum()
     worst = f"{max(choices['regret'], default=0.0):.1%}"
-    ranks = spearman(predicted, found) or 0.0, kendall(predicted, found) or 0.0
+    ranks = spearman(predicted, measured) or 0.0, kendall(predicted, measured) or 0.0
     return [
-        f"- {len(kernels)} kernels: mean error {mape(predicted, found) or 0.0:.1%}, rank correlation {ranks[0]:.3f}"
+        f"- {len(kernels)} kernels: mean error {mape(predicted, measured) or 0.0:.1%}, rank correlation {ranks[0]:.3f}"
         f" (Spearman), {ranks[1]:.3f} (Kendall)",
         f"- {len(points)} runs of whole networks: mean error {whole:.1%}",
         f"- largest regret: {worst}",
@@ -112,11 +112,11 @@ def _choices(points: pd.DataFrame) -> pd.DataFrame:
     rows, setting = [], _setting(points)
     for (model, value), own in points.groupby(["model", setting], sort=False):
         predicted = dict(zip(own["policy"], own["latency_s"], strict=True))
-        found = dict(zip(own["policy"], own["measured_s"], strict=True))
-        lost = regret(predicted, found)
+        measured = dict(zip(own["policy"], own["measured_s"], strict=True))
+        lost = regret(predicted, measured)
         rows.append({
             "network": model, _SETTINGS[setting]: value, "chosen": min(predicted, key=lambda name: predicted[name]),
-            "fastest": min(found, key=lambda name: found[name]), "regret": lost or 0.0,
+            "fastest": min(measured, key=lambda name: measured[name]), "regret": lost or 0.0,
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -138,8 +138,8 @@ def _worst(kernels: pd.DataFrame) -> pd.DataFrame:
 
 def _intensive(kernels: pd.DataFrame) -> list[str]:
     """Return the section on kernels with several complex operators, if there are any."""
-    found = fused_kernels(kernels, _setting(kernels))
-    if not found:
+    fused = fused_kernels(kernels, _setting(kernels))
+    if not fused:
         return []
     rows = [
         {
@@ -147,17 +147,17 @@ def _intensive(kernels: pd.DataFrame) -> list[str]:
             "measured": f"{each.measured_gain:.2f}", "predicted": f"{each.predicted_gain:.2f}",
             **{name: f"{each.gain_elsewhere[name]:.2f}" for name in ELSEWHERE},
         }
-        for each in found
+        for each in fused
     ]  # fmt: skip
-    measured, predicted = [e.measured_gain for e in found], [e.predicted_gain for e in found]
+    measured, predicted = [e.measured_gain for e in fused], [e.predicted_gain for e in fused]
     error, rank = mape(predicted, measured) or 0.0, spearman(predicted, measured) or 0.0
     right = sum((a > 1) == (b > 1) for a, b in zip(measured, predicted, strict=True))
     return [
         "## Intensive fusion",
         "",
-        f"Kernels that hold several complex operators, each against the kernels of `{APART}` that it replaces:",
+        f"Kernels that hold several complex operators, each against the kernels of `{BASELINE}` that it replaces:",
         "how many times as fast it is, measured and predicted here, and predicted for machines with smaller caches.",
-        f"Of {len(found)} predictions, {right} say rightly whether it pays; mean error of the gain {error:.1%}, rank",
+        f"Of {len(fused)} predictions, {right} say rightly whether it pays; mean error of the gain {error:.1%}, rank",
         f"correlation (Spearman) {rank:.2f}.",
         "",
         *_table(pd.DataFrame(rows)),

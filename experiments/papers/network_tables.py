@@ -1,8 +1,8 @@
-"""Our figures of DNNFusion's networks beside its Tables 5 and 6.
+"""Our figures of DNNFusion's networks compared with its Tables 5 and 6.
 
 ``python -m dsascape.experiments.papers.network_tables > docs/networks.md`` writes the page that shows them.
 
-Ours come from the graphs each time; the paper's are written down here, with the reason for each difference of
+Ours are computed from the graphs each time; the paper's are constants here, with the reason for each difference of
 more than a tenth.
 """
 
@@ -24,7 +24,7 @@ NOTEWORTHY = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Figures of a network before it is optimised, from the paper's two tables or from our graph."""
+    """Figures of a network before optimisation, from the paper's two tables or from our graph."""
 
     layers: int
     compute_intensive: int
@@ -80,7 +80,7 @@ PAPER: Mapping[str, Figures] = MappingProxyType(
 
 
 def figures_of(graph: Graph, layers: int) -> Figures:
-    """Return our figures of a network: ``layers`` as its file counts them, the rest as it runs."""
+    """Return our figures of a network; ``layers``: the nodes of its file, which the graph does not keep."""
     intensive = sum(is_compute_intensive(op) for op in graph.ops)
     return Figures(
         layers=layers,
@@ -103,7 +103,7 @@ def our_figures(name: str) -> Figures:
 
 
 def differences(paper: Figures, ours: Figures) -> dict[str, float]:
-    """Return the relative differences of ours from the paper's, by column, where they are noteworthy."""
+    """Return the relative differences of our figures from the paper's above `NOTEWORTHY`, by column."""
     noteworthy = {}
     for column in COLUMNS:
         claimed, counted = getattr(paper, column), getattr(ours, column)

@@ -1,4 +1,4 @@
-"""The command line of the modules here that compute a page and write it."""
+"""Command line shared by the modules of this package that compute one Markdown page."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_page(page: Callable[[], str], description: str | None, argv: Sequence[str] | None = None) -> int:
-    """Write what ``page`` returns to the file that is named on the command line, or print it; return the exit code."""
+    """Write the text of ``page`` to the file named on the command line, or print it; return the exit code."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT.md", help="default: print")
     out: Path | None = parser.parse_args(argv).out

@@ -1,4 +1,4 @@
-"""Experiment files of a paper, run as far as they have not been run, and a page made of their results."""
+"""Command line that runs the missing points of a paper's experiment files and writes a page of their results."""
 
 import argparse
 import sys

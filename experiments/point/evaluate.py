@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dsascape.experiments.point.clusters_in_use import run_on_best_clusters, share_of_cluster
 from dsascape.experiments.point.job import Job, Outcome
-from dsascape.experiments.point.shared_out import run_shared_out, share_of_cluster
 from dsascape.experiments.question.network import check_dtype, default_dtype, network, own_batch
 from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.hw_models import AnyHardware
@@ -16,10 +16,10 @@ def job_of(
     workload: Workload,
     hardware: AnyHardware,
     tuning: Mapping[str, object],
-    known: object = None,
+    cache: object = None,
     at_work: int | None = None,
 ) -> tuple[Analysis, Job]:
-    """Return the network of one cluster and its job; ``known`` is a cache shared by the points of one machine.
+    """Return the network of one cluster and its job; ``cache`` is a cache shared by the points of one machine.
 
     ``at_work`` is the number of parts that share the batch, where the machine supports it; by default all do.
 
@@ -34,12 +34,12 @@ def job_of(
     tried = [share_of_cluster(batch, parts, own.missing) for parts in counts]
     clusters, share = next((each for each in tried if each[0] == at_work), tried[0])
     placing = Placing(
-        hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), known=known
+        hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), cache=cache
     )
     return network(workload, share, dtype), Job(workload.label, batch, placing)
 
 
-def evaluate(point: DesignPoint, known: object = None) -> Outcome:
+def evaluate(point: DesignPoint, cache: object = None) -> Outcome:
     """Simulate ``point`` and return the outcome; raises what `job_of` raises."""
-    analysis, job = job_of(point.workload, point.hardware, point.tuning, known)
-    return run_shared_out(analysis, point.policy, job)
+    analysis, job = job_of(point.workload, point.hardware, point.tuning, cache)
+    return run_on_best_clusters(analysis, point.policy, job)

@@ -132,7 +132,7 @@ class DesignPoint:
     workload: Workload
     hardware: AnyHardware
     policy: Policy
-    """With a schedule from a file: the policy that made it, or ``unfused`` if that one is not available here."""
+    """Policy that plans and schedules; for a schedule from a file, the one that made it (``unfused`` if missing)."""
     swept: Mapping[str, str] = field(default_factory=dict)
     """Swept values of this point, as written in the experiment file."""
     policy_file: str = ""
@@ -142,9 +142,9 @@ class DesignPoint:
     origin: Origin | None = None
     """None for a machine built in Python. Neither figures nor the key depend on it."""
     measured_on: MeasuredOn | None = None
-    """None: simulated only."""
+    """Device and target on which generated code is measured; None: simulated only."""
     schedule: WrittenSchedule | None = None
-    """None: the policy decides."""
+    """Schedule from a file that replaces the policy's; None: the policy decides."""
 
     def __reduce__(self) -> tuple[Callable[..., "DesignPoint"], tuple[object, ...]]:
         """Pickle a policy from a file as file and options: other processes do not have its class."""

@@ -19,9 +19,9 @@ FIGURES_HERE = (
 )  # fmt: skip
 """Files and folders of `experiments` that affect simulated figures."""
 MEASUREMENTS_HERE = ("real",)
-IN_KEYS = ("workloads/zoo", "hw_models/presets")
+DATA_IN_KEYS = ("workloads/zoo", "hw_models/presets")
 """Data folders whose content is in the key anyway: the network's file and the machine's values."""
-SAYS_NOTHING = (".md", ".o", ".pyc", ".pyd", ".pyi", ".so", ".typed", "~")
+IGNORED_SUFFIXES = (".md", ".o", ".pyc", ".pyd", ".pyi", ".so", ".typed", "~")
 """Suffixes of files that no run reads, and of compiled modules, whose sources count instead."""
 _COMPILED = (".pyd", ".so")
 _OURS = __name__.partition(".")[0]
@@ -84,11 +84,11 @@ def folder_contents(folder: Path, name: str = "") -> Iterator[tuple[str, Path]]:
     """Yield (name, path) of a folder's files that count, recursively and sorted; names begin with ``name``."""
     for path in sorted(folder.iterdir()):
         own = f"{name}/{path.name}" if name else path.name
-        if path.name.startswith(".") or path.name == "__pycache__" or own in IN_KEYS:
+        if path.name.startswith(".") or path.name == "__pycache__" or own in DATA_IN_KEYS:
             continue
         if path.is_dir():
             yield from folder_contents(path, own)
-        elif path.is_file() and not path.name.endswith(SAYS_NOTHING):
+        elif path.is_file() and not path.name.endswith(IGNORED_SUFFIXES):
             yield own, path
 
 

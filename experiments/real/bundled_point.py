@@ -68,7 +68,7 @@ class BundledPoint:
         computed = Computed(row, tuple(map(flat, self.layers)), tuple(comparison.kernel_rows()))
         for part in (row, *computed.layers, *computed.kernels):
             if len(part) > _MOST_COLUMNS or not all(map(_COLUMN.fullmatch, part)):
-                raise BundleError("has figures under names that a bundle's results do not have")
+                raise BundleError("has columns that a bundle's results do not have")
         try:
             check_figures(self.record, self.layers)
             check_finite(row)

@@ -39,7 +39,7 @@ _OTHER_MACHINE = "a100"
 _OPENCL_MACHINE = "adreno640"
 
 
-def gpu_asked_for(hardware: str | None, target: str) -> Gpu:
+def requested_gpu(hardware: str | None, target: str) -> Gpu:
     """Return the GPU to tile for; raise ``HardwareError`` if ``hardware`` is not a GPU."""
     architecture = cuda_architecture(target)
     usual = _OPENCL_MACHINE if architecture is None else _MACHINES.get(architecture.rstrip("a"), _OTHER_MACHINE)

@@ -38,7 +38,7 @@ from dsascape.experiments.results.frame import read_results, read_sound, write_c
 from dsascape.experiments.results.parts import read_parts, swept_columns, write_parts_csv
 from dsascape.experiments.results.store import KERNELS, ResultStore
 from dsascape.experiments.results.timeline import Span, Timeline
-from dsascape.hw_models import AnyHardware, ClusteredDsa, known_paths, perfetto_json
+from dsascape.hw_models import AnyHardware, ClusteredDsa, parameter_paths, perfetto_json
 from dsascape.hw_models.text.quantities import readable
 from dsascape.scheduler import policy_label
 
@@ -224,7 +224,7 @@ def provenance() -> dict[str, str]:
 def _hardware_rows(machine: AnyHardware) -> list[tuple[str, str]]:
     """Return the machine's values as (dotted path, text)."""
     data = machine.model_dump(by_alias=True)
-    return [(path, readable(str(_at(data, path)))) for path in known_paths(machine)]
+    return [(path, readable(str(_at(data, path)))) for path in parameter_paths(machine)]
 
 
 def _at(data: Any, path: str) -> Any:

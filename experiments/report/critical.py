@@ -74,7 +74,7 @@ def critical_bars(
     return to_svg(figure, figure_id, "Where the simulated latency of each point goes", spots)
 
 
-def telling(points: pd.DataFrame, most: int) -> pd.DataFrame:
+def representative_points(points: pd.DataFrame, most: int) -> pd.DataFrame:
     """Return at most ``most`` points: the fastest of each policy, the rest evenly spread by latency."""
     by_latency = points.sort_values("latency_s", kind="stable")
     first = by_latency.drop_duplicates("policy").head(most)

@@ -78,7 +78,7 @@ def verdict(question: str, points: pd.DataFrame, axes: Axes) -> str:
     return _judged(sides) if sides is not None and len(sides.ratios) else ""
 
 
-def front_found(points: pd.DataFrame, objectives: Sequence[str], axes: Axes) -> str:
+def front_sentence(points: pd.DataFrame, objectives: Sequence[str], axes: Axes) -> str:
     """Return a sentence on a search's result: the Pareto front of each network."""
     compared = [name for name in objectives if name in points]
     ran = usable(points).dropna(subset=compared)

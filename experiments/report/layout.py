@@ -43,7 +43,7 @@ class Figure:
     numbers: Table | None = None
     legend: Looks | None = None
     links: tuple[tuple[str, str], ...] = ()
-    """(file beside the report, description)."""
+    """Links below the figure: (file in the report's folder, description)."""
     timeline: int | None = None
     """Index of the timeline that the page's script draws in place of the drawing; None for other figures."""
     still: str = ""

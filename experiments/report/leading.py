@@ -23,7 +23,7 @@ def leading(points: pd.DataFrame) -> pd.DataFrame:
     return measured.assign(latency_s=seconds, throughput_per_s=images / seconds)
 
 
-def by_leading(evaluation: Evaluation) -> Evaluation:
+def with_leading_source(evaluation: Evaluation) -> Evaluation:
     """Return the evaluation with the latencies that points are compared by."""
     points, every = leading(evaluation.points), leading(evaluation.every)
     embedded = evaluation.embedded.loc[evaluation.embedded.index.isin(points.index)]

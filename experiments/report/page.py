@@ -13,12 +13,12 @@ from markupsafe import Markup, escape
 from dsascape.experiments.report.explorer import explorer_data, timeline_data
 from dsascape.experiments.report.frames import Axes, against_base, axes_of, failed, policies_in, prepared, usable
 from dsascape.experiments.report.gantt import categories_in
-from dsascape.experiments.report.headline import front_found, verdict
+from dsascape.experiments.report.headline import front_sentence, verdict
 from dsascape.experiments.report.layout import Evaluation
 from dsascape.experiments.report.leading import leading, source_of
 from dsascape.experiments.report.looks import policy_looks
 from dsascape.experiments.report.run_sections import timelines_drawn
-from dsascape.experiments.report.sample import MOST_POINTS, listed, told_apart
+from dsascape.experiments.report.sample import MOST_POINTS, listed, within_chart_limits
 from dsascape.experiments.report.sections import GRID, sections_of
 from dsascape.experiments.report.study import Study
 from dsascape.experiments.report.words import answer, setting
@@ -37,7 +37,7 @@ def render_report(study: Study) -> str:
     """
     points = prepared(study.frame, study.swept)
     axes = axes_of(points, study.swept)
-    drawn, drawn_axes, left_out = told_apart(points, axes)
+    drawn, drawn_axes, left_out = within_chart_limits(points, axes)
     embedded = listed(points, drawn, drawn_axes, study.objectives)
     looks = policy_looks(policies_in(drawn))
     evaluation = Evaluation(study, drawn, drawn_axes, looks, points, embedded, against_base(points))
@@ -71,7 +71,7 @@ def _headline(study: Study, points: pd.DataFrame, axes: Axes) -> tuple[str, list
     """Return the headline that answers the question, and the sentences that follow."""
     points = leading(points)
     told = answer(points, axes)
-    headline = "" if study.search == GRID else front_found(points, study.objectives, axes)
+    headline = "" if study.search == GRID else front_sentence(points, study.objectives, axes)
     headline = headline or verdict(study.question, points, axes)
     headline, *rest = [headline, *told] if headline else told
     return headline, rest

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from dsascape.experiments.report.critical import critical_bars, pace_shares, telling
+from dsascape.experiments.report.critical import critical_bars, pace_shares, representative_points
 from dsascape.experiments.report.frames import bound_by, figures, means, names_in, ranked, usable
 from dsascape.experiments.report.gantt import Drawn, busy_shares, categories_in, drawn, gantt_chart
 from dsascape.experiments.report.layout import Evaluation, Figure
@@ -41,7 +41,7 @@ def critical_sections(evaluation: Evaluation) -> Iterator[Figure]:
     networks = names_in(ran, "network")
     for number, network in enumerate(networks):
         own = ran.loc[ran["network"] == network]
-        chosen = telling(own, max(_FEWEST_BARS, _MOST_BARS // len(networks)))
+        chosen = representative_points(own, max(_FEWEST_BARS, _MOST_BARS // len(networks)))
         told = chosen[["policy", *evaluation.axes]].itertuples(index=False, name=None)
         labels = {int(number): ", ".join(values) for number, values in zip(chosen.index, told, strict=True)}
         seen = (shares.loc[chosen.index] > 0).any()

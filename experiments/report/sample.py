@@ -27,7 +27,7 @@ MOST_VALUES = 24
 _SHARE_OF_FRONT = 0.25
 
 
-def told_apart(points: pd.DataFrame, axes: Axes) -> tuple[pd.DataFrame, Axes, str]:
+def within_chart_limits(points: pd.DataFrame, axes: Axes) -> tuple[pd.DataFrame, Axes, str]:
     """Return (points, axes, sentence on what is left out) reduced to what charts can show."""
     networks, policies = names_in(points, "network"), policies_in(points)
     left_out = []

@@ -21,7 +21,7 @@ from dsascape.experiments.report.frames import (
 )
 from dsascape.experiments.report.installed_sections import installed_sections
 from dsascape.experiments.report.layout import Evaluation, Figure, Section
-from dsascape.experiments.report.leading import by_leading, source_of
+from dsascape.experiments.report.leading import source_of, with_leading_source
 from dsascape.experiments.report.measured_section import measured_sections
 from dsascape.experiments.report.plots import speedup_bars
 from dsascape.experiments.report.run_sections import (
@@ -64,7 +64,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
     """Return the non-empty sections of the study's report."""
     ran = not usable(evaluation.points).empty
     search = evaluation.study.search != GRID
-    lead = by_leading(evaluation)
+    lead = with_leading_source(evaluation)
     front = tuple(_front(lead)) if ran else ()
     sections = [
         Section("front", "The front", front if search else (), source_of(lead.every)),

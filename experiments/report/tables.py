@@ -22,7 +22,7 @@ class Cell:
 
     text: str
     tint: int = 0
-    """Percentage of colour in the background."""
+    """Percentage of colour mixed into the cell's background."""
     look: Look | None = None
     """Look whose colour tints the cell; None: the neutral heat colour."""
     numeric: bool = False

@@ -14,7 +14,7 @@ class Computed:
     row: Row
     layers: tuple[Row, ...] = ()
     kernels: tuple[Row, ...] = ()
-    """One row per measured kernel."""
+    """Rows of measured kernels."""
 
 
 def check_finite(row: Row) -> None:

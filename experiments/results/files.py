@@ -23,30 +23,30 @@ def check_place(path: Path | None, flag: str) -> None:
     if path.exists() and not path.is_file():
         raise FileError(f"{flag} has {path}, which is not a regular file and would be replaced by one")
     if not path.parent.is_dir():
-        raise FileError(f"{flag} has {path}, but there is no folder {path.parent}; make it first")
+        raise FileError(f"{flag} has {path}, but there is no folder {path.parent}; create it first")
     if not os.access(path.parent, os.W_OK):
         raise FileError(f"{flag} has {path}, but nothing can be written to {path.parent}")
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield an empty temporary file beside ``path``; it replaces ``path`` on success and is removed on failure."""
+    """Yield an empty temporary file in the folder of ``path``; it replaces ``path`` on success, else it is removed."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
     os.close(handle)
-    beside = Path(name)
+    temporary = Path(name)
     try:
-        yield beside
-        beside.chmod(_mode(path))
-        beside.replace(path)
+        yield temporary
+        temporary.chmod(_mode(path))
+        temporary.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` atomically; concurrent readers see the old file or the new one."""
-    with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8", newline="")
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
 
 
 def _mode(path: Path) -> int:

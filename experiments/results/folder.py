@@ -1,4 +1,4 @@
-"""Files beside the results from which a report can be written again: the experiment and the timelines."""
+"""Files in a results folder from which a report can be written again: the experiment and the timelines."""
 
 from collections.abc import Collection
 from pathlib import Path

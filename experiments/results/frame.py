@@ -141,8 +141,8 @@ def _text(value: object) -> str:
 def write_csv(frame: pd.DataFrame, folder: Path, name: str = CSV) -> Path:
     """Write ``results.csv`` and return its path; counts stay integers where some are missing."""
     path = folder / name
-    with replacing(path) as beside:
-        beside.write_text(csv_text(frame.drop(columns=["key"], errors="ignore")), encoding="utf-8", newline="")
+    with replacing(path) as temporary:
+        temporary.write_text(csv_text(frame.drop(columns=["key"], errors="ignore")), encoding="utf-8", newline="")
     return path
 
 

@@ -26,7 +26,7 @@ def read_parts(folder: Path, key: str, table: str = LAYERS) -> pd.DataFrame:
 
 
 def write_parts_csv(frame: pd.DataFrame, folder: Path, table: str = LAYERS) -> Path:
-    """Write ``layers.csv`` (or ``kernels.csv``) beside the results and return its path.
+    """Write ``layers.csv`` (or ``kernels.csv``) to the results folder and return its path.
 
     Each row is a layer of a point of ``frame``, preceded by the columns that identify the point.
     """
@@ -34,8 +34,8 @@ def write_parts_csv(frame: pd.DataFrame, folder: Path, table: str = LAYERS) -> P
     told = [name for name in (*_NAMES, *swept_columns(frame)) if name in frame]
     with (
         closing(open_to_read(folder)) as connection,
-        replacing(path) as beside,
-        beside.open("w", encoding="utf-8", newline="") as file,
+        replacing(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
     ):
         types = _types(connection, table)
         columns = _columns(types)

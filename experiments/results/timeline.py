@@ -25,4 +25,4 @@ class Timeline:
     critical: tuple[Span, ...] = ()
     """Critical path from zero to the makespan; each span's category is the limiting resource."""
     trace: str = ""
-    """Name of the same run's Perfetto file, beside the report; empty if there is none."""
+    """Name of the same run's Perfetto file, in the report's folder; empty if there is none."""

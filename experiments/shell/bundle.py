@@ -14,7 +14,7 @@ from dsascape.experiments.results.files import check_place
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say
 from dsascape.experiments.shell.calibrate import calibration
 from dsascape.experiments.shell.keep_measured import keep
-from dsascape.experiments.shell.measure import check_folder, machine_asked_for, point_asked_for, show_measurement
+from dsascape.experiments.shell.measure import check_folder, requested_machine, requested_point, show_measurement
 from dsascape.hw_models import Gpu
 from dsascape.hw_models.text.quantities import format_bytes
 from dsascape.tuner.bundle import (
@@ -43,7 +43,7 @@ def build(arguments: argparse.Namespace) -> Answer:
         return _build_probes(arguments)
     if arguments.model is None:
         raise BundleError("MODEL is missing: needs a network with a policy, or --calibrate")
-    point = point_asked_for(arguments, BUNDLE)
+    point = requested_point(arguments, BUNDLE)
     manifest = _of_network(point, arguments.out, arguments.runtime)
     missing = [
         {"name": lack.name, "operators": list(lack.operators), "error": lack.reason} for lack in manifest.missing
@@ -93,7 +93,7 @@ def _build_probes(arguments: argparse.Namespace) -> Answer:
         raise BundleError(f"{(['MODEL'] if arguments.model is not None else given)[0]} does not go with --calibrate")
     if is_gpu_target(arguments.target):
         return _build_gpu_probes(arguments)
-    simd = machine_asked_for(arguments.hardware, arguments.target).simd
+    simd = requested_machine(arguments.hardware, arguments.target).simd
     shape = ProbeShape.of(simd.register_bytes, simd.registers)
     manifest = build_probes(arguments.target, shape, arguments.out, arguments.runtime)
     data = {

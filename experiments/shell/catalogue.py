@@ -12,7 +12,7 @@ from dsascape.experiments.question.points import TUNING, named_dims, stated_batc
 from dsascape.experiments.report.kinds import kinds_picture
 from dsascape.experiments.results.files import check_place, write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table
-from dsascape.hw_models import HardwareError, known_paths, load_hardware, preset_names
+from dsascape.hw_models import HardwareError, load_hardware, parameter_paths, preset_names
 from dsascape.hw_models.machine_files.kinds import SPECS, broken_kinds
 from dsascape.hw_models.machine_files.machine_file import machine_file
 from dsascape.hw_models.machine_files.reference import markdown, sections
@@ -84,7 +84,7 @@ def hardware(arguments: argparse.Namespace) -> Answer:
     if arguments.name is not None:
         spec = load_hardware(arguments.name)
         data = spec.model_dump(by_alias=True, mode="json")
-        values = [(path, readable(str(_value_at(data, path)))) for path in known_paths(spec)]
+        values = [(path, readable(str(_value_at(data, path)))) for path in parameter_paths(spec)]
         tuning = asdict(kind_of(spec).tuning())
         values += [(f"{TUNING}{name}", str(value)) for name, value in tuning.items()]
         return Answer(data, table(f"{spec.name}: what can be set and swept", ("path", "value"), values))

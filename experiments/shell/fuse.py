@@ -7,7 +7,7 @@ from dsascape.experiments.point.pipeline import plan_of
 from dsascape.experiments.report.plan_picture import plan_picture
 from dsascape.experiments.results.files import check_place, write_whole
 from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
-from dsascape.experiments.shell.simulate import policy_asked_for, show_origin, workload_asked_for
+from dsascape.experiments.shell.simulate import requested_policy, requested_workload, show_origin
 from dsascape.fusion import unfused_intermediate_bytes
 from dsascape.hw_models import load_hardware
 from dsascape.hw_models.text.quantities import format_bytes
@@ -19,8 +19,8 @@ from dsascape.wording import count
 def fuse(arguments: argparse.Namespace) -> Answer:
     """Show the plan of one cluster's network, as ``simulate`` makes it for the same options; draw it on request."""
     check_place(arguments.picture, "--picture")
-    policy = policy_asked_for(arguments)
-    analysis, job = job_of(workload_asked_for(arguments), load_hardware(arguments.hardware), {})
+    policy = requested_policy(arguments)
+    analysis, job = job_of(requested_workload(arguments), load_hardware(arguments.hardware), {})
     graph = analysis.graph
     plan = plan_of(analysis, policy, job.placing)
     after = operations_of(split_into_instances(network_of(plan, analysis), plan).instances)

@@ -1,4 +1,4 @@
-"""Storing individually measured points in a results folder, beside those of a run, and updating its report."""
+"""Storing individually measured points in a results folder, with those of a run if any, and updating its report."""
 
 from pathlib import Path
 from typing import Literal

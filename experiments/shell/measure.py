@@ -16,11 +16,11 @@ from dsascape.experiments.question.config import Measuring
 from dsascape.experiments.question.points import DesignPoint, MeasuredOn, WrittenSchedule
 from dsascape.experiments.question.processor import processor_of
 from dsascape.experiments.real.compared import WITH_LOOPS, Comparison, worst
-from dsascape.experiments.real.on_gpu import compiled_point, gpu_asked_for
+from dsascape.experiments.real.on_gpu import compiled_point, requested_gpu
 from dsascape.experiments.real.on_processor import prepared
 from dsascape.experiments.results.files import FileError, write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
-from dsascape.experiments.shell.simulate import policy_asked_for, workload_asked_for
+from dsascape.experiments.shell.simulate import requested_policy, requested_workload
 from dsascape.hw_models import Cpu, HardwareError, load_hardware
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
@@ -52,7 +52,7 @@ def measure(arguments: argparse.Namespace) -> Answer:
     check_installed()
     if arguments.model.endswith((".yaml", ".yml")):
         return _experiment(arguments)
-    point = point_asked_for(arguments, arguments.device)
+    point = requested_point(arguments, arguments.device)
     check_folder(arguments.out)
     label, target = point.workload.label, arguments.target
     policy = point.decided_by
@@ -88,7 +88,7 @@ def measure(arguments: argparse.Namespace) -> Answer:
     return Answer(data, lambda: show_measurement(result, data, shown), POINTS_FAILED if result.correct is False else 0)
 
 
-def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
+def requested_point(arguments: argparse.Namespace, device: str) -> DesignPoint:
     """Return the design point of the arguments, on the machine that tiles are chosen for.
 
     It is measured on ``device``; if that is this machine and it has no such GPU, the code is only compiled.
@@ -97,19 +97,19 @@ def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
         if arguments.threads:
             raise MeasureError(f"threads has {arguments.threads}; on a GPU the schedule sets their number")
         if arguments.flush_caches:
-            raise MeasureError("--flush-caches is for processors; a GPU's L2 stays as the run before leaves it")
-        gpu, name = gpu_asked_for(arguments.hardware, arguments.target), processor_of(arguments.target, device)
+            raise MeasureError("--flush-caches is for CPUs; a GPU's L2 is not flushed between runs")
+        gpu, name = requested_gpu(arguments.hardware, arguments.target), processor_of(arguments.target, device)
         on = MeasuredOn(arguments.target, device, name) if name or device != LOCAL else None
         policy, schedule = _decided_by(arguments)
-        return DesignPoint(workload_asked_for(arguments), gpu, policy, measured_on=on, schedule=schedule)
-    spec = machine_asked_for(arguments.hardware, arguments.target, 0 if device == LOCAL else arguments.threads or 0)
+        return DesignPoint(requested_workload(arguments), gpu, policy, measured_on=on, schedule=schedule)
+    spec = requested_machine(arguments.hardware, arguments.target, 0 if device == LOCAL else arguments.threads or 0)
     own = usable_cores() if device == LOCAL else spec.core_count
     threads = arguments.threads or min(own, spec.core_count)
     if threads > spec.core_count:
         raise MeasureError(f"threads has {threads}; {spec.name} has {count(spec.core_count, 'core')}")
     policy, schedule = _decided_by(arguments)
     return DesignPoint(
-        workload_asked_for(arguments), spec, policy,
+        requested_workload(arguments), spec, policy,
         swept={"tuning.threads": str(threads)}, tuning={"threads": threads},
         measured_on=MeasuredOn(
             arguments.target, device, processor_of(arguments.target, device), arguments.flush_caches
@@ -123,7 +123,7 @@ def _decided_by(arguments: argparse.Namespace) -> tuple[Policy, WrittenSchedule 
     if arguments.policy is None and arguments.schedule is None:
         raise MeasureError("--policy is missing: needs a policy, or a --schedule")
     if arguments.schedule is None:
-        return policy_asked_for(arguments), None
+        return requested_policy(arguments), None
     if arguments.policy is not None or arguments.option:
         given = "--option" if arguments.policy is None else "--policy"
         raise ScheduleError(f"{given} does not go with --schedule, which replaces the policy")
@@ -146,7 +146,7 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
     return answer
 
 
-def machine_asked_for(hardware: str | None, target: str, threads: int = 0) -> Cpu:
+def requested_machine(hardware: str | None, target: str, threads: int = 0) -> Cpu:
     """Return the CPU to tile for: ``hardware``, or the machine that the target describes.
 
     A remote device that runs this machine's code is assumed to be like this machine, with one core per thread if
@@ -173,7 +173,7 @@ def check_folder(folder: Path | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileError(f"--out has {folder}, where no folder can be made: {error.strerror or error}") from error
+        raise FileError(f"--out has {folder}, where no folder can be created: {error.strerror or error}") from error
 
 
 def show_measurement(measurement: Measurement, data: dict[str, Any], comparison: Comparison | None = None) -> None:

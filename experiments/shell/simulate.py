@@ -33,7 +33,7 @@ _MOST_LAYERS = 10
 """Largest number of layers shown without ``--json``."""
 
 
-def policy_asked_for(arguments: argparse.Namespace) -> Policy:
+def requested_policy(arguments: argparse.Namespace) -> Policy:
     """Return the policy of ``--policy`` with the options of ``--option``."""
     return policy_of(arguments.policy, _assignments(arguments.option, "--option"))
 
@@ -67,7 +67,7 @@ def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, obje
     return with_values(spec, settings) if settings else spec, tuning
 
 
-def workload_asked_for(arguments: argparse.Namespace) -> Workload:
+def requested_workload(arguments: argparse.Namespace) -> Workload:
     """Return the network of the arguments, at their sizes."""
     dims = named_dims(arguments.dim)
     return Workload(
@@ -82,9 +82,9 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     check_place(arguments.trace, "--trace")
     check_place(arguments.schedule_out, "--schedule-out")
     spec, tuning = _machine(arguments)
-    workload = workload_asked_for(arguments)
+    workload = requested_workload(arguments)
     if arguments.schedule is None:
-        outcome = evaluate(DesignPoint(workload, spec, policy_asked_for(arguments), tuning=tuning))
+        outcome = evaluate(DesignPoint(workload, spec, requested_policy(arguments), tuning=tuning))
     elif arguments.option:
         raise ScheduleError("--option does not go with --schedule, which replaces the policy")
     else:
@@ -92,15 +92,15 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     if arguments.schedule_out is not None:
         write_schedule(outcome.schedule, spec, arguments.schedule_out)
     if arguments.trace is not None:
-        with replacing(arguments.trace) as beside:
-            write_perfetto(outcome.result, beside, spec.name)
+        with replacing(arguments.trace) as temporary:
+            write_perfetto(outcome.result, temporary, spec.name)
     loops = None if arguments.loops is None else loops_text(outcome.schedule, spec, arguments.loops)
     layers = layers_of(outcome)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
     data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers]}
     data |= {} if loops is None else {"loops": loops}
-    tries_fewer = arguments.schedule is None and leaves_batches_open(policy_asked_for(arguments))
+    tries_fewer = arguments.schedule is None and leaves_batches_open(requested_policy(arguments))
 
     def show() -> None:
         if loops is None:

@@ -1,5 +1,5 @@
 "use strict";
-// The points of the study: a table that sorts and filters, and what is known of the one that is chosen.
+// The points of the study: a table that sorts and filters, and a panel with the details of the selected point.
 (() => {
   const data = JSON.parse(document.getElementById("explorer-data").textContent);
   if (!data) return;
@@ -14,17 +14,17 @@
   });
   const split = data.pace.length ? latency : undefined;
   const rows = data.numbers.map((_, row) => row);
-  let shown = rows, page = 0, chosen = null, alike = false, order = { column: null, down: false };
+  let shown = rows, page = 0, chosen = null, equal = false, order = { column: null, down: false };
 
   /** An element with attributes and children; text is never read as HTML. */
   function element(name, attributes = {}, ...children) {
-    const made = document.createElement(name);
+    const node = document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) {
-      if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-      else made.setAttribute(key, value);
+      if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+      else node.setAttribute(key, value);
     }
-    made.append(...children);
-    return made;
+    node.append(...children);
+    return node;
   }
 
   function number(value) {
@@ -41,20 +41,20 @@
   const error = row => data.errors.names[data.errors.values[row]];
   const title = row => data.columns.slice(0, 2).map(column => text(column, row)).join(" under ");
 
-  /** The latency of a point as a bar, to the scale of its network or as long as all others; its parts are what set the pace. */
+  /** The latency of a point as a bar, split by bottleneck; as long as all others or to the scale of its network. */
   function bar(row, width) {
-    const made = element("div", { class: "bar" });
-    if (!latency || latency.values[row] === null) return made;
-    const length = alike ? width : width * latency.values[row] / longest.get(data.columns[0].values[row]);
+    const node = element("div", { class: "bar" });
+    if (!latency || latency.values[row] === null) return node;
+    const length = equal ? width : width * latency.values[row] / longest.get(data.columns[0].values[row]);
     for (const pace of data.pace) {
       const part = element("span");
       part.style.width = `${length * (pace.shares[row] || 0)}px`;
       part.style.background = pace.colour;
-      made.append(part);
+      node.append(part);
     }
-    made.setAttribute("aria-label", shares(row).map(each => `${each.name} ${percent(each.share)}`).join(", "));
-    made.setAttribute("role", "img");
-    return made;
+    node.setAttribute("aria-label", shares(row).map(each => `${each.name} ${percent(each.share)}`).join(", "));
+    node.setAttribute("role", "img");
+    return node;
   }
 
   const percent = share => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
@@ -210,8 +210,8 @@
     mark.style.background = pace.colour;
     kinds.append(element("span", {}, mark, pace.name));
   }
-  if (split) kinds.append(element("label", {}, element("input", { type: "checkbox", id: "alike", onchange: event => {
-    alike = event.target.checked;
+  if (split) kinds.append(element("label", {}, element("input", { type: "checkbox", id: "equal", onchange: event => {
+    equal = event.target.checked;
     draw();
   } }), " bars of equal length"));
   const wide = (column, made, further) => column === split ? [made, further] : [made];

@@ -1,5 +1,5 @@
 "use strict";
-// Timelines that can be zoomed: each on its own scale, drawn in place of its picture.
+// Zoomable timelines, each on its own time scale, drawn in place of the static picture.
 (() => {
   const timelines = JSON.parse(document.getElementById("timeline-data").textContent);
   const UNITS = [[1e12, "s"], [1e9, "ms"], [1e6, "µs"], [1e3, "ns"], [1, "ps"]];

@@ -29,7 +29,7 @@ from dsascape.fusion.costs import KernelSeconds
 from dsascape.fusion.fixed_pattern import fixed_pattern_layers
 from dsascape.fusion.partition import AcyclicPartition
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
-from dsascape.fusion.searched.grouping import Asked, Grouping, Part, improved
+from dsascape.fusion.searched.grouping import BudgetedCosts, Grouping, Part, improved
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, WorkloadError
 from dsascape.workloads.subgraph import Subgraph
@@ -120,7 +120,7 @@ class _Reformer:
         return self._searched([best, frozenset(starts[-1])])
 
     def _searched(self, starts: list[Grouping]) -> Grouping:
-        costs, most_ops = Asked(self._seconds), len(self._sub_graph.ops)
+        costs, most_ops = BudgetedCosts(self._seconds), len(self._sub_graph.ops)
         groupings = [improved(self._graph, start, costs, most_ops) for start in dict.fromkeys(starts)]
         return min(groupings, key=lambda grouping: math.fsum(map(self._kernel_s, grouping)))
 

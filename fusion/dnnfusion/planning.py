@@ -51,7 +51,7 @@ class Exploration:
     least_s: KernelSeconds | None = None
     """Lower bound of ``kernel_s``, which is not evaluated where bounds on it decide; None: there is none."""
     most_s: KernelSeconds | None = None
-    """Upper bound of ``kernel_s``; None: there is none."""
+    """Function that returns an upper bound of ``kernel_s``; None if there is none."""
     fuses_depend: bool = True
     """Whether yellow cases are fused at all."""
     most_operands: int = MOST_OPERANDS
@@ -76,7 +76,7 @@ def dnnfusion_plan(analysis: Analysis, how: Exploration) -> FusionPlan:
 
 
 def rewriting_gains(plain: FusionPlan, rewritten: FusionPlan, longer_s: float | None = None) -> bool:
-    """Whether the plan of a rewritten network is no worse than that of the network as it was.
+    """Return whether the plan of the rewritten network is no worse than that of the original one.
 
     It has no more kernels, and takes no longer if the difference in seconds, ``longer_s``, is known; otherwise it has
     no more bytes of intermediate results.

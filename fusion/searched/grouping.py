@@ -18,7 +18,7 @@ Part = tuple[int, ...]
 Grouping = frozenset[Part]
 """Partition of a graph's operators whose parts do not depend on each other cyclically.
 
-A sub-graph that no path leaves and re-enters may be partitioned as well.
+It may also partition a convex sub-graph: one that no path leaves and re-enters.
 """
 KernelSeconds = Callable[[Part], float]
 """Cost function: returns the seconds of a part as one kernel."""
@@ -32,7 +32,7 @@ def grouping_of(plan: FusionPlan) -> Grouping:
     return frozenset(group.ops for group in plan.groups)
 
 
-class Asked:
+class BudgetedCosts:
     """Memoized kernel costs with a budget: at most ``most`` kernels are evaluated until `allow` grants more."""
 
     def __init__(self, kernel_s: KernelSeconds, most: float = math.inf) -> None:
@@ -71,7 +71,7 @@ class Asked:
         return math.fsum(parts_s)
 
 
-def improved(graph: Graph, start: Grouping, asked: Asked, most_ops: int) -> Grouping:
+def improved(graph: Graph, start: Grouping, costs: BudgetedCosts, most_ops: int) -> Grouping:
     """Return a grouping that costs no more than ``start`` and is a local optimum, unless the budget ends the search.
 
     Groups grow to ``most_ops`` operators at most; larger ones in ``start`` stay as they are.
@@ -79,11 +79,11 @@ def improved(graph: Graph, start: Grouping, asked: Asked, most_ops: int) -> Grou
     groups = _Groups(graph, start)
     waiting = deque((first, second) for first in sorted(start) for second in groups.readers(first))
     waiting += [(part, ()) for part in sorted(start)]
-    while waiting and not asked.is_spent:
+    while waiting and not costs.is_spent:
         first, second = waiting.popleft()
         if not groups.has(first) or (second and not groups.has(second)):
             continue
-        better = _cheaper(groups, first, second, asked, most_ops)
+        better = _cheaper(groups, first, second, costs, most_ops)
         if not better:
             continue
         groups.replace((first, second) if second else (first,), better)
@@ -101,15 +101,15 @@ def cuts(together: Part) -> Iterator[tuple[Part, ...]]:
         yield together[:place], together[place:]
 
 
-def _cheaper(groups: "_Groups", first: Part, second: Part, asked: Asked, most_ops: int) -> tuple[Part, ...]:
+def _cheaper(groups: "_Groups", first: Part, second: Part, costs: BudgetedCosts, most_ops: int) -> tuple[Part, ...]:
     """Return cheaper parts in place of ``first`` and ``second`` (which may be empty); empty if there are none."""
     together = tuple(sorted(first + second))
     if len(together) > most_ops or (second and groups.closes_circle(first, second)):
         return ()
     own: tuple[Part, ...] = (first, second) if second else (first,)
-    best, best_s = own, asked.total_s(own) * _WORTHWHILE
+    best, best_s = own, costs.total_s(own) * _WORTHWHILE
     for parts in cuts(together):
-        seconds = asked.total_s(parts, best_s)
+        seconds = costs.total_s(parts, best_s)
         if seconds < best_s:
             best, best_s = parts, seconds
     return () if best is own else best

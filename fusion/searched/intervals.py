@@ -8,11 +8,11 @@ as from other plans.
 import math
 from operator import itemgetter
 
-from dsascape.fusion.searched.grouping import Asked, Grouping
+from dsascape.fusion.searched.grouping import BudgetedCosts, Grouping
 from dsascape.workloads.graph import Graph
 
 
-def best_intervals(graph: Graph, asked: Asked, most_ops: int) -> Grouping:
+def best_intervals(graph: Graph, costs: BudgetedCosts, most_ops: int) -> Grouping:
     """Return the intervals of at most ``most_ops`` operators, in the graph's order, with the smallest sum of seconds.
 
     An operator that no feasible interval contains is an interval by itself.
@@ -20,7 +20,7 @@ def best_intervals(graph: Graph, asked: Asked, most_ops: int) -> Grouping:
     least_s, begin_of = [0.0], [0]
     for end in range(1, len(graph.ops) + 1):
         totals = (
-            (least_s[begin] + asked.seconds(tuple(range(begin, end))), begin)
+            (least_s[begin] + costs.seconds(tuple(range(begin, end))), begin)
             for begin in range(end - 1, max(end - most_ops, 0) - 1, -1)
         )
         total_s, begin = min(totals, key=itemgetter(0))

@@ -14,11 +14,11 @@ class CacheShape:
     """Capacity in lines."""
     sets: int = 1
     """Number of sets, selected by address; 1 for a fully associative cache, or if a hash selects the set."""
-    forgets_oldest: bool = True
+    is_lru: bool = True
     """Whether replacement is exact LRU; real caches only approximate that."""
-    by_chance: bool = False
-    """Whether lines are placed in sets at random, by page allocation or a hash (`found_again`); otherwise adjacent
-    lines lie in adjacent sets."""
+    is_randomly_placed: bool = False
+    """Whether lines are placed in sets at random, by page allocation or a hash (`random_placement_hit_rate`); otherwise
+    adjacent lines lie in adjacent sets."""
 
     @property
     def ways(self) -> int:
@@ -31,11 +31,11 @@ class CacheShape:
 
     def keeps(self, passed: float) -> float:
         """Return the hit rate of data used again at a reuse distance of ``passed`` lines, its own included."""
-        if self.by_chance:
-            return found_again(passed / self.lines)
-        if self.forgets_oldest:
+        if self.is_randomly_placed:
+            return random_placement_hit_rate(passed / self.lines)
+        if self.is_lru:
             return float(passed <= self.lines)
-        return kept_at_random(passed / self.lines)
+        return random_replacement_hit_rate(passed / self.lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,19 @@ class Lines:
     jumps: float = 0.0
     """Number of non-sequential lines: those that do not follow another line of the box."""
 
-    def pushed_out(self, cache: CacheShape) -> float:
+    def conflict_share(self, cache: CacheShape) -> float:
         """Return the share of lines that conflicts with other lines of this box evict before they are used again."""
         if cache.sets == 1 or self.runs <= cache.ways or not self.pitch_lines:
             return 0.0
         places = cache.sets // math.gcd(self.pitch_lines, cache.sets)
         reached = min(places * math.ceil(self.count / self.runs), cache.sets)
         held = reached * cache.ways
-        if cache.forgets_oldest:
+        if cache.is_lru:
             return float(self.count > held)
-        return 1 - kept_at_random(self.count / held)
+        return 1 - random_replacement_hit_rate(self.count / held)
 
 
-def found_again(times: float) -> float:
+def random_placement_hit_rate(times: float) -> float:
     """Return the hit rate of a working set of ``times`` the cache's capacity that is used cyclically.
 
     Lines are placed in sets at random: some sets overflow even if the working set is smaller than the cache. The number
@@ -91,10 +91,10 @@ three times an L2 cache (2 MiB, 16 ways), within 0.03."""
 
 def _kept_of_set(times: float) -> float:
     """Return the hit rate of one set for ``times`` as many lines as it holds, used cyclically."""
-    return kept_at_random(times) ** _PSEUDO_LRU_EXPONENT
+    return random_replacement_hit_rate(times) ** _PSEUDO_LRU_EXPONENT
 
 
-def kept_at_random(times: float) -> float:
+def random_replacement_hit_rate(times: float) -> float:
     """Return the hit rate of ``times`` the capacity, used cyclically, with random replacement.
 
     A line survives n replacements among m lines with probability e^-(n / m); the hit rate is the fixed point of that.
@@ -114,7 +114,7 @@ _ROUNDS = 60
 
 
 def _hit_rate(times: float) -> float:
-    """Return the value of `found_again`: the mean hit rate of a line over the Poisson number of others in its set."""
+    """Return `random_placement_hit_rate`: the mean hit rate of a line, whose set has a Poisson number of others."""
     mean = times * _WAYS
     chance = math.exp(-mean)
     share = 0.0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dsascape.hw_models.caches.lines import Array, Lines, box_lines
 
 Column = tuple[float, ...]
-"""Lines of one array per loop depth."""
+"""Number of cache lines of one array, per loop depth."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from dsascape.hw_models.caches.lines import CacheShape, found_again, kept_at_random
+from dsascape.hw_models.caches.lines import CacheShape, random_placement_hit_rate, random_replacement_hit_rate
 from dsascape.hw_models.caches.nests import Nest
 
 
@@ -55,13 +55,13 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
     With ``write_allocate`` a line is fetched before it is first written; otherwise only when the nest returns to it.
     """
     has_conflicts = cache.sets > 1 and bool(nest.in_rows)
-    depths = _stays_between(nest, cache) if has_conflicts or not cache.by_chance else []
+    depths = _stays_between(nest, cache) if has_conflicts or not cache.is_randomly_placed else []
     times, once = nest.times, nest.fetched_once
-    if cache.by_chance:
+    if cache.is_randomly_placed:
         fetched = _fetched_by_chance(nest, cache)
     else:
         fetched = [times[depth] * own[depth] for depth, own in zip(depths, once, strict=True)]
-        if not cache.forgets_oldest:
+        if not cache.is_lru:
             _keep_a_part(nest, cache, depths, fetched)
     if has_conflicts:
         _let_rows_conflict(nest, cache, depths, fetched)
@@ -130,7 +130,7 @@ def _fetched_by_chance(nest: Nest, cache: CacheShape) -> list[float]:
             depth -= 1
             if again > 0:
                 if distance != before:
-                    before, share = distance, found_again(distance / room)
+                    before, share = distance, random_placement_hit_rate(distance / room)
                 lines -= times[depth] * again * share
         fetched.append(lines)
     return fetched
@@ -143,13 +143,13 @@ def _keep_a_part(nest: Nest, cache: CacheShape, depths: Sequence[int], fetched: 
             fewer = nest.times[depth - 1] * nest.fetched_once[place][depth - 1]
             if fewer < fetched[place]:
                 further = nest.reuse_lines[place][-depth]
-                fetched[place] -= kept_at_random(further / cache.lines) * (fetched[place] - fewer)
+                fetched[place] -= random_replacement_hit_rate(further / cache.lines) * (fetched[place] - fewer)
 
 
 def _let_rows_conflict(nest: Nest, cache: CacheShape, depths: Sequence[int], fetched: list[float]) -> None:
     """Raise ``fetched`` for arrays with row conflicts: evicted rows are fetched again in every enclosing iteration."""
     for depth, place in nest.in_rows:
-        share = nest.touched[depth][place].pushed_out(cache) if depth > depths[place] else 0.0
+        share = nest.touched[depth][place].conflict_share(cache) if depth > depths[place] else 0.0
         again = nest.times[depth] * nest.fetched_once[place][depth]
         if share and again > fetched[place]:
             fetched[place] += share * (again - fetched[place])

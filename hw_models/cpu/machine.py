@@ -61,8 +61,8 @@ def _cache_level(spec: Cpu, name: str, copies: list[tuple[CoreKind, Cache]]) -> 
 def _shape(spec: Cpu, cache: Cache) -> CacheShape:
     """Return the cache's shape for the loop-nest model; if a way is larger than a page, page placement is random."""
     lines = cache.capacity_bytes // spec.line_bytes
-    by_chance = cache.capacity_bytes > cache.associativity * _PAGE_BYTES
-    return CacheShape(lines, max(lines // cache.associativity, 1), forgets_oldest=False, by_chance=by_chance)
+    is_randomly_placed = cache.capacity_bytes > cache.associativity * _PAGE_BYTES
+    return CacheShape(lines, max(lines // cache.associativity, 1), is_lru=False, is_randomly_placed=is_randomly_placed)
 
 
 _PAGE_BYTES = 4096
@@ -79,9 +79,9 @@ class Moved:
     memory: str
     size_bytes: float
     written: float = 0.0
-    """Share that is written back."""
+    """Fraction of the lines that is written back, 0 to 1."""
     scattered: float = 0.0
-    """Share in non-sequential lines."""
+    """Fraction of the lines that is not sequential, 0 to 1."""
     stored: float = 0.0
     """Share due to stores: lines written back, or fetched to be written."""
 

@@ -30,7 +30,7 @@ class Taken:
     startup_ps: float
     """Exposed latency: time waiting for data with nothing else to do."""
     duration_ps: float
-    """Duration after the exposed latency."""
+    """Time in ps after the exposed start-up latency."""
     limit: str
     """Limiting resource: a pipe of the SM, or a memory."""
 

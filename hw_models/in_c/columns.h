@@ -1,11 +1,11 @@
-/* Columns of whole numbers (hw_models/simulation/columns.py): those that Python lends are read in place and given back; those that
- * are made are arrays for Python.
+/* Columns of integers (hw_models/simulation/columns.py). Columns from Python are borrowed through the buffer protocol
+ * and read in place; new columns are returned as array.array.
  */
 #include <string.h>
 
 typedef struct { const int *items; int count; Py_buffer view; } Lent;
 
-/* Borrow a column; return 0, or -1 with an exception set. Either way it can be given back. */
+/* Borrow a column; return 0, or -1 with an exception set. Either way give_back_column may be called on it. */
 static int lend(PyObject *column, Lent *found) {
     if (PyObject_GetBuffer(column, &found->view, PyBUF_FORMAT | PyBUF_ND)) return -1;
     if (found->view.ndim != 1 || !found->view.format || strcmp(found->view.format, "i")) {
@@ -18,7 +18,7 @@ static int lend(PyObject *column, Lent *found) {
     return 0;
 }
 
-/* Return 0 if all numbers of a column are from `least` to below `most`; else -1 with an exception set. */
+/* Return 0 if every number of a column is in [least, most); else -1 with an exception set. */
 static int check_range(const Lent *column, int least, int most) {
     int is_wrong = 0;
     for (int n = 0; n < column->count; n++) is_wrong |= column->items[n] < least || column->items[n] >= most;
@@ -26,10 +26,10 @@ static int check_range(const Lent *column, int least, int most) {
     return is_wrong ? -1 : 0;
 }
 
-/* Rows: those of row n are items.items[first.items[n]] to items.items[first.items[n + 1]]. */
+/* Borrowed rows in compressed form: row n is items.items[first.items[n]] up to, not including, [first.items[n + 1]]. */
 typedef struct { Lent first, items; int count; } LentRows;
 
-/* Borrow rows whose numbers are from `least` to below `most`; return 0, or -1 with an exception set. */
+/* Borrow rows whose numbers are in [least, most); return 0, or -1 with an exception set. */
 static int lend_rows(PyObject *first, PyObject *items, int least, int most, LentRows *found) {
     if (lend(first, &found->first) || lend(items, &found->items) || check_range(&found->items, least, most)) return -1;
     found->count = found->first.count - 1;
@@ -44,11 +44,11 @@ static void give_back_column(Lent *column) { PyBuffer_Release(&column->view); }
 
 static void give_back_rows(LentRows *rows) { give_back_column(&rows->first); give_back_column(&rows->items); }
 
-/* ---- columns that are made ---- */
+/* ---- new columns ---- */
 
-static PyObject *array_type; /* array.array, from when the module is imported */
+static PyObject *array_type; /* array.array, set when the module is imported */
 
-/* Return 0 once columns can be made, or -1 with an exception set. */
+/* Import array.array; return 0, or -1 with an exception set. */
 static int import_array_type(void) {
     PyObject *arrays = PyImport_ImportModule("array");
     array_type = arrays ? PyObject_GetAttrString(arrays, "array") : NULL;
@@ -58,7 +58,7 @@ static int import_array_type(void) {
 
 typedef struct { int *items; Py_ssize_t count, room; } Made;
 
-/* Make room for so many numbers more, or for none. */
+/* Reserve room for `more` further numbers; return 0, or -1 with an exception set. */
 static int reserve(Made *column, Py_ssize_t more) {
     if (column->items && more <= column->room - column->count) return 0;
     if (more > INT_MAX / 4 - column->count) { PyErr_SetString(PyExc_OverflowError, "too long a column"); return -1; }
@@ -70,7 +70,7 @@ static int reserve(Made *column, Py_ssize_t more) {
     return 0;
 }
 
-/* Return for Python a column for which there was room made, or NULL if there is an exception. */
+/* Return a column as array.array, or NULL if an exception is set. */
 static PyObject *column_of(const Made *column) {
     if (PyErr_Occurred()) return NULL;
     Py_ssize_t size = column->count * (Py_ssize_t)sizeof(int);

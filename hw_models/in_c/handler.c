@@ -1,12 +1,13 @@
-/* What happens in each instant of a simulation, compiled: bound work on servers and pipelined servers, space, shared
- * bandwidth. SimPy's clock goes from each instant to the next one (hw_models/simulation/clock.py).
+/* The simulation's event handlers, compiled: instructions on servers and pipelined servers, allocation, and shared
+ * bandwidth. SimPy's clock advances from one timestamp ("instant") to the next (hw_models/simulation/clock.py).
  *
- * This does what hw_models/{running,units,pipelining,space,bandwidth}.py do, turn by turn and rounding by rounding, on
- * plain numbers that hw_models/simulation/compiled_run.py makes of a program and a machine: it knows no kind of instruction and no
- * kind of machine. Functions are called as the methods they stand for. What comes again in a program is not run again
- * (repeats.h), which shows in no figure. Whatever goes wrong ends the run; Python then does it again and says what.
+ * This is a port of running.py, units.py, pipelining.py, space.py and bandwidth.py in hw_models/simulation, with the
+ * same order of events and the same rounding, on plain numbers that compiled_run.py derives from a program and a
+ * machine; it is independent of the kinds of instructions and machines. Most functions have the names of the methods
+ * they port. Repeated parts of a program are simulated once (repeats.h), with identical results. Any failure ends the
+ * run; Python then repeats it and reports the error.
  *
- * Here is what Python sees of it. The rest is in these files, each of which needs those before it:
+ * This file is the interface to Python. The rest is in these files, each of which needs those before it:
  */
 #include "records.h"
 #include "instants.h"
@@ -18,7 +19,7 @@
 
 /* ---- a run ---- */
 
-/* Return a new handler: there is none that is half made, or made twice. */
+/* Return a new handler, fully initialised: it is not subclassed and has no __init__ that could run again. */
 static PyObject *handler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     Handler *h = (Handler *)type->tp_alloc(type, 0);
     if (!h) return NULL;
@@ -33,8 +34,9 @@ static PyObject *handler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 }
 
 PyDoc_STRVAR(happen_doc,
-    "happen()\n--\n\nDo all that happens in the next instant, the first at 0 ps; return what passes until the one after it,\n"
-    "or -1 if nothing is to come.");
+    "happen()\n--\n\n"
+    "Handle all events of the next timestamp, the first at 0 ps; return the picoseconds to the following one, or -1\n"
+    "if no event is pending.");
 
 static PyObject *handler_happen(Handler *h, PyObject *Py_UNUSED(none)) {
     if (h->now < 0 && h->n_coming) {
@@ -72,7 +74,7 @@ static void handler_dealloc(Handler *h) {
     Py_TYPE(h)->tp_free((PyObject *)h);
 }
 
-/* ---- what has come of it ---- */
+/* ---- results ---- */
 
 static PyObject *times(const int64_t *times_ps, int count) {
     return PyObject_CallFunction(array_type, "sy#", "q", (const char *)times_ps, (Py_ssize_t)sizeof(int64_t) * count);
@@ -81,7 +83,8 @@ static PyObject *times(const int64_t *times_ps, int count) {
 static PyObject *numbers(int *items, int count) { return column_of(&(Made){items, count, count}); }
 
 PyDoc_STRVAR(columns_doc,
-    "columns()\n--\n\nReturn by instruction: issued_ps, start_ps, end_ps, startup_ps, released_by, limits.");
+    "columns()\n--\n\n"
+    "Return one column each, by instruction: issued_ps, start_ps, end_ps, startup_ps, released_by, limits.");
 
 static PyObject *handler_columns(Handler *h, PyObject *Py_UNUSED(none)) {
     return Py_BuildValue("(NNNNNN)", times(h->issued_ps, h->count), times(h->start_ps, h->count),
@@ -90,7 +93,8 @@ static PyObject *handler_columns(Handler *h, PyObject *Py_UNUSED(none)) {
 }
 
 PyDoc_STRVAR(memories_doc,
-    "memories()\n--\n\nReturn by port: moved_bytes, the most used_bytes, was_short, and used_bytes by time of change.");
+    "memories()\n--\n\n"
+    "Return by port: moved_bytes, peak used_bytes, was_short, and {time of change in ps: used_bytes}.");
 
 static PyObject *handler_memories(Handler *h, PyObject *Py_UNUSED(none)) {
     PyObject *found = PyList_New(h->n_ports);
@@ -118,7 +122,8 @@ static PyObject *handler_memories(Handler *h, PyObject *Py_UNUSED(none)) {
 }
 
 PyDoc_STRVAR(units_doc,
-    "units()\n--\n\nReturn (kind, busy_ps) of each worker, and (kind, what it waited for, ps) as that came to be.");
+    "units()\n--\n\n"
+    "Return [(kind, busy_ps)] by worker, and [(kind, kind it waited for, ps)] in order of first occurrence.");
 
 static PyObject *handler_units(Handler *h, PyObject *Py_UNUSED(none)) {
     PyObject *busy = PyList_New(h->n_workers), *waited = PyList_New(h->n_waited);
@@ -149,15 +154,15 @@ static PyMethodDef handler_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef handler_figures[] = {
-    {"events", (getter)handler_events, NULL, "Turns taken so far.", NULL},
-    {"repeated", (getter)handler_repeated, NULL, "Instructions that were not run, as others like them were.", NULL},
-    {"unfinished", (getter)handler_unfinished, NULL, "Instructions that have not ended.", NULL},
+    {"events", (getter)handler_events, NULL, "Number of events handled so far.", NULL},
+    {"repeated", (getter)handler_repeated, NULL, "Number of instructions copied from an equal repeated block.", NULL},
+    {"unfinished", (getter)handler_unfinished, NULL, "Number of instructions that have not ended.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyTypeObject handler_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "dsascape.hw_models.in_c.handler.Handler",
-    .tp_doc = "One run of a program's bound work; every unit takes its first instructions when it is made.",
+    .tp_doc = "Run of a program's bound work; its constructor starts every unit on its first instructions.",
     .tp_basicsize = sizeof(Handler),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = handler_new,
@@ -170,7 +175,7 @@ static PyTypeObject handler_type = {
 
 PyDoc_STRVAR(is_sound_doc,
     "is_sound(after, allocates, frees, buffers)\n--\n\n"
-    "Return whether instructions wait for earlier ones only, and buffers are freed after they are allocated, once.");
+    "Return whether instructions wait only for earlier ones, and every buffer is allocated once, before it is freed.");
 
 static PyObject *handler_is_sound(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *after_of, *allocates, *frees;
@@ -192,7 +197,7 @@ static PyObject *handler_is_sound(PyObject *Py_UNUSED(self), PyObject *args) {
     }
     void *all[] = {waits.first, waits.items, taken.first, taken.items, freed.first, freed.items, is_allocated};
     for (size_t n = 0; n < sizeof(all) / sizeof(*all); n++) free(all[n]);
-    if (PyErr_Occurred()) { /* a number that is out of range is a mistake as well */
+    if (PyErr_Occurred()) { /* a number out of range means that the program is not sound either */
         if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_OverflowError)) return NULL;
         PyErr_Clear();
     }
@@ -201,14 +206,15 @@ static PyObject *handler_is_sound(PyObject *Py_UNUSED(self), PyObject *args) {
 
 PyDoc_STRVAR(spaces_asked_doc,
     "spaces_asked(allocates, work_of, which)\n--\n\n"
-    "Return pairs of ``which`` buffer and what work allocates one, as they first occur, and by buffer which pair.");
+    "Return the distinct pairs (kind of buffer, kind of work that allocates it) in order of first occurrence, and the\n"
+    "index of its pair for every buffer. ``which``: kind of each buffer.");
 
 static PyObject *handler_spaces_asked(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_allocates, *given_work_of, *given_which;
     int count = 0, buffers = 0, kinds = 0, pairs = 0;
     if (!PyArg_ParseTuple(args, "OOO", &given_allocates, &given_work_of, &given_which)) return NULL;
     int *which = read_column(given_which, 0, MOST_ROWS, &buffers), *work_of = NULL;
-    int *first = NULL, *next = NULL, *work_in = NULL; /* pairs of a kind of buffer, as a chain; the work in each */
+    int *first = NULL, *next = NULL, *work_in = NULL; /* linked list of pairs per kind of buffer; the work of each */
     for (int n = 0; which && n < buffers; n++) if (which[n] >= kinds) kinds = which[n] + 1;
     Rows taken = {0};
     Made pair_of = {0};
@@ -221,7 +227,7 @@ static PyObject *handler_spaces_asked(PyObject *Py_UNUSED(self), PyObject *args)
     for (int position = 0; !failed && position < count; position++)
         for (int n = taken.first[position]; !failed && n < taken.first[position + 1]; n++) {
             int buffer = taken.items[n], kind = which[buffer], pair = first[kind];
-            if (pair_of.items[buffer] != NOBODY) { /* and there are no more pairs than buffers */
+            if (pair_of.items[buffer] != NOBODY) { /* this also bounds the number of pairs by that of buffers */
                 PyErr_SetString(PyExc_ValueError, "a buffer is allocated twice");
                 failed = -1;
                 break;
@@ -254,8 +260,8 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "dsascape.hw_models.in_c.handler", .m_doc = "What happens in each instant, compiled.",
-    .m_size = -1, .m_methods = functions,
+    PyModuleDef_HEAD_INIT, .m_name = "dsascape.hw_models.in_c.handler",
+    .m_doc = "Event handlers of the simulation, compiled.", .m_size = -1, .m_methods = functions,
 };
 
 PyMODINIT_FUNC PyInit_handler(void) {

@@ -1,5 +1,6 @@
-/* Instants and the turns that they hold: what hw_models/simulation/clock.py does, but for the clock itself, which is SimPy's. An
- * instant that is to come is in the bucket of its time; one that is over is kept to be used again.
+/* Instants (timestamps) and their events: a port of hw_models/simulation/clock.py, except the clock itself, which is
+ * SimPy's. Pending instants are in a hash table by time, their times in a heap; finished ones are reused. A turn is an
+ * event: its handler (actor) and the number with which it was scheduled; happen() handles those of one instant.
  */
 
 static int bucket_of(const Handler *h, int64_t time_ps) {
@@ -31,7 +32,7 @@ static int new_instant(Handler *h, int64_t time_ps) {
     return number;
 }
 
-/* Add a time to those that are to come, for which there is room. */
+/* Push a time onto the heap of pending times, which has room for it. */
 static void note_coming(Handler *h, int64_t time_ps) {
     int place = h->n_coming++;
     while (place && h->coming_ps[(place - 1) / 2] > time_ps) {
@@ -41,7 +42,7 @@ static void note_coming(Handler *h, int64_t time_ps) {
     h->coming_ps[place] = time_ps;
 }
 
-/* Take away the first of the times that are to come; there is one. */
+/* Pop the earliest time off the heap of pending times, which is not empty. */
 static int64_t first_coming(Handler *h) {
     int64_t first_ps = h->coming_ps[0], last_ps = h->coming_ps[--h->n_coming];
     int place = 0, below;
@@ -73,7 +74,7 @@ static void after(Handler *h, int64_t delay_ps, int actor, int turn) {
     add_turn(h, number, actor, turn);
 }
 
-/* Return the instant at a time, which is to come no longer; -1 if there is none. */
+/* Remove the instant at a time from the hash table and return it; -1 if there is none. */
 static int pop_instant(Handler *h, int64_t time_ps) {
     int *link = &h->buckets[bucket_of(h, time_ps)];
     while (*link >= 0 && h->instants[*link].time_ps != time_ps) link = &h->instants[*link].next;
@@ -89,7 +90,7 @@ static int64_t whole_ps(Handler *h, double wait_ps) {
     return rest <= DUST || rest <= wait_ps * 1e-14 ? whole : whole + 1;
 }
 
-/* Return whether nothing happens in a turn: the end of a flow that has been given another end since. */
+/* Return whether an event has been cancelled: the end of a flow that has been rescheduled since. */
 static int is_void(const Handler *h, Turn turn) {
     return turn.actor >= 0 && turn.turn && turn.turn != h->flows[turn.actor].turn;
 }
@@ -99,7 +100,7 @@ static void is_over(Handler *h, int number) {
     h->free_instant = number;
 }
 
-/* Forget the next instants as long as nothing happens in them: nobody need come to these. */
+/* Drop the next instants as long as all their events have been cancelled, so that the clock skips them. */
 static void pass_over(Handler *h) {
     while (h->n_coming) {
         int number = h->buckets[bucket_of(h, h->coming_ps[0])];
@@ -110,10 +111,10 @@ static void pass_over(Handler *h) {
     }
 }
 
-static void take_turn(Handler *h, Turn turn); /* of workers.h */
-static void grant(Handler *h); /* of memories.h */
+static void take_turn(Handler *h, Turn turn); /* in workers.h */
+static void grant(Handler *h); /* in memories.h */
 
-/* Do all that the instant holds; what a grant at its end sets off goes before the next one. */
+/* Handle all events of the current instant, then the allocations it made possible, until neither is left. */
 static void happen(Handler *h) {
     int taken = 0;
     for (;;) {

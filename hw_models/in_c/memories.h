@@ -1,8 +1,8 @@
-/* Memories: their space, which buffers take and give back, as hw_models/simulation/space.py has it, and their bandwidth, which
- * flows share, as hw_models/simulation/bandwidth.py has it.
+/* Memories: allocation of buffers, a port of hw_models/simulation/space.py, and bandwidth shared by flows, a port of
+ * hw_models/simulation/bandwidth.py.
  */
 
-static void space_there(Handler *h, int w, int freed_by); /* both of workers.h */
+static void space_there(Handler *h, int w, int freed_by); /* both in workers.h */
 static void moved(Handler *h, int number, int limit);
 
 /* ---- space ---- */
@@ -15,7 +15,7 @@ static void settle_later(Handler *h, int port) {
     }
 }
 
-/* Note that a memory holds so much from a time on, at which that may have been noted already. */
+/* Record a memory's used bytes from a time on, replacing an earlier entry of the same time. */
 static void note_used(Handler *h, Port *port, int64_t time_ps, int64_t used_bytes) {
     if (port->history_count && port->history[port->history_count - 1].time_ps == time_ps) {
         port->history[port->history_count - 1].used_bytes = used_bytes;
@@ -65,7 +65,9 @@ static int by_position(const void *one, const void *other) {
     return a->buffer < b->buffer ? -1 : a->buffer > b->buffer;
 }
 
-/* Grant what the changes of this instant allow: SharedSpace.happen and Space.grant. */
+/* Grant waiting allocations in memories that changed in this instant: SharedSpace.handle and Space.grant. Requests are
+ * served first in, first out, those of one instant by instruction; one that does not fit blocks those behind it.
+ */
 static void grant(Handler *h) {
     int granted[MOST_PORTS * 4], freed_by[MOST_PORTS * 4], n_granted = 0, n_changed = h->n_changed;
     int ports[MOST_PORTS];
@@ -108,7 +110,7 @@ static void pace(Handler *h, Flow *flow, int limit) {
     flow->marked_ps = h->now_ps;
 }
 
-/* See max_min_rates: the rate of each flow under way, and the port that slows it; -1: none does. */
+/* Set the max-min fair rate of each running flow and the port that limits it (-1: none): max_min_rates in Python. */
 static void max_min_rates(Handler *h, double *rates, int *slowed_by) {
     double spare[MOST_PORTS], weights[MOST_PORTS];
     int waiting[MOST_FLOWS], left = 0, ports = h->n_ports;
@@ -200,7 +202,7 @@ static void flow_starts(Handler *h, int number) {
     else { flow->turn = 1; after(h, asks->whole_ps, number, 1); }
 }
 
-/* Note what a flow has moved that has ended. */
+/* Add the traffic of a flow that has ended to its ports. */
 static void note_moved(Handler *h, int demand) {
     Span traffic = h->demands[demand].traffic;
     h->ended[h->n_ended++] = demand;
@@ -230,7 +232,7 @@ static void flow_ends(Handler *h, int number) {
         share(h);
     }
     int limit = flow->limit;
-    if (flow->paced_ps) { /* what set the pace longest; of equals, the last by name: limits are in the order of names */
+    if (flow->paced_ps) { /* the limit of longest total duration; the last name of equals, as limits are sorted */
         pace(h, flow, limit);
         for (int other = 0, is_first = 1; flow->paced_ps && other < h->n_limits; other++)
             if (flow->paced_ps[other] && (is_first || flow->paced_ps[other] >= flow->paced_ps[limit])) {

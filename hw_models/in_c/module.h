@@ -1,7 +1,8 @@
-/* What every module in C ends with: it knows of which files it was built (hw_models/in_c/__init__.py).
+/* Creation of a module that carries the digest of its source files, so that a stale build is detected
+ * (hw_models/in_c/__init__.py).
  */
 #ifndef SOURCES
-#define SOURCES "" /* what tells those files from others */
+#define SOURCES "" /* digest of the source files; setup.py sets it */
 #endif
 
 /* Return a new module, or NULL with an exception set. */

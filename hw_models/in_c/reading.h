@@ -1,5 +1,5 @@
-/* Reading the arguments of Handler and is_sound, and making what a run needs. Whatever is of the wrong type or out of
- * range sets an exception; what is too much for whole numbers here sets OverflowError, and Python does it.
+/* Parsing of the arguments of Handler and is_sound, and allocation of a run's state. A wrong type or a number out of
+ * range sets an exception; more than this engine supports sets OverflowError, and Python runs the program instead.
  */
 
 static void *made(int count, size_t size) {
@@ -8,7 +8,7 @@ static void *made(int count, size_t size) {
     return found;
 }
 
-/* Read a row of an argument as PyArg_ParseTuple does; what is no tuple is of the wrong type. */
+/* Parse a row of an argument as PyArg_ParseTuple does; TypeError if it is not a tuple. */
 static int read_row(PyObject *row, const char *format, ...) {
     if (!PyTuple_Check(row)) { PyErr_SetString(PyExc_TypeError, "a row is not a tuple"); return -1; }
     va_list fields;
@@ -18,7 +18,7 @@ static int read_row(PyObject *row, const char *format, ...) {
     return is_read ? 0 : -1;
 }
 
-/* Return how many items the rows of a tuple have in all, or -1 with an exception set. */
+/* Return the total number of items in the rows of a tuple, or -1 with an exception set. */
 static int count_items(PyObject *table) {
     Py_ssize_t total = 0;
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(table); n++) {
@@ -30,7 +30,7 @@ static int count_items(PyObject *table) {
     return (int)total;
 }
 
-/* Return a copy of a column of numbers from `least` to below `most`, or NULL with an exception set. */
+/* Return a copy of a column of numbers in [least, most), or NULL with an exception set. */
 static int *read_column(PyObject *column, int least, int most, int *count) {
     Lent lent = {0};
     int *found = lend(column, &lent) || check_range(&lent, least, most) ? NULL : made(lent.count, sizeof(int));
@@ -40,7 +40,7 @@ static int *read_column(PyObject *column, int least, int most, int *count) {
     return found;
 }
 
-/* Read the two columns of rows of numbers from 0 to below `most`; return how many rows, or -1 with an exception set. */
+/* Copy rows (a pair of columns) of numbers in [0, most); return the number of rows, or -1 with an exception set. */
 static int read_rows(PyObject *pair, int most, Rows *rows) {
     PyObject *first, *items;
     if (read_row(pair, "OO", &first, &items)) return -1;
@@ -55,7 +55,7 @@ static int read_rows(PyObject *pair, int most, Rows *rows) {
     return failed ? -1 : count;
 }
 
-/* Read pairs of a number and a weight; they are added to all loads. */
+/* Read pairs (port, weight) and append them to Handler.loads; `span` is set to their place there. */
 static int read_loads(Handler *h, PyObject *pairs, int *room, Span *span) {
     int count = (int)PyTuple_GET_SIZE(pairs);
     *span = (Span){h->n_loads, count};
@@ -127,7 +127,7 @@ static int read_ports(Handler *h, PyObject *ports) {
     return 0;
 }
 
-/* Read what buffers take: pairs of a port and bytes for each of the spaces that differ. */
+/* Read the distinct spaces, each a row of pairs (port, bytes), and the index of its space for every buffer. */
 static int read_spaces(Handler *h, PyObject *spaces, PyObject *space_of) {
     int total = count_items(spaces);
     if (total < 0 || !(h->spaces.first = made(h->n_spaces + 1, sizeof(int)))
@@ -149,7 +149,7 @@ static int read_spaces(Handler *h, PyObject *spaces, PyObject *space_of) {
     return 0;
 }
 
-/* Read each queue's kind, servers and instructions in flight; make its workers. */
+/* Read each queue's kind, servers and instructions in flight; create its workers. */
 static int read_queues(Handler *h, PyObject *queues) {
     if (!(h->queues = made(h->n_queues, sizeof(Queue)))) return -1;
     int servers = 0;
@@ -180,7 +180,7 @@ static int read_queues(Handler *h, PyObject *queues) {
             if (queue->in_flight == 1) continue;
             worker->is_pipelined = 1;
             int64_t most_issued = (int64_t)queue->servers * queue->in_flight;
-            worker->most_issued = most_issued > queue->count ? queue->count + 1 : (int)most_issued; /* never so many */
+            worker->most_issued = most_issued > queue->count ? queue->count + 1 : (int)most_issued; /* or unbounded */
             worker->free_count = queue->servers;
             if (!(worker->backlog = made(worker->most_issued, sizeof(int)))
                 || !(worker->free_since_ps = made(queue->servers, sizeof(int64_t)))) return -1;
@@ -206,7 +206,7 @@ static int64_t *unset(int count) {
     return found;
 }
 
-/* Make what a run needs beside what has been read. */
+/* Allocate and initialise the state of a run from the parsed arguments. */
 static int prepare(Handler *h) {
     int n = h->count, kinds = h->n_kinds * (h->n_kinds + 1);
     h->unfinished = n;
@@ -235,7 +235,7 @@ static int prepare(Handler *h) {
     return 0;
 }
 
-/* Read the arguments of Handler and make what the run needs; return 0, or -1 with an exception set. */
+/* Parse the arguments of Handler and prepare the run; return 0, or -1 with an exception set. */
 static int read_arguments(Handler *h, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"work_of", "after", "allocates", "frees", "works", "demands", "queues", "ports", "spaces",
                             "space_of", "kinds", "limits", NULL};

@@ -1,5 +1,5 @@
-/* What a run consists of: demands, works and queues as they are given, flows, workers and memories as they change, the
- * instants that are to come, and stretches that may come again.
+/* Records of a run: demands, works and queues (inputs); flows, workers and memories (state); pending instants; and
+ * stretches (blocks of instructions that may be repeated).
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,7 +13,7 @@
 #define NOBODY (-1)
 #define DUST 1e-6 /* of dsascape.hw_models.simulation.clock and dsascape.hw_models.simulation.bandwidth */
 #define LATEST_PS 4e18
-/* What is more than that is left to Python: flows under way, memories, kinds of units, servers, anything else. */
+/* Limits beyond which Python runs the program: running flows, memories, kinds of units, servers, length of arrays. */
 #define MOST_FLOWS 256
 #define MOST_PORTS 64
 #define MOST_KINDS 1024
@@ -27,7 +27,7 @@ typedef struct {
     int members, limit, moves;
     int64_t startup_ps, whole_ps;
     double duration_ps, bytes_per_ps;
-    Span loads, crossing, traffic; /* of Handler.loads */
+    Span loads, crossing, traffic; /* spans of Handler.loads */
 } Demand;
 
 typedef struct { int queue, kind, members; int64_t startup_ps; Span parts; } Work;
@@ -36,7 +36,7 @@ typedef struct { int kind, servers, in_flight; int *positions; int next, count; 
 typedef struct {
     double left_ps, speed;
     int64_t marked_ps, updated_ps;
-    int64_t *paced_ps; /* by limit; NULL where that never changed */
+    int64_t *paced_ps; /* duration by limit; NULL if the limit never changed */
     int limit, turn, demand, worker, position;
 } Flow;
 
@@ -44,11 +44,11 @@ typedef struct {
     int queue, kind, is_pipelined;
     int position, cause, freed_by, missing;
     int64_t asked_ps, busy_ps;
-    int at_work; /* of a server */
-    int issued, most_issued, is_full; /* of a pipelined server, as what follows */
+    int at_work; /* server only: unfinished parts of its instruction */
+    int issued, most_issued, is_full; /* this and the next two lines: pipelined server only */
     int *backlog; int backlog_next, backlog_count;
     int64_t *free_since_ps; int free_count;
-    int place, members; /* of Handler.waited_ps, and how many waited, for the first since a stretch began; or -1 */
+    int place, members; /* first wait in the recorded stretch: index in Handler.waited_ps or -1, multiplicity */
 } Worker;
 
 typedef struct { int position, buffer, worker; int64_t size_bytes; } Wish;
@@ -57,7 +57,7 @@ typedef struct { int64_t time_ps, used_bytes; } Change;
 
 typedef struct {
     double capacity, full, load, moved_bytes;
-    int64_t capacity_bytes, used_bytes, most_bytes; /* the most since the stretch that is being noted began */
+    int64_t capacity_bytes, used_bytes, most_bytes; /* most_bytes: peak since the recorded stretch began */
     int limit, freed_by, was_short, is_changed;
     Wishes new, waiting;
     Change *history; int history_count, history_room;
@@ -66,19 +66,21 @@ typedef struct {
 typedef struct { int actor, turn; } Turn; /* actor: a flow, or -1 - worker */
 typedef struct { int64_t time_ps; Turn *turns; int count, room, next; } Instant;
 
-/* What a worker and a memory did in a stretch, and how long was waited in it in all; times since it began. */
+/* Recorded effects of a stretch on a worker (Done) and on a memory (Held), with times relative to its begin, and the
+ * total waits in it. Held.most_bytes and left_bytes are relative to used_bytes, the occupancy at its begin.
+ */
 typedef struct { int taken, place, members; int64_t idle_ps, asked_ps, busy_ps, *free_since_ps; } Done;
-typedef struct { int64_t used_bytes, most_bytes, left_bytes; Span changes; } Held; /* the latter two beyond the first */
+typedef struct { int64_t used_bytes, most_bytes, left_bytes; Span changes; } Held;
 typedef struct {
     int first, count, is_known, ended_by, next_alike;
     int *key, key_count; uint64_t hash;
     int64_t begun_ps, lasted_ps, events;
     Done *done; Held *held;
-    int64_t *waited_ps; int n_waited; /* by place in Handler.waited_order */
-    Span ended; /* of Handler.ended */
+    int64_t *waited_ps; int n_waited; /* by index in Handler.waited_order */
+    Span ended; /* span of Handler.ended */
 } Stretch;
 
-typedef struct { int *first, *items; } Rows; /* row i: items[first[i]] to items[first[i + 1]] */
+typedef struct { int *first, *items; } Rows; /* row i: items[first[i]] up to, not including, items[first[i + 1]] */
 
 typedef struct {
     PyObject_HEAD
@@ -93,28 +95,28 @@ typedef struct {
     int *holders, *allocators, *first_flow;
     int64_t *issued_ps, *start_ps, *end_ps, *startup_ps;
     int *released_by, *limits;
-    int *blocked_head, *blocked_next, *blocked_place, *blocked_worker; /* those that wait for an end, by instruction */
-    int *parts_left; /* of instructions on pipelined servers */
+    int *blocked_head, *blocked_next, *blocked_place, *blocked_worker; /* linked lists of blocked successors */
+    int *parts_left; /* unfinished parts, by instruction on a pipelined server */
     Flow *flows; int n_flows;
-    int *running; int n_running; /* flows under way */
+    int *running; int n_running; /* running flows */
     int contended;
     int *changed; int n_changed, is_settled_later;
-    int64_t *waited_ps; int *waited_order; int n_waited; /* by kind and what was waited for; kind n_kinds is space */
+    int64_t *waited_ps; int *waited_order; int n_waited; /* by kind and the kind it waited for; n_kinds means space */
     Instant *instants; int n_instants, instants_room, free_instant;
     int *buckets; int n_buckets; /* a power of two */
-    int now; /* instant */
-    int64_t *coming_ps; int n_coming, coming_room; /* a heap: the times of the instants that are to come */
-    Stretch *stretches; int n_stretches, noted, is_short, repeated; /* noted: the one that is being noted, or -1 */
+    int now; /* current instant */
+    int64_t *coming_ps; int n_coming, coming_room; /* heap: times of the pending instants */
+    Stretch *stretches; int n_stretches, noted, is_short, repeated; /* noted: the stretch being recorded, or -1 */
     int *stretch_at; /* by instruction: the stretch that begins with it, or -1 */
-    int *alike, n_alike; /* by hash: the first of the stretches that may come again; a power of two */
-    int *key, key_room; /* of the stretch that begins now */
-    int *named_in, *name; /* by buffer: the last stretch that names it, and how */
-    int *ended, n_ended; /* demands of the flows that have ended, in turn */
+    int *alike, n_alike; /* hash table of recorded stretches, as linked lists; its size is a power of two */
+    int *key, key_room; /* key of the stretch that begins now */
+    int *named_in, *name; /* by buffer: the last stretch whose key has it, and its number in that key */
+    int *ended, n_ended; /* demands of the flows that have ended, in order */
 } Handler;
 
 static void fail(Handler *h, const char *why) { if (!h->failure) h->failure = why; }
 
-/* Return `items` with room for one more than `count`, or NULL with a failure noted. */
+/* Return `items` with room for one more than `count`, or NULL with a failure set. */
 static void *grown(Handler *h, void *items, int count, int *room, size_t size) {
     if (count < *room) return items;
     int wanted = *room ? 2 * *room : 8;
@@ -124,7 +126,7 @@ static void *grown(Handler *h, void *items, int count, int *room, size_t size) {
     return found;
 }
 
-/* Add a time as often as `times` says. */
+/* Add `each_ps` to a sum `times` times; fail on overflow. */
 static void add_ps(Handler *h, int64_t *sum_ps, int64_t each_ps, int times) {
     int64_t all_ps;
     if (__builtin_mul_overflow(each_ps, (int64_t)times, &all_ps) || __builtin_add_overflow(*sum_ps, all_ps, sum_ps))

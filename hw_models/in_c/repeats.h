@@ -1,13 +1,15 @@
-/* Stretches of a program that come again, as equal kernels and layers do: they are run once.
+/* Memoization of stretches: repeated blocks of a program, such as equal kernels and layers, are simulated once.
  *
- * A stretch begins with an instruction that waits for all before it, and that all behind it wait for. Then nothing is
- * under way, and what comes depends on nothing that was before but how long who waits has waited, and how much memories
- * hold. The next such instruction ends it. Where the same instructions come again, the same happens as it did, if
- * nobody was short of space and nobody will be. Times are moved as they are, and what has moved is added flow by flow,
- * so that all figures are those of a run.
+ * A stretch begins with a barrier: an instruction that waits for all before it, and that all after it wait for. At that
+ * point nothing is running, and the future depends on the past only through how long each worker has been waiting and
+ * how much each memory holds. The next barrier ends the stretch. When the same instructions occur again, the recorded
+ * effects are replayed, provided that no allocation had to wait and none would now. Times are shifted, and traffic is
+ * added flow by flow, so that every figure equals that of a full simulation.
  */
 
-/* Return by instruction the first one that begins after its end if it begins after the ends of all between the two. */
+/* Return for every instruction n the first later m such that n has ended when m begins, provided that m begins after
+ * all instructions between the two have ended; INT_MAX if there is none.
+ */
 static int *ends_by(const Handler *h) {
     int *found = filled(h->count, INT_MAX), *last = filled(h->n_queues, -1), is_sound = 1;
     for (int position = 0; found && last && position < h->count; position++) {
@@ -17,30 +19,30 @@ static int *ends_by(const Handler *h) {
         }
         const Queue *queue = &h->queues[h->works[h->work_of[position]].queue];
         int *before = &last[queue - h->queues];
-        if (queue->servers == 1 && *before >= 0) { /* this ends after the one before it, and on a server begins so */
+        if (queue->servers == 1 && *before >= 0) { /* ends after its predecessor, and unpipelined begins after it */
             int from = queue->in_flight == 1 ? position : position + 1;
             if (found[*before] > from) found[*before] = from;
         }
         *before = position;
     }
-    if (found && !is_sound) found[0] = INT_MAX; /* where any waits for a later one, nothing can be relied on */
+    if (found && !is_sound) found[0] = INT_MAX; /* a wait for a later instruction: no position is a barrier */
     if (!last) { free(found); return NULL; }
     free(last);
     return found;
 }
 
-/* Find where stretches begin, so that none is so short that it is quicker run than noted. There are none where several
- * workers share a queue: who takes what then depends on what was before. Return 0, or -1 with an exception set.
+/* Find the stretches, merged so that each is long enough for recording to pay. There are none if several workers share
+ * a queue, because the past then decides which worker takes which instruction. Return 0, or -1 with an exception set.
  */
 static int find_stretches(Handler *h) {
     int *ends = ends_by(h), least = h->n_workers + h->n_ports, next = h->count, found = 0;
     if (!ends || !(h->stretch_at = filled(h->count, -1)) || !(h->ended = made(h->n_flows, sizeof(int)))
         || !(h->named_in = filled(h->n_buffers, -1)) || !(h->name = made(h->n_buffers, sizeof(int)))) goto failed;
-    for (int position = 0, open = 0; position < h->count; position++) { /* until `open` something may be under way */
+    for (int position = 0, open = 0; position < h->count; position++) { /* before `open`, something may be running */
         if (position >= open) h->stretch_at[position] = 0;
         if (ends[position] > open) open = ends[position];
     }
-    int reached = h->n_workers > h->n_queues ? -1 : h->count; /* all behind wait for it, or for one behind it */
+    int reached = h->n_workers > h->n_queues ? -1 : h->count; /* all later ones wait for this one or for a later one */
     for (int position = h->count - 1; position >= 0; position--) {
         int begins = h->stretch_at[position] == 0 && reached >= position, last = -1;
         h->stretch_at[position] = -1;
@@ -55,7 +57,7 @@ static int find_stretches(Handler *h) {
         if (h->stretch_at[position] >= 0) {
             int n = h->stretch_at[position] = h->n_stretches++;
             if (n) h->stretches[n - 1].count = position - h->stretches[n - 1].first;
-            h->stretches[n].first = position; /* what nothing ends has no count */
+            h->stretches[n].first = position; /* the last one, which no barrier ends, keeps a count of 0 */
         }
     h->noted = -1;
     free(ends);
@@ -76,7 +78,7 @@ static void free_stretches(Handler *h) {
     }
 }
 
-/* ---- which are the same ---- */
+/* ---- keys ---- */
 
 static void add_to_key(Handler *h, int *count, int number) {
     int *key = grown(h, h->key, *count, &h->key_room, sizeof(int));
@@ -85,14 +87,14 @@ static void add_to_key(Handler *h, int *count, int number) {
     key[(*count)++] = number;
 }
 
-/* Add what an instruction waits for of all from `first` on; what is before has ended. */
+/* Add an instruction's dependencies from `first` on to the key; earlier ones have ended. */
 static void add_waits(Handler *h, int *count, int position, int first) {
     for (int n = h->after.first[position]; n < h->after.first[position + 1]; n++)
         if (h->after.items[n] >= first) add_to_key(h, count, h->after.items[n] - first);
     add_to_key(h, count, -1);
 }
 
-/* Give a buffer a name of its own in a stretch, and add what it is. */
+/* Number a buffer within a stretch, and add its space and number of holders to the key. */
 static void add_buffer(Handler *h, int *count, int buffer, int stretch, int *names) {
     h->named_in[buffer] = stretch;
     h->name[buffer] = (*names)++;
@@ -100,7 +102,7 @@ static void add_buffer(Handler *h, int *count, int buffer, int stretch, int *nam
     add_to_key(h, count, h->holders[buffer]);
 }
 
-/* Write down all that tells a stretch from others; return how many numbers that takes, 0 if that cannot be told. */
+/* Write the key of a stretch: equal keys mean equal behaviour. Return its length; 0 if the stretch has no key. */
 static int write_key(Handler *h, int stretch) {
     int first = h->stretches[stretch].first, end = first + h->stretches[stretch].count, count = 0, names = 0;
     for (int position = first; position < end && !h->failure; position++) {
@@ -124,7 +126,7 @@ static int write_key(Handler *h, int stretch) {
     return count;
 }
 
-/* Return a stretch with the key that has been written last, after which `one` is noted under it; `one` if none has. */
+/* Return the recorded stretch with the key written last; if there is none, store `one` under it and return `one`. */
 static Stretch *same_as(Handler *h, Stretch *one, int key_count) {
     size_t size = (size_t)key_count * sizeof(int);
     uint64_t hash = (uint64_t)key_count;
@@ -146,24 +148,24 @@ static Stretch *same_as(Handler *h, Stretch *one, int key_count) {
     return one;
 }
 
-/* ---- a stretch is noted ---- */
+/* ---- recording ---- */
 
-/* Note how things are when the worker `by` begins a stretch. */
+/* Record the state in which the worker `by` begins a stretch. */
 static void note_begin(Handler *h, Stretch *one, int by) {
     one->done = calloc((size_t)h->n_workers, sizeof(Done));
     one->held = calloc((size_t)h->n_ports + 1, sizeof(Held));
-    one->waited_ps = calloc((size_t)h->n_waited, sizeof(int64_t)); /* somebody has waited for the first instruction */
+    one->waited_ps = calloc((size_t)h->n_waited, sizeof(int64_t)); /* n_waited > 0: the barrier itself was waited for */
     if (!one->done || !one->held || !one->waited_ps) { fail(h, "memory"); return; }
     for (int w = 0; w < h->n_workers; w++) {
         Worker *worker = &h->workers[w];
         worker->place = -1;
         one->done[w] = (Done){.taken = h->queues[worker->queue].next, .busy_ps = worker->busy_ps};
-        one->done[w].idle_ps = w == by ? 0 : idle_ps(h, worker); /* `by` has noted it */
+        one->done[w].idle_ps = w == by ? 0 : idle_ps(h, worker); /* that of `by` has been added already */
     }
     for (int p = 0; p < h->n_ports; p++) {
         Port *port = &h->ports[p];
         port->most_bytes = port->used_bytes;
-        int changes = port->history_count; /* of this instant too, as more may come of it */
+        int changes = port->history_count; /* includes an entry of this instant, which may still be overwritten */
         if (changes && port->history[changes - 1].time_ps == h->now_ps) changes--;
         one->held[p] = (Held){.used_bytes = port->used_bytes, .changes = {changes, 0}};
     }
@@ -176,7 +178,7 @@ static void note_begin(Handler *h, Stretch *one, int by) {
     h->noted = (int)(one - h->stretches);
 }
 
-/* Note what has come of a stretch, which the instruction at `ended_by` has ended. */
+/* Record the effects of a stretch, which the end of the instruction at `ended_by` completes. */
 static void note_end(Handler *h, Stretch *one, int ended_by) {
     for (int position = one->first + 1; position < one->first + one->count; position++)
         if (h->released_by[position] < one->first) return;
@@ -213,7 +215,7 @@ static void note_end(Handler *h, Stretch *one, int ended_by) {
     one->is_known = 1;
 }
 
-/* ---- a stretch comes again ---- */
+/* ---- replay ---- */
 
 static int has_space(Handler *h, const Stretch *known) {
     for (int p = 0; p < h->n_ports; p++)
@@ -240,17 +242,17 @@ static void repeat_instructions(Handler *h, const Stretch *known, int first, int
     h->repeated += known->count;
 }
 
-/* Let a worker have done its part, and wait for what comes behind the stretch, which ends before `end`. */
+/* Replay a worker's part of a stretch, and let it wait for its next instruction; the stretch ends before `end`. */
 static void repeat_worker(Handler *h, const Done *done, int w, int end) {
     Worker *worker = &h->workers[w];
     Queue *queue = &h->queues[worker->queue];
     if (done->taken) {
-        if (done->place >= 0) /* for its first instruction it has waited longer or shorter than it did then */
+        if (done->place >= 0) /* correct the wait for its first instruction, which was longer or shorter this time */
             add_ps(h, &h->waited_ps[done->place], idle_ps(h, worker) - done->idle_ps, done->members);
         add_ps(h, &worker->busy_ps, done->busy_ps, 1);
         worker->asked_ps = h->now_ps + done->asked_ps;
         for (int n = 0; worker->is_pipelined && n < worker->free_count; n++) {
-            int same = n + done->taken; /* channels are taken from the front, and come back behind */
+            int same = n + done->taken; /* channels leave at the front of the list and return at its end */
             worker->free_since_ps[n] = same < worker->free_count ? worker->free_since_ps[same]
                                                                  : h->now_ps + done->free_since_ps[n];
         }
@@ -258,7 +260,7 @@ static void repeat_worker(Handler *h, const Done *done, int w, int end) {
         queue->next = next < queue->count ? next + 1 : queue->count;
         if (next < queue->count) worker->position = queue->positions[next];
         if (worker->position > end) ready(h, worker->position, w, 0);
-    } else if (worker->position > end) { /* it has waited all the time: for the rest, if it waited for one of these */
+    } else if (worker->position > end) { /* it waited throughout: block it on its next unfinished dependency */
         int place = h->blocked_place[worker->position];
         if (h->end_ps[h->after.items[h->after.first[worker->position] + place]] >= 0)
             ready(h, worker->position, w, place);
@@ -270,20 +272,20 @@ static void repeat_memory(Handler *h, const Held *held, Port *port, int64_t late
     int end = held->changes.first + held->changes.count;
     for (int n = held->changes.first; n < end; n++) {
         Change change = port->history[n];
-        if (n == end - 1) change.used_bytes = held->used_bytes + held->left_bytes; /* before what came at its end */
+        if (n == end - 1) change.used_bytes = held->used_bytes + held->left_bytes; /* as it was before the barrier */
         note_used(h, port, change.time_ps + later_ps, change.used_bytes + more_bytes);
     }
     port->used_bytes += held->left_bytes;
 }
 
-/* Do the stretch at `first`, which the worker `by` begins, as one was done that is `known`. */
+/* Replay the recorded stretch `known` for the equal one at `first`, which the worker `by` begins. */
 static void repeat(Handler *h, const Stretch *known, int first, int by) {
     int end = first + known->count;
     int64_t later_ps = h->now_ps - known->begun_ps, end_ps;
     if (__builtin_add_overflow(h->now_ps, known->lasted_ps, &end_ps)) { fail(h, "too late"); return; }
     repeat_instructions(h, known, first, later_ps);
     h->released_by[first] = h->workers[by].cause;
-    h->workers[by].asked_ps = h->now_ps; /* the wait for the first instruction has been noted */
+    h->workers[by].asked_ps = h->now_ps; /* its wait for the barrier has been added already */
     for (int w = 0; w < h->n_workers; w++) repeat_worker(h, &known->done[w], w, end);
     for (int p = 0; p < h->n_ports; p++) repeat_memory(h, &known->held[p], &h->ports[p], later_ps);
     for (int n = 0; n < known->n_waited; n++) add_ps(h, &h->waited_ps[h->waited_order[n]], known->waited_ps[n], 1);
@@ -292,8 +294,8 @@ static void repeat(Handler *h, const Stretch *known, int first, int by) {
     after(h, known->lasted_ps, -1 - h->works[h->work_of[end]].queue, first + known->ended_by);
 }
 
-/* Return whether a worker begins a stretch now that the instruction at `ended` has ended, for which it waits no longer.
- * That ends the stretch before, if it has been noted.
+/* Return whether a worker, resumed by the end of the instruction at `ended`, begins a stretch; this completes the
+ * recording of the previous one.
  */
 static int begins_stretch(Handler *h, int w, int ended) {
     int number = h->stretch_at[h->workers[w].position], noted = h->noted;
@@ -303,8 +305,8 @@ static int begins_stretch(Handler *h, int w, int ended) {
     return h->stretches[number].count > 0;
 }
 
-/* Return whether the stretch that a worker begins was run before: then it is over, but for the turn of what ends it.
- * If not, it is noted from here on.
+/* Return whether the stretch that a worker begins has been replayed from a recording; only the event of the barrier
+ * that ends it is then left. Otherwise start to record it.
  */
 static int comes_again(Handler *h, int w) {
     int first = h->workers[w].position;

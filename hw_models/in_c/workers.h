@@ -1,10 +1,12 @@
-/* Instructions and those who do them: what hw_models/simulation/running.py, units.py and pipelining.py do. A worker takes the
- * instructions of its queue and goes on until it has to wait; it gets a turn when that has come.
+/* Instructions and the workers that run them: a port of hw_models/simulation/running.py, units.py and pipelining.py.
+ * A worker takes instructions off its queue until it has to wait; an event resumes it.
  */
 
 /* ---- instructions ---- */
 
-/* Return whether all that an instruction waits for has ended; the first `ended` have. */
+/* Return whether all dependencies of an instruction have ended, given that the first `ended` have; otherwise block its
+ * worker `w` on the first that has not.
+ */
 static int ready(Handler *h, int position, int w, int ended) {
     int first = h->after.first[position], count = h->after.first[position + 1] - first;
     for (int place = ended; place < count; place++) {
@@ -33,7 +35,7 @@ static void finish(Handler *h, int position, int limit) {
     h->unfinished--;
     int blocked = h->blocked_head[position];
     h->blocked_head[position] = NOBODY;
-    while (blocked >= 0) { /* the first by position of those that are left */
+    while (blocked >= 0) { /* take the remaining successor with the lowest position */
         int *link = &blocked, *least = &blocked;
         for (; *link >= 0; link = &h->blocked_next[*link]) if (*link < *least) least = link;
         int waiting = *least;
@@ -64,7 +66,7 @@ static void new_flow(Handler *h, int w, int position, int part, int64_t *delay_p
     else flow_starts(h, number);
 }
 
-/* Return how long a worker has had nothing to do since it asked for something, all channels together. */
+/* Return how long a worker has been idle since its last request, summed over its channels. */
 static int64_t idle_ps(Handler *h, const Worker *worker) {
     if (!worker->is_pipelined) return h->now_ps - worker->asked_ps;
     int64_t sum_ps = 0;
@@ -85,7 +87,7 @@ static void note_wait(Handler *h, Worker *worker, int what) {
     add_ps(h, &h->waited_ps[place], idle_ps(h, worker), members);
 }
 
-/* Note that alike members have done their part of a server's instruction, which ends with the last of them. */
+/* Finish one part (a group of equivalent members) of a server's instruction, which ends with its last part. */
 static void done(Handler *h, Worker *worker, int demand, int limit) {
     add_ps(h, &worker->busy_ps, h->now_ps - h->start_ps[worker->position], h->demands[demand].members);
     if (--worker->at_work) return;
@@ -93,7 +95,7 @@ static void done(Handler *h, Worker *worker, int demand, int limit) {
     finish(h, worker->position, limit);
 }
 
-/* Give an instruction a channel of a pipelined server. */
+/* Start an instruction on a free channel of a pipelined server. */
 static void serve(Handler *h, int w, int position, int cause) {
     const Work *work = &h->works[h->work_of[position]];
     int64_t left_ps = work->startup_ps - (h->now_ps - h->issued_ps[position]);
@@ -153,7 +155,7 @@ static void take(Handler *h, int w) {
     }
 }
 
-/* All buffers have their space, the last of it from the instruction at `freed_by`, if it was short. */
+/* Resume a worker whose buffers are all allocated, the last in space freed by the instruction at `freed_by`. */
 static void space_there(Handler *h, int w, int freed_by) {
     Worker *worker = &h->workers[w];
     if (h->now_ps > worker->asked_ps) {
@@ -163,7 +165,7 @@ static void space_there(Handler *h, int w, int freed_by) {
     if (begin(h, w)) take(h, w);
 }
 
-/* A flow has ended: its worker notes it, and goes on if that was what it waited for. */
+/* Tell a worker that one of its flows has ended; it continues if it waited for that. */
 static void moved(Handler *h, int number, int limit) {
     const Flow *flow = &h->flows[number];
     Worker *worker = &h->workers[flow->worker];
@@ -190,12 +192,12 @@ static void moved(Handler *h, int number, int limit) {
     }
 }
 
-static int begins_stretch(Handler *h, int w, int ended); /* both of repeats.h */
+static int begins_stretch(Handler *h, int w, int ended); /* both in repeats.h */
 static int comes_again(Handler *h, int w);
 
 static void take_turn(Handler *h, Turn turn) {
     if (is_void(h, turn)) return;
-    if (turn.actor < 0) { /* a worker, for which all inputs are there since the instruction `turn` has ended */
+    if (turn.actor < 0) { /* a worker whose last dependency, the instruction `turn`, has ended */
         int w = -1 - turn.actor, begins = begins_stretch(h, w, turn.turn);
         h->workers[w].cause = turn.turn;
         note_wait(h, &h->workers[w], h->works[h->work_of[turn.turn]].kind);

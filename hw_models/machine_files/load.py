@@ -68,7 +68,7 @@ def is_path(name_or_path: str | Path) -> bool:
     )
 
 
-def known_paths(spec: AnyHardware) -> tuple[str, ...]:
+def parameter_paths(spec: AnyHardware) -> tuple[str, ...]:
     """Return every parameter path that ``with_values`` accepts for ``spec``, sorted."""
     return tuple(sorted(path for path in leaves(plain(spec)) if path != "kind"))
 
@@ -131,7 +131,7 @@ def _of_file(path: Path, data: dict[str, Any], above: tuple[Path, ...]) -> AnyHa
     files = (*above, path.resolve())
     if files[-1] in above:
         ring = " -> ".join(each.name for each in files[above.index(files[-1]) :])
-        raise HardwareError(f"{where}: base: goes in a circle: {ring}")
+        raise HardwareError(f"{where}: base: forms a cycle: {ring}")
     if len(files) > _MOST_BASES:
         raise HardwareError(f"{where}: base: the chain of base files is longer than {_MOST_BASES}")
     try:

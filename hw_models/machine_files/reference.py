@@ -85,9 +85,9 @@ def sections(record: type[Any], path: str = "") -> Iterator[Section]:
     yield from _sections(whole, whole, path)
 
 
-def markdown(found: Iterable[Section]) -> str:
+def markdown(sections: Iterable[Section]) -> str:
     """Return the sections as Markdown: a heading and a table for each."""
-    return "\n".join(_section_lines(each) for each in found)
+    return "\n".join(_section_lines(each) for each in sections)
 
 
 def _section_lines(section: Section) -> str:

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from dsascape.hw_models.simulation.clock import Actor, Clock, whole_ps
+from dsascape.hw_models.simulation.clock import Clock, EventHandler, whole_ps
 from dsascape.hw_models.simulation.demands import Demand
 
 _EPSILON = 1e-6
@@ -19,7 +19,7 @@ _MOST_SHARES = 10_000
 """Limit of the cache of flow speeds, in sets of flows."""
 
 
-class Mover(Actor):
+class Mover(EventHandler):
     """Owner of flows; is told when they end."""
 
     @abstractmethod
@@ -27,7 +27,7 @@ class Mover(Actor):
         """Handle the end of ``flow``; ``limit`` is the resource that limited it for the longest time."""
 
 
-class Flow(Actor):
+class Flow(EventHandler):
     """Execution of one instruction on a group of equivalent members, with their demand on the memories.
 
     A start-up, if any, comes first; then the flow uses the memories, if it moves anything.
@@ -45,7 +45,7 @@ class Flow(Actor):
     """Share of the uncontended rate, 0 to 1."""
     paced_ps: dict[str, int] | None = None
     """Time by earlier limiting resource; None while the limit has not changed."""
-    turn: int = 0
+    end_event: int = 0
     """Number of times that its end has been scheduled; older events are ignored. Event 0 ends the start-up."""
 
     def __init__(self, shared: "SharedBandwidth", demand: Demand, mover: Mover, position: int) -> None:
@@ -54,10 +54,10 @@ class Flow(Actor):
         self.mover = mover
         self.position = position
 
-    def happen(self, turn: int) -> None:
+    def handle(self, number: int) -> None:
         """Handle the end of the start-up, or of the flow unless that has been rescheduled."""
-        if turn:
-            if turn == self.turn:
+        if number:
+            if number == self.end_event:
                 self.shared.end(self)
         elif self.demand.moves:
             self.shared.start(self)
@@ -121,7 +121,7 @@ class SharedBandwidth:
         if self._contended:
             self._share()
         else:
-            flow.turn = 1
+            flow.end_event = 1
             self._clock.after(demand.whole_ps, flow, 1)
 
     def end(self, flow: Flow) -> None:
@@ -151,13 +151,13 @@ class SharedBandwidth:
         shares = self._shares_of(flows)
         for number, flow in enumerate(flows):
             speed, limit = shares[number]
-            if speed != flow.speed or not flow.turn:
+            if speed != flow.speed or not flow.end_event:
                 left_ps = flow.left_ps - (now_ps - flow.updated_ps) * flow.speed
                 flow.left_ps = left_ps if left_ps > 0.0 else 0.0
                 flow.updated_ps = now_ps
                 flow.speed = speed
-                flow.turn += 1
-                self._clock.after(whole_ps(flow.left_ps / speed), flow, flow.turn)
+                flow.end_event += 1
+                self._clock.after(whole_ps(flow.left_ps / speed), flow, flow.end_event)
             if limit != flow.limit:
                 flow.pace(limit, now_ps)
 

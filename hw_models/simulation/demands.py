@@ -30,7 +30,7 @@ class Demand(NamedTuple):
     duration_ps: float
     """Duration after the start-up without contention; with 0 and no bytes to move there is no flow."""
     whole_ps: int
-    """``duration_ps``, rounded up."""
+    """``duration_ps`` rounded up to a whole picosecond."""
     bytes_per_ps: float
     """Rate of one member without contention."""
     loads: Loads
@@ -52,22 +52,22 @@ class Bound(NamedTuple):
 
     parts: tuple[Demand, ...]
     startup_ps: int
-    """Longest start-up of the parts."""
+    """Longest start-up time of the parts, in ps."""
     members: int
     """Number of members that take part, over all parts."""
 
 
-class Cohort(NamedTuple):
-    """Equivalent members of a unit under one parent that were handed the same number of blocks at the same time."""
+class MemberGroup(NamedTuple):
+    """Equivalent members of a unit under one parent, such as SMs, that got the same number of blocks at one time."""
 
-    alike: int
-    """Index of their group in `Unit.members`."""
+    kind: int
+    """Index of their record in `Unit.members`."""
     members: int
     blocks: int
     """Blocks that each member holds."""
 
 
-_ONE_BLOCK = Cohort(0, 1, 1)
+_ONE_BLOCK = MemberGroup(0, 1, 1)
 
 
 class Demands:
@@ -91,7 +91,7 @@ class Demands:
         self._unit_depth = {name: depth[unit.level] for name, unit in machine.units.items()}
         self._count = 0
         self._bounds: dict[int, Bound] = {}
-        self._cohort_demands: dict[tuple[object, ...], Demand] = {}
+        self._group_demands: dict[tuple[object, ...], Demand] = {}
         self._spaces: dict[tuple[object, ...], list[PortBuffer]] = {}
 
     def _port_names(self) -> list[str]:
@@ -131,7 +131,7 @@ class Demands:
         demands = []
         for place, group in enumerate(unit.members):
             part = min(group.count, left)
-            demands += [self.of_cohort(number, Cohort(place, part, 1))] if part else []
+            demands += [self.of_group(number, MemberGroup(place, part, 1))] if part else []
             left -= part
         return demands
 
@@ -170,23 +170,23 @@ class Demands:
             limit, tuple(traffic), moves, self._count,
         )  # fmt: skip
 
-    def of_cohort(self, number: int, cohort: Cohort) -> Demand:
-        """Return the demand of ``cohort``, summed over all parents, for its blocks of work ``number``.
+    def of_group(self, number: int, group: MemberGroup) -> Demand:
+        """Return the demand of ``group``, summed over all parents, for its blocks of work ``number``.
 
         A member holds blocks of one instruction at a time, so its private memories are not contended for: they bound
         the rate, and only loads on outer memories are shared with others.
         """
-        key = number, cohort
-        demand = self._cohort_demands.get(key)
+        key = number, group
+        demand = self._group_demands.get(key)
         if demand is None:
-            demand = self._cohort_demands[key] = self._cohort(self._program.instructions.works[number], cohort)
+            demand = self._group_demands[key] = self._of_members(self._program.instructions.works[number], group)
         return demand
 
-    def _cohort(self, work: Work, cohort: Cohort) -> Demand:
+    def _of_members(self, work: Work, group: MemberGroup) -> Demand:
         unit = self._machine.units[base_name(work.unit)]
-        service = unit.members[cohort.alike].serve(work.payload, cohort.blocks)
+        service = unit.members[group.kind].serve(work.payload, group.blocks)
         depth, parents = self._unit_depth[unit.name], self._program.parents(work.unit)
-        members, every = cohort.members * parents, self._program.width(unit.level) * parents
+        members, every = group.members * parents, self._program.width(unit.level) * parents
         loads: dict[int, float] = {}
         traffic: dict[int, float] = {}
         for memory, times in service.touches if service.bytes_moved else ():
@@ -209,7 +209,7 @@ class Demands:
         """
         work, moved = self._program.instructions.works[number], dict[str, float]()
         try:
-            demands = (self.of_cohort(number, _ONE_BLOCK),) if work.blocks else self.of(number).parts
+            demands = (self.of_group(number, _ONE_BLOCK),) if work.blocks else self.of(number).parts
         except ProgramError:
             return moved
         for demand in demands:

@@ -4,18 +4,18 @@ from collections import deque
 from typing import NamedTuple
 
 from dsascape.hw_models.simulation.bandwidth import Flow
-from dsascape.hw_models.simulation.clock import Actor
-from dsascape.hw_models.simulation.demands import Cohort
+from dsascape.hw_models.simulation.clock import EventHandler
+from dsascape.hw_models.simulation.demands import MemberGroup
 from dsascape.hw_models.simulation.instructions import base_name
 from dsascape.hw_models.simulation.running import Running
-from dsascape.hw_models.simulation.trace import STARTED_BY_NOBODY
+from dsascape.hw_models.simulation.trace import NO_CAUSE
 from dsascape.hw_models.simulation.units import Worker
 
 
 class _InExecution(NamedTuple):
-    """Blocks in execution: the cohort that holds them, and the time when they were handed out."""
+    """Blocks in execution: the group that holds them, and the time when they were handed out."""
 
-    cohort: Cohort
+    group: MemberGroup
     began_ps: int
 
 
@@ -42,15 +42,15 @@ class BlockScheduler(Worker):
         self._left = 0
         self._ready_ps = 0
         self._has_started = False
-        self._finished_by = STARTED_BY_NOBODY
+        self._finished_by = NO_CAUSE
         """Instruction whose blocks were the last that any member finished."""
         self._end_of_instant = _EndOfInstant(self)
         self._is_due = False
         self._under_way: dict[Flow, _InExecution] = {}
         self._at_work: dict[int, int] = {}
-        """Number of cohorts in execution, by instruction."""
+        """Number of groups in execution, by instruction."""
         self._paced_ps: dict[int, dict[str, int]] = {}
-        """Time by limiting resource, summed over the cohorts of each instruction."""
+        """Time by limiting resource, summed over the groups of each instruction."""
 
     def waited_ps(self) -> int:
         self._note_idle()
@@ -87,43 +87,43 @@ class BlockScheduler(Worker):
         running, position = self.running, self.position
         work = running.table.work(position)
         blocks = min(self._left, free * work.blocks_per_member)
-        cohorts = self._cohorts(blocks, free)
+        groups = self._split(blocks, free)
         self._left -= blocks
-        self._at_work[position] += len(cohorts)
-        demands = [running.handed(position, cohort) for cohort in cohorts]
+        self._at_work[position] += len(groups)
+        demands = [running.group_demand(position, group) for group in groups]
         self._note_idle()
         self.freed_by = self._finished_by if self.clock.now_ps > self._ready_ps else self.cause
         if not self._has_started:
             running.start(position, self.freed_by, max(demand.startup_ps for demand in demands))
             self._has_started = True
-        for cohort, demand in zip(cohorts, demands, strict=True):
-            self._free[cohort.alike] -= cohort.members
+        for group, demand in zip(groups, demands, strict=True):
+            self._free[group.kind] -= group.members
             flow = Flow(running.bandwidth, demand, self, position)
-            self._under_way[flow] = _InExecution(cohort, self.clock.now_ps)
+            self._under_way[flow] = _InExecution(group, self.clock.now_ps)
             self.clock.after(demand.startup_ps, flow, 0)
         if not self._left:
             self.take()
 
-    def _cohorts(self, blocks: int, free: int) -> list[Cohort]:
-        """Return the cohorts that ``blocks`` are split into: evenly, with one more for the first members."""
+    def _split(self, blocks: int, free: int) -> list[MemberGroup]:
+        """Return the groups that ``blocks`` are split into: evenly, with one more for the first members."""
         each, more = divmod(blocks, free)
-        cohorts = []
-        for group, members in enumerate(self._free):
+        groups = []
+        for kind, members in enumerate(self._free):
             fuller = min(members, more)
             more -= fuller
-            cohorts += [Cohort(group, fuller, each + 1)] if fuller else []
-            cohorts += [Cohort(group, members - fuller, each)] if members > fuller and each else []
-        return cohorts
+            groups += [MemberGroup(kind, fuller, each + 1)] if fuller else []
+            groups += [MemberGroup(kind, members - fuller, each)] if members > fuller and each else []
+        return groups
 
     def moved(self, flow: Flow, limit: str) -> None:
-        cohort, began_ps = self._under_way.pop(flow)
+        group, began_ps = self._under_way.pop(flow)
         running, position, paced_by = self.running, flow.position, base_name(limit)
         spent_ps = self.clock.now_ps - began_ps
-        self.busy_ps += spent_ps * cohort.members * self._parents
+        self.busy_ps += spent_ps * group.members * self._parents
         shares = self._paced_ps[position]
         shares[paced_by] = shares.get(paced_by, 0) + spent_ps
         self._note_idle()
-        self._free[cohort.alike] += cohort.members
+        self._free[group.kind] += group.members
         self._finished_by = position
         self._at_work[position] -= 1
         if not self._at_work[position] and (position != self.position or not self._left):
@@ -131,11 +131,11 @@ class BlockScheduler(Worker):
         self._hand_out_soon()
 
 
-class _EndOfInstant(Actor):
+class _EndOfInstant(EventHandler):
     """Event handler that lets a scheduler hand out blocks at the end of a timestamp."""
 
     def __init__(self, scheduler: BlockScheduler) -> None:
         self._scheduler = scheduler
 
-    def happen(self, turn: int) -> None:
+    def handle(self, number: int) -> None:
         self._scheduler.hand_out()

@@ -52,11 +52,11 @@ class Issued:
     """Instruction counts by class, for units that execute instruction streams; all but ``scalar`` are vector ones."""
 
     fma: int = 0
-    """Multiply-accumulate instructions."""
+    """Number of vector multiply-accumulate instructions."""
     arithmetic: int = 0
-    """Additions, comparisons and the like."""
+    """Number of vector additions, comparisons and the like."""
     special: int = 0
-    """Divisions, roots, exponentials and the like."""
+    """Number of vector divisions, roots, exponentials and the like."""
     load: int = 0
     store: int = 0
     scalar: int = 0
@@ -98,11 +98,11 @@ class Compute:
 
     dtype: str
     macs: int = 0
-    """Multiply-accumulates."""
+    """Number of multiply-accumulate operations."""
     simple: int = 0
     """Additions, multiplications, comparisons, elements moved."""
     special: int = 0
-    """Divisions, roots, exponentials and the like."""
+    """Number of divisions, roots, exponentials and the like."""
     shape: MatrixShape | None = None
     """Matrix products that make up ``macs``, for units with an array, which small products fill only in part."""
     traffic: tuple[tuple[str, int], ...] = ()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dsascape.hw_models.simulation.instructions import Compute, Payload, Transfer, base_name
-from dsascape.hw_models.simulation.trace import STARTED_BY_NOBODY, SimulationResult, Trace
+from dsascape.hw_models.simulation.trace import NO_CAUSE, SimulationResult, Trace
 
 Event = dict[str, Any]
 
@@ -104,7 +104,7 @@ def _lanes(trace: Trace) -> list[tuple[str, int]]:
 def _arguments(trace: Trace, position: int) -> dict[str, Any]:
     """Return the details of one instruction: payload, what released it, limiting resource, times."""
     released_by = trace.released_by[position]
-    start = "the start" if released_by == STARTED_BY_NOBODY else trace.instructions[released_by].label
+    start = "the start" if released_by == NO_CAUSE else trace.instructions[released_by].label
     return {
         "position": position,
         **_work(trace.instructions[position].payload),

@@ -34,8 +34,8 @@ class PipelinedServer(Worker):
 
     def waited_ps(self) -> int:
         now_ps = self.clock.now_ps
-        idle_ps = sum([now_ps - max(self.asked_ps, since_ps) for since_ps in self._free_since_ps])
-        return idle_ps * self.running.asked[self.position].members
+        idle_ps = sum([now_ps - max(self.waiting_since_ps, since_ps) for since_ps in self._free_since_ps])
+        return idle_ps * self.running.bound_demands[self.position].members
 
     def begin(self) -> bool:
         self.running.issue(self.position)
@@ -52,7 +52,7 @@ class PipelinedServer(Worker):
     def _serve(self, position: int, cause: int) -> None:
         """Give an instruction a channel; its payload runs when the start-up is over."""
         running = self.running
-        bound = running.asked[position]
+        bound = running.bound_demands[position]
         left_ps = bound.startup_ps - running.since_issue_ps(position)
         left_ps = left_ps if left_ps > 0 else 0
         running.start(position, cause, left_ps)

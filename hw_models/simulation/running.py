@@ -3,15 +3,15 @@
 from collections import Counter
 
 from dsascape.hw_models.simulation.bandwidth import SharedBandwidth
-from dsascape.hw_models.simulation.clock import Actor, Clock
+from dsascape.hw_models.simulation.clock import Clock, EventHandler
 from dsascape.hw_models.simulation.columns import column, times
-from dsascape.hw_models.simulation.demands import Bound, Cohort, Demand, Demands
+from dsascape.hw_models.simulation.demands import Bound, Demand, Demands, MemberGroup
 from dsascape.hw_models.simulation.finished import FinishedRun
 from dsascape.hw_models.simulation.instructions import ProgramError, base_name
 from dsascape.hw_models.simulation.machine import Machine
 from dsascape.hw_models.simulation.program import Program
-from dsascape.hw_models.simulation.space import Asker, SharedSpace, Space
-from dsascape.hw_models.simulation.trace import STARTED_BY_NOBODY, Trace
+from dsascape.hw_models.simulation.space import Requester, SharedSpace, Space
+from dsascape.hw_models.simulation.trace import NO_CAUSE, Trace
 from dsascape.hw_models.text.quantities import format_bytes
 
 SPACE = "space"
@@ -34,19 +34,19 @@ class Running:
         self.table = table = program.instructions
         self._work_of, self._after, self._frees = table.work_of, tuple(table.after), tuple(table.frees)
         self.allocates, self._buffers = tuple(table.allocates), tuple(program.buffers)
-        self.asked = self._all_demands()
+        self.bound_demands = self._all_demands()
         """Demands per instruction; empty for dispatched work."""
         self._units = [base_name(work.unit) for work in table.works]
         count = self.unfinished = len(table)
-        self._blocked: dict[int, list[tuple[int, int, Actor]]] = {}
+        self._blocked: dict[int, list[tuple[int, int, EventHandler]]] = {}
         """Blocked successors by instruction: (successor, index of the dependency, worker)."""
         holders = Counter(table.frees.items)
         self._holders = [holders[buffer] for buffer in range(len(program.buffers))]
         """Per buffer, the number of instructions that have to end before its space is freed."""
-        self._allocators = [STARTED_BY_NOBODY] * len(program.buffers)
+        self._allocators = [NO_CAUSE] * len(program.buffers)
         """Per buffer, the instruction that has requested its space."""
         self._issued_ps, self.start_ps, self._end_ps = [-1] * count, [-1] * count, [-1] * count
-        self._released_by = [STARTED_BY_NOBODY] * count
+        self._released_by = [NO_CAUSE] * count
         self._limits, self._startup_ps = [""] * count, [0] * count
         self.waited_ps: dict[str, dict[str, int]] = {}
         """Idle time per kind of unit, summed over members, by the kind of unit waited for or ``space``."""
@@ -63,16 +63,16 @@ class Running:
                 raise ProgramError(f"{table.labels[table.work_of.index(number)]}: {error}") from error
         return [demands[number] for number in table.work_of]
 
-    def ready(self, position: int, actor: Actor, ended: int = 0) -> bool:
+    def ready(self, position: int, handler: EventHandler, ended: int = 0) -> bool:
         """Return whether all dependencies of an instruction have ended; the first ``ended`` are known to have.
 
-        If not, ``actor`` is called when they have, with the position of the instruction that ended last.
+        If not, ``handler`` is called when they have, with the position of the instruction that ended last.
         """
         after, end_ps = self._after[position], self._end_ps
         for place in range(ended, len(after)):
             before = after[place]
             if end_ps[before] < 0:
-                self._blocked.setdefault(before, []).append((position, place, actor))
+                self._blocked.setdefault(before, []).append((position, place, handler))
                 return False
         return True
 
@@ -80,19 +80,19 @@ class Running:
         """Return the kind of unit that executes an instruction."""
         return self._units[self._work_of[position]]
 
-    def handed(self, position: int, cohort: Cohort) -> Demand:
-        """Return the demand of ``cohort`` for its blocks of the dispatched instruction at ``position``."""
+    def group_demand(self, position: int, group: MemberGroup) -> Demand:
+        """Return the demand of ``group`` for its blocks of the dispatched instruction at ``position``."""
         try:
-            return self.demands.of_cohort(self._work_of[position], cohort)
+            return self.demands.of_group(self._work_of[position], group)
         except ProgramError as error:
             raise ProgramError(f"{self.table.labels[position]}: {error}") from error
 
-    def ask_space(self, position: int, asker: Asker) -> None:
+    def request_space(self, position: int, requester: Requester) -> None:
         """Request space for all buffers of an instruction; raise ``SimulationError`` for one that can never fit."""
         number, buffers = self._work_of[position], self._buffers
         for buffer in self.allocates[position]:
             self._allocators[buffer] = position
-            self.space.ask(asker, position, buffer, self.demands.space(buffers[buffer], number))
+            self.space.request(requester, position, buffer, self.demands.space(buffers[buffer], number))
 
     def issue(self, position: int) -> None:
         """Record that an instruction has its inputs and its buffers now."""
@@ -119,9 +119,9 @@ class Running:
             blocked = self._blocked.pop(position)
             if len(blocked) > 1:
                 blocked.sort()
-            for waiting, place, actor in blocked:
-                if self.ready(waiting, actor, place + 1):
-                    self.clock.after(0, actor, position)
+            for waiting, place, handler in blocked:
+                if self.ready(waiting, handler, place + 1):
+                    self.clock.after(0, handler, position)
         holders = self._holders
         for buffer in self._frees[position]:
             left = holders[buffer] = holders[buffer] - 1
@@ -130,7 +130,7 @@ class Running:
                 if allocator < 0 or self._issued_ps[allocator] < 0:
                     label, name = self.table.labels[position], self._buffers[buffer].label
                     raise ProgramError(f"{label} frees buffer {name!r} before it is allocated; add a dependency")
-                self.space.give_back(buffer, position)
+                self.space.release(buffer, position)
 
     def finished(self, busy_ps: dict[str, int]) -> FinishedRun:
         """Return the trace and counters of the finished run; ``busy_ps`` is by kind of unit."""

@@ -9,11 +9,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import chain
 
-from dsascape.hw_models.simulation.clock import Actor, Clock
+from dsascape.hw_models.simulation.clock import Clock, EventHandler
 from dsascape.hw_models.simulation.demands import PortBuffer
 
 
-class Asker(ABC):
+class Requester(ABC):
     """Requester of buffer space, for one instruction at a time."""
 
     missing: int = 0
@@ -24,7 +24,7 @@ class Asker(ABC):
         """Continue: all requests are granted; if one had to wait, the instruction at ``freed_by`` freed the space."""
 
 
-Wish = tuple[int, int, int, Asker]
+AllocationRequest = tuple[int, int, int, Requester]
 """Allocation request: position of the instruction, buffer, bytes, requester."""
 
 
@@ -41,12 +41,12 @@ class Space:
     """``used_bytes`` from each time on at which it may have changed."""
     was_short: bool = False
     """Whether any request has had to wait."""
-    new: list[Wish] = field(default_factory=list)
+    new: list[AllocationRequest] = field(default_factory=list)
     """Requests of the current timestamp."""
-    waiting: deque[Wish] = field(default_factory=deque)
+    waiting: deque[AllocationRequest] = field(default_factory=deque)
     """Requests that wait, first in, first out."""
 
-    def grant(self, granted: list[tuple[Asker, int]]) -> None:
+    def grant(self, granted: list[tuple[Requester, int]]) -> None:
         """Grant requests in order until one does not fit; add those that now have all their space to ``granted``."""
         waiting, new = self.waiting, self.new
         if new:
@@ -61,10 +61,10 @@ class Space:
                 self.was_short = True
                 break
             used_bytes = used_by_all
-            asker = waiting.popleft()[3]
-            asker.missing -= 1
-            if not asker.missing:
-                granted.append((asker, self.freed_by))
+            requester = waiting.popleft()[3]
+            requester.missing -= 1
+            if not requester.missing:
+                granted.append((requester, self.freed_by))
         self.used_bytes = used_bytes
 
     def changes(self) -> dict[int, int]:
@@ -79,7 +79,7 @@ class Space:
         return max(self.history.values(), default=0)
 
 
-class SharedSpace(Actor):
+class SharedSpace(EventHandler):
     """Space of all memories of a machine; a port is a memory's index in ``spaces``."""
 
     def __init__(self, clock: Clock, spaces: list[Space]) -> None:
@@ -90,18 +90,18 @@ class SharedSpace(Actor):
         self._requests: dict[int, list[PortBuffer]] = {}
         """Space per port by buffer, from its request until it is freed."""
 
-    def ask(self, asker: Asker, position: int, buffer: int, parts: list[PortBuffer]) -> None:
+    def request(self, requester: Requester, position: int, buffer: int, parts: list[PortBuffer]) -> None:
         """Request space for a buffer of the instruction at ``position``; ``parts`` gives the bytes per port."""
         self._requests[buffer] = parts
         changed = self._changed
         if not changed:
             self._clock.at_end_of_instant(self)
         for port, size_bytes in parts:
-            asker.missing += 1
-            self.spaces[port].new.append((position, buffer, size_bytes, asker))
+            requester.missing += 1
+            self.spaces[port].new.append((position, buffer, size_bytes, requester))
             changed[port] = None
 
-    def give_back(self, buffer: int, position: int) -> None:
+    def release(self, buffer: int, position: int) -> None:
         """Free the space of ``buffer``, which the instruction at ``position`` was the last to use."""
         for port, size_bytes in self._requests.pop(buffer):
             space = self.spaces[port]
@@ -118,16 +118,16 @@ class SharedSpace(Actor):
             self._clock.at_end_of_instant(self)
         changed[port] = None
 
-    def happen(self, turn: int) -> None:
+    def handle(self, number: int) -> None:
         """Grant the requests that fit after all changes of this timestamp."""
         changed, self._changed = self._changed, {}
-        granted: list[tuple[Asker, int]] = []
+        granted: list[tuple[Requester, int]] = []
         for port in changed:
             space = self.spaces[port]
             space.grant(granted)
             space.history[self._clock.now_ps] = space.used_bytes
-        for asker, freed_by in granted:  # only now: a requester that continues may free and request space
-            asker.granted(freed_by)
+        for requester, freed_by in granted:  # only now: a requester that continues may free and request space
+            requester.granted(freed_by)
 
     def holders(self, port: int) -> list[int]:
         """Return the buffers that hold space in a memory, sorted."""

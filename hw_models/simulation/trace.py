@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dsascape.hw_models.simulation.instructions import InstructionTable, Launch, base_name
 
-STARTED_BY_NOBODY = -1
+NO_CAUSE = -1
 """Stands for a position in `Trace.released_by`: the instruction started at time zero."""
 
 
@@ -38,7 +38,7 @@ class Trace:
     limits: Sequence[str]
     """Limiting resource while it ran: its unit, or the memory whose bandwidth was short."""
     startup_ps: Sequence[int]
-    """Start-up time, counted from the start."""
+    """Start-up time of each instruction in ps, from its start on."""
     issued_ps: Sequence[int]
     """Issue time: when it had its inputs and its buffers. It is earlier than the start only on units where start-ups
     overlap with the payloads of earlier instructions."""
@@ -63,7 +63,7 @@ class Trace:
             return []
         position = len(self.end_ps) - 1 - self.end_ps[::-1].index(self.makespan_ps)
         path = []
-        while position != STARTED_BY_NOBODY:
+        while position != NO_CAUSE:
             path.append(position)
             position = self.released_by[position]
         return path[::-1]

@@ -10,8 +10,8 @@ from dsascape.hw_models.simulation.bandwidth import Flow, Mover
 from dsascape.hw_models.simulation.demands import Demand
 from dsascape.hw_models.simulation.instructions import base_name
 from dsascape.hw_models.simulation.running import SPACE, Running
-from dsascape.hw_models.simulation.space import Asker
-from dsascape.hw_models.simulation.trace import STARTED_BY_NOBODY
+from dsascape.hw_models.simulation.space import Requester
+from dsascape.hw_models.simulation.trace import NO_CAUSE
 
 
 class Worker(Mover):
@@ -22,13 +22,13 @@ class Worker(Mover):
         self.clock = running.clock
         self._queue = queue
         self.kind = base_name(name)
-        self.position = STARTED_BY_NOBODY
-        self.cause = STARTED_BY_NOBODY
-        self.freed_by = STARTED_BY_NOBODY
+        self.position = NO_CAUSE
+        self.cause = NO_CAUSE
+        self.freed_by = NO_CAUSE
         """Instruction whose end lets the worker take another one."""
-        self.asked_ps = 0
+        self.waiting_since_ps = 0
         """Time since which the worker has waited for inputs or space."""
-        self._asker = _ForWorker(self)
+        self._requester = _ForWorker(self)
         self.busy_ps = 0
         """Busy time, summed over members."""
         self._waited_ps = running.waited_ps.setdefault(self.kind, {})
@@ -38,7 +38,7 @@ class Worker(Mover):
         running, queue = self.running, self._queue
         while queue:
             position = self.position = queue.popleft()
-            self.asked_ps = self.clock.now_ps
+            self.waiting_since_ps = self.clock.now_ps
             self.cause = self.freed_by
             if not running.ready(position, self) or not self._with_inputs():
                 return
@@ -51,10 +51,10 @@ class Worker(Mover):
     def begin(self) -> bool:
         """Begin the instruction, whose inputs and buffers are there; return whether the next may be taken at once."""
 
-    def happen(self, turn: int) -> None:
-        """Continue: all inputs are there; the instruction at ``turn`` was the last to end."""
-        self.cause = turn
-        self._note_wait(self.running.unit(turn))
+    def handle(self, number: int) -> None:
+        """Continue: all inputs are there; the instruction at ``number`` was the last to end."""
+        self.cause = number
+        self._note_wait(self.running.unit(number))
         if self._with_inputs():
             self.take()
 
@@ -65,27 +65,27 @@ class Worker(Mover):
         running = self.running
         if not running.allocates[self.position]:
             return self.begin()
-        self.asked_ps = self.clock.now_ps
-        running.ask_space(self.position, self._asker)
+        self.waiting_since_ps = self.clock.now_ps
+        running.request_space(self.position, self._requester)
         return False
 
-    def space_there(self, freed_by: int) -> None:
+    def space_granted(self, freed_by: int) -> None:
         """Continue: all buffers are allocated; if they had to wait, ``freed_by`` freed the last space."""
-        if self.clock.now_ps > self.asked_ps:
+        if self.clock.now_ps > self.waiting_since_ps:
             self.cause = freed_by
             self._note_wait(SPACE)
         if self.begin():
             self.take()
 
 
-class _ForWorker(Asker):
+class _ForWorker(Requester):
     """Allocation requests of a worker."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     def granted(self, freed_by: int) -> None:
-        self._worker.space_there(freed_by)
+        self._worker.space_granted(freed_by)
 
 
 class Server(Worker):
@@ -96,11 +96,11 @@ class Server(Worker):
         self._at_work = 0
 
     def waited_ps(self) -> int:
-        return (self.clock.now_ps - self.asked_ps) * self.running.asked[self.position].members
+        return (self.clock.now_ps - self.waiting_since_ps) * self.running.bound_demands[self.position].members
 
     def begin(self) -> bool:
         running, position = self.running, self.position
-        bound, bandwidth = running.asked[position], running.bandwidth
+        bound, bandwidth = running.bound_demands[position], running.bandwidth
         running.start(position, self.cause, bound.startup_ps)
         self._at_work = len(bound.parts)
         for demand in bound.parts:

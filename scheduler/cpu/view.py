@@ -76,7 +76,7 @@ class CpuView:
     def shared_shape(self) -> CacheShape | None:
         """The cache that all cores share, as a nest sees it; a hash chooses where in it a line lies."""
         l3 = self.spec.l3
-        return None if l3 is None else CacheShape(l3.capacity_bytes // self.spec.line_bytes, by_chance=True)
+        return None if l3 is None else CacheShape(l3.capacity_bytes // self.spec.line_bytes, is_randomly_placed=True)
 
     @cached_property
     def caches(self) -> dict[str, CacheSize]:

@@ -10,7 +10,7 @@ from dsascape.fusion.costs import KernelCosts, OnChipMemory
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.deciding.unit_choice import Units, unit_ps, units_of
 from dsascape.scheduler.dsa.placing.binding import plain_binding
-from dsascape.scheduler.dsa.tiling.choice import KnownTilings, TileChooser
+from dsascape.scheduler.dsa.tiling.choice import TileChooser, TilingCache
 from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest
 from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from dsascape.scheduler.errors import ScheduleError
@@ -19,21 +19,21 @@ from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.workloads.analysis import Analysis, Table
 from dsascape.workloads.loopnest import Extents
 
-_MOST_JUDGED = 4
+_MOST_EVALUATED = 4
 
 
 class DsaCosts:
     """Cost model of one network's kernels on one cluster of a machine; all clusters in use run the same program.
 
-    ``known`` is the cache of tilings, shared with other networks and policies on the same machine.
+    ``tiling_cache`` is the cache of tilings, shared with other networks and policies on the same machine.
     """
 
-    def __init__(self, view: DsaView, analysis: Analysis, dtype: str, known: KnownTilings | None = None) -> None:
+    def __init__(self, view: DsaView, analysis: Analysis, dtype: str, tiling_cache: TilingCache | None = None) -> None:
         self.view = view
         self.analysis = analysis
         self.dtype = dtype
-        self.known = KnownTilings() if known is None else known
-        self.judged: Table[Any] = Table(_MOST_JUDGED)
+        self.tiling_cache = TilingCache() if tiling_cache is None else tiling_cache
+        self.evaluated: Table[Any] = Table(_MOST_EVALUATED)
         """Cache, by policy, of its fastest schedule with the program and simulation result."""
 
     def with_local_buffer(self, capacity_bytes: int) -> "DsaCosts":
@@ -41,16 +41,16 @@ class DsaCosts:
         view = self.view
         buffer = view.spec.local_buffer.model_copy(update={"capacity_bytes": capacity_bytes})
         spec = view.spec.model_copy(update={"local_buffer": buffer})
-        return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.known)
+        return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.tiling_cache)
 
     def with_cores(self, number: int) -> "DsaCosts":
         """Return the cost model of the same machine with ``number`` cores per cluster."""
         spec = self.view.spec.model_copy(update={"cores_per_cluster": number})
-        return DsaCosts(replace(self.view, spec=spec), self.analysis, self.dtype, self.known)
+        return DsaCosts(replace(self.view, spec=spec), self.analysis, self.dtype, self.tiling_cache)
 
     def with_network(self, analysis: Analysis) -> "DsaCosts":
         """Return the cost model of another network on the same machine."""
-        return DsaCosts(self.view, analysis, self.dtype, self.known)
+        return DsaCosts(self.view, analysis, self.dtype, self.tiling_cache)
 
     @cached_property
     def most_off_chip_bytes_per_s(self) -> float:
@@ -152,7 +152,7 @@ class DsaCosts:
         room = (view.local_buffer_bytes,), (view.global_buffer_bytes,)
         units = self.units_of(layer, part)
         request = TileRequest(layer, extents, part, binding.cores, units, routes, DDR, *room, self.dtype)
-        return TileChooser(view, room[0][0], room[1][0], self.known).choose(request).estimate_ps
+        return TileChooser(view, room[0][0], room[1][0], self.tiling_cache).choose(request).estimate_ps
 
 
 def _computing_ps(costs: DsaCosts, layer: Layer, part: Extents) -> int:

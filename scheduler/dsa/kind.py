@@ -3,13 +3,13 @@
 from typing import Any, cast
 
 from dsascape.hw_models import ClusteredDsa, Program, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
-from dsascape.scheduler.dsa.apart import with_large_operators_apart
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.judging import Judged, judged
+from dsascape.scheduler.dsa.deciding.evaluation import Evaluated, evaluate_schedule
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import kernel_by_kernel
+from dsascape.scheduler.dsa.large_operators import with_large_operators_split
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
-from dsascape.scheduler.dsa.tiling.choice import KnownTilings
+from dsascape.scheduler.dsa.tiling.choice import TilingCache
 from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.dsa.view import DsaView
 from dsascape.scheduler.kinds.kind import MachineKind
@@ -33,18 +33,18 @@ def _fewer_clusters(spec: ClusteredDsa) -> tuple[int, ...]:
 
 
 def _costs(
-    spec: ClusteredDsa, clusters: int, dtype: str, tuning: DsaTuning | None, known: Any, analysis: Analysis
+    spec: ClusteredDsa, clusters: int, dtype: str, tuning: DsaTuning | None, cache: Any, analysis: Analysis
 ) -> DsaCosts:
     view = DsaView(spec, clusters, tuning or DsaTuning())
-    return with_large_operators_apart(DsaCosts(view, analysis, dtype, known))
+    return with_large_operators_split(DsaCosts(view, analysis, dtype, cache))
 
 
-def _judged(schedule: Schedule, costs: DsaCosts) -> Judged:
+def _cached_run(schedule: Schedule, costs: DsaCosts) -> Evaluated:
     """Return a schedule with its program and simulation result, from the cache if it was evaluated before."""
-    for cached in costs.judged.values():
+    for cached in costs.evaluated.values():
         if cached.schedule is schedule:
-            return cast(Judged, cached)
-    return judged(schedule, costs)
+            return cast(Evaluated, cached)
+    return evaluate_schedule(schedule, costs)
 
 
 def _lower(schedule: Schedule, costs: DsaCosts) -> Program:
@@ -59,13 +59,13 @@ CLUSTERED_DSA = MachineKind(
     fewer_parts=_fewer_clusters,
     dtypes=dsa_dtypes,
     summary=dsa_summary,
-    known=KnownTilings,
+    new_cache=TilingCache,
     costs=_costs,
     schedule=kernel_by_kernel,
     schedule_type=Schedule,
     lower=_lower,
     machine=dsa_machine,
     energy=dsa_energy,
-    judged=_judged,
+    cached_run=_cached_run,
     json="dsascape.scheduler.dsa.schedule.json",
 )

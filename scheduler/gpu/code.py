@@ -18,7 +18,7 @@ from dsascape.scheduler.gpu.transforms import Line, line_of, passes_of, results_
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents, Operations
-from dsascape.workloads.spaced import met_extents
+from dsascape.workloads.spaced import used_extents
 
 _SUM_BYTES = 4
 """Of a partial sum: FP32 or INT32."""
@@ -73,7 +73,7 @@ def _staged_bytes(nest: BlockNest, work: NestWork, step: int) -> int:
     if nest.depth_loop is not None:
         extents[nest.depth_loop] = min(step, extents[nest.depth_loop])
     data, weight = nest.reads[:2]
-    staged = (data, extents), (weight, met_extents(nest.spaced, extents))
+    staged = (data, extents), (weight, used_extents(nest.spaced, extents))
     return sum([
         math.prod(read.access.extents(iterations)) * read.element_bytes
         for read, iterations in staged

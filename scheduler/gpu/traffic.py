@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from dsascape.hw_models.caches.lines import CacheShape, found_again
+from dsascape.hw_models.caches.lines import CacheShape, random_placement_hit_rate
 from dsascape.hw_models.caches.nests import Nest
 from dsascape.hw_models.caches.passing import passed_on
 from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
@@ -107,7 +107,7 @@ def _between_passes(layer: Layer, tiles: GpuTiles, l2: CacheShape, sector_bytes:
         return [0.0] * len(found.operands)
     whole = touched_lines(layer, sector_bytes).of_operands((*layer.sink.shape, found.depth))
     touched = 2 * sum([lines.count for lines, is_written in zip(whole, found.is_written, strict=True) if is_written])
-    lost = more * (1 - found_again(touched / l2.lines))
+    lost = more * (1 - random_placement_hit_rate(touched / l2.lines))
     return [lost * lines.count * is_written for lines, is_written in zip(whole, found.is_written, strict=True)]
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from dsascape.fusion.fixed_pattern import fixed_pattern_of
 from dsascape.fusion.plan import FusionPlan, Group
 from dsascape.scheduler.graphturbo.layer_piece import WalkedPiece
+from dsascape.scheduler.graphturbo.local_capacity import LocalCapacity
 from dsascape.scheduler.graphturbo.merging import merged
 from dsascape.scheduler.graphturbo.pieces import Piece, operators
-from dsascape.scheduler.graphturbo.room import Room
 from dsascape.scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
 from dsascape.scheduler.kernels.cut import layers_by_pattern
 from dsascape.wording import count
@@ -78,7 +78,7 @@ class Grouper:
     ) -> None:
         graph = self._graph = analysis.graph
         self._analysis = analysis
-        self._room = Room(local_bytes)
+        self._room = LocalCapacity(local_bytes)
         self._most_recompute = most_recompute
         self._counts_inputs = counts_inputs
         self._refused: set[int] = set()

@@ -36,9 +36,9 @@ class WalkedPiece(Piece):
         self.stored_sink = tensors.number[stored_sink]
         weights = [name for name in sub.inputs if _is_weight(graph, name)]
         self.weights = _counted(tensors, weights, [name for name in weights if len(graph.consumers[name]) > 1])
-        viewed = [name for name in sub.made if tensors.number[name] in tensors.viewed]
-        self.made = _counted(tensors, sub.made, viewed)
-        self.made_sink_bytes = graph.tensors[stored_sink].size_bytes if stored_sink in sub.made else 0
+        viewed = [name for name in sub.produced if tensors.number[name] in tensors.viewed]
+        self.produced = _counted(tensors, sub.produced, viewed)
+        self.produced_sink_bytes = graph.tensors[stored_sink].size_bytes if stored_sink in sub.produced else 0
         self.counts_inputs = sub.counts_inputs
         self._comes_in = [sub.is_from_outside(life) for life in sub.lives]
         self.spans = _map(self._spans())

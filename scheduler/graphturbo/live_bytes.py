@@ -26,11 +26,11 @@ class AtOperators:
     begin: int
     span: int
     most: int
-    """Maximum live bytes at any of them."""
+    """Maximum live bytes at any of these operators."""
     after: int
     """Live bytes after the last of them."""
     rise: int
-    """Bytes to add to the values of both halves."""
+    """Offset in bytes to add to all values of both halves."""
     low: "LiveBytes"
     high: "LiveBytes"
 

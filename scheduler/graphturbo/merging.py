@@ -32,10 +32,10 @@ class MergedPiece(Piece):
         self.size = sum(part.size for part in parts)
         self.layers = reduce(lambda known, part: known | part.layers, parts, 0)
         self.sink, self.stored_sink = target.sink, target.stored_sink
-        self.has_single_output, self.made_sink_bytes = target.has_single_output, target.made_sink_bytes
+        self.has_single_output, self.produced_sink_bytes = target.has_single_output, target.produced_sink_bytes
         self.only_last_leads_out, self.counts_inputs = target.only_last_leads_out, target.counts_inputs
         self.weights = reduce(Counted.joined, [part.weights for part in parts])
-        self.made = reduce(Counted.joined, [part.made for part in parts])
+        self.produced = reduce(Counted.joined, [part.produced for part in parts])
         self._uncut = Cut(None, None, is_clean=True, reaches_sink=False, parts=(None,) * len(parts))
         self._meet_spans()
 
@@ -93,7 +93,7 @@ class MergedPiece(Piece):
         outside_bytes = 0
         for part, part_cut, met in zip(self.parts, cut.parts, self._met_in, strict=True):
             part_dim = None if part_cut is None else part_cut.dim
-            alive: Alive = part.known_alive(part_dim, factor) or (yield part.alive(part_dim, factor))
+            alive: Alive = part.cached_alive(part_dim, factor) or (yield part.alive(part_dim, factor))
             there, from_outside = alive.at, alive.outside_bytes
             for number, span in self._counted(met):
                 held = self._held_bytes(number, factor if self._is_cut(number, span, part_cut) else 1)

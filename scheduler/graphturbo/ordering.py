@@ -48,7 +48,7 @@ class _Waiting:
 def _refuse(visit: Iterable[int], order: Iterable[int]) -> NoReturn:
     done = set(order)
     waiting = [instance for instance in visit if instance not in done]
-    raise ValueError(f"instances {waiting[:5]} wait for each other in a circle")
+    raise ValueError(f"instances {waiting[:5]} wait for each other in a cycle")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Alive:
 
     at: LiveBytes
     outside_bytes: int
-    """Bytes of all tensors from outside."""
+    """Total bytes of tensors read from outside the piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Piece(ABC):
     """Position of the last operator."""
     size: int
     layers: int
-    """Its layers as a bit set."""
+    """Layers of the piece, as a bit set."""
     sink: Tensor
     stored_sink: int
     """Number of the stored tensor behind the sink."""
@@ -120,10 +120,10 @@ class Piece(ABC):
     """Whether only outputs of the last operator are read outside."""
     weights: Counted
     """Weights read by operators inside."""
-    made: Counted
+    produced: Counted
     """Stored tensors that operators inside write, views included."""
-    made_sink_bytes: int
-    """Bytes of the stored tensor behind the sink if it is among ``made``, else 0."""
+    produced_sink_bytes: int
+    """Bytes of the stored tensor behind the sink if it is among ``produced``, else 0."""
     spans: Numbered[Span]
     """Live ranges of stored activations shared with operators outside: inputs, and the tensor behind the sink."""
 
@@ -140,10 +140,10 @@ class Piece(ABC):
     @property
     def inner_bytes(self) -> int:
         """Bytes of the intermediates, stored tensors written and consumed inside: grouping keeps them on chip."""
-        return self.made.size_bytes - self.made_sink_bytes
+        return self.produced.size_bytes - self.produced_sink_bytes
 
     def alive_bytes(self, dim: int | None = None, factor: int = 1) -> int:
-        return (self.known_alive(dim, factor) or settle(self.alive(dim, factor))).at.most
+        return (self.cached_alive(dim, factor) or settle(self.alive(dim, factor))).at.most
 
     def operators_split(self, dim: int, factor: int) -> int:
         return settle(self.split(dim, factor))
@@ -162,13 +162,13 @@ class Piece(ABC):
 
     def alive(self, dim: int | None, factor: int) -> Deep[Alive]:
         """Return the live bytes of one of ``factor`` instances along ``dim``."""
-        live = self.known_alive(dim, factor)
+        live = self.cached_alive(dim, factor)
         if live is None:
             key = (None, 1) if dim is None or factor == 1 else (dim, factor)
             live = _remembered(self._alive, key, (yield from self._find_alive(*key)), _MOST_ALIVE)
         return live
 
-    def known_alive(self, dim: int | None, factor: int) -> Alive | None:
+    def cached_alive(self, dim: int | None, factor: int) -> Alive | None:
         """Return the memoized result of `alive`; None if there is none."""
         return self._alive.get((None, 1) if dim is None or factor == 1 else (dim, factor))
 

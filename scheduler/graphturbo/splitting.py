@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
 from dsascape.fusion.plan import Split
-from dsascape.scheduler.graphturbo.room import Room
+from dsascape.scheduler.graphturbo.local_capacity import LocalCapacity
 from dsascape.scheduler.parts import divisors
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Tensor
@@ -43,7 +43,7 @@ class SplitChoice:
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """Equation (1): more operators split, then fewer instances, then the outer dimension."""
+        """Sort key, GraphTurbo's equation (1): more operators split, then fewer instances, then the outer dimension."""
         return self.ops, -self.factor, -self.depth
 
     @property
@@ -98,7 +98,7 @@ class Splittable(Subgraph):
     """Whether the footprint includes activations read from outside, or only output and intermediates."""
 
     @cached_property
-    def made(self) -> tuple[str, ...]:
+    def produced(self) -> tuple[str, ...]:
         """Stored tensors that operators inside write, views included, without those that exist one tile at a time."""
         written = {self.graph.storage[name] for name in self.written} - self.fused
         return tuple(sorted(name for name in written if name in self.graph.producer))
@@ -107,7 +107,7 @@ class Splittable(Subgraph):
     def inner_bytes(self) -> int:
         """Bytes of the intermediates, stored tensors written and consumed inside: grouping keeps them on chip."""
         sink = self.graph.storage[self.sink.name]
-        return sum(self.graph.tensors[name].size_bytes for name in self.made if name != sink)
+        return sum(self.graph.tensors[name].size_bytes for name in self.produced if name != sink)
 
     @property
     def size(self) -> int:
@@ -223,9 +223,9 @@ def _is_in_step(nests: Sequence[LoopNest], name: str, dim: int | None) -> bool:
     return len(begins) == 1
 
 
-def both_matches(known: Match, further: Match) -> Match:
+def both_matches(one: Match, other: Match) -> Match:
     """Return the match of a tensor that is read twice: cut along a dimension only if both reads are."""
-    return known[0] if known[0] == further[0] else None, known[1] and further[1]
+    return one[0] if one[0] == other[0] else None, one[1] and other[1]
 
 
 def _followed(nest: LoopNest, match: Match) -> list[tuple[str, Match]]:
@@ -255,7 +255,7 @@ def split_factors(extent: int) -> list[int]:
 _known_factors = lru_cache(maxsize=1024)(split_factors)
 
 
-def fitting_splits(sub: Divisible, room: Room) -> list[SplitChoice]:
+def fitting_splits(sub: Divisible, room: LocalCapacity) -> list[SplitChoice]:
     """Return SplitInfo of a sub-graph for the capacity ``room`` (Algorithm 1), without a limit on recomputation."""
     output = sub.sink
     if room.holds(sub.alive_bytes()):  # l. 4-6 with v = 1
@@ -274,7 +274,7 @@ def fitting_splits(sub: Divisible, room: Room) -> list[SplitChoice]:
     return splits
 
 
-def _least_that_fits(sub: Divisible, dim: int, factors: Sequence[int], room: Room) -> int:
+def _least_that_fits(sub: Divisible, dim: int, factors: Sequence[int], room: LocalCapacity) -> int:
     """Return the first of ``factors`` that fits; the last one must fit. More instances never hold more each.
 
     The search is galloping, as the result is mostly small.

@@ -1,8 +1,7 @@
-/* Columns of programs being written, compiled: the order in which instructions begin, and columns that get other
- * positions. Functions are called as those of scheduler/programs/list_scheduling.py and scheduler/programs/relocation.py that they stand
- * for, with a pair of columns in the place of rows, and return the same. What is left to Python is refused with
- * OverflowError: times below 0 or beyond 64 bits, waits for what comes later, layers that do not follow each other,
- * numbers of units beyond those of works.
+/* List scheduling and relocation of a program's columns, compiled. Functions are named as those of list_scheduling.py
+ * and relocation.py in scheduler/programs that they port, take a pair of columns in place of rows, and return the same.
+ * Unsupported input sets OverflowError, and Python does the work instead: times below 0 or beyond 64 bits, waits for
+ * later instructions, layers out of order, numbers of units above the number of works.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,17 +12,17 @@
 #include "../../hw_models/in_c/columns.h"
 #include "../../hw_models/in_c/module.h"
 
-/* ---- columns that are made ---- */
+/* ---- new columns ---- */
 
 static int refused(PyObject *exception, const char *why) { PyErr_SetString(exception, why); return -1; }
 
-/* Append a number for which there is room; what is beyond 32 bits sets an exception. */
+/* Append a number to a column with room for it; set an exception if it exceeds 32 bits. */
 static void append(Made *column, long long number) {
     if (number < INT_MIN || number > INT_MAX) PyErr_SetString(PyExc_OverflowError, "too large a number");
     else column->items[column->count++] = (int)number;
 }
 
-/* Return the two columns of rows. */
+/* Return rows to Python as a pair of columns, or NULL with an exception set. */
 static PyObject *rows_of(const Made *first, const Made *items) {
     PyObject *begins = column_of(first), *numbers = begins ? column_of(items) : NULL;
     if (numbers) return Py_BuildValue("(NN)", begins, numbers);
@@ -34,15 +33,15 @@ static PyObject *rows_of(const Made *first, const Made *items) {
 #include "order.h"
 #include "prefetch.h"
 
-/* ---- what instructions wait for ---- */
+/* ---- dependencies of instructions ---- */
 
-/* Append a number for which there is room, unless the row that begins at `begin` has it. */
+/* Append a number, for which there is room, unless the row that begins at `begin` has it already. */
 static void add(Made *items, Py_ssize_t begin, long long number) {
     for (Py_ssize_t n = begin; n < items->count; n++) if (items->items[n] == number) return;
     append(items, number);
 }
 
-/* Add a row of Python's to the row that begins at `begin`. */
+/* Add the numbers of a Python tuple to the row that begins at `begin`; return 0, or -1 with an exception set. */
 static int add_all(Made *items, Py_ssize_t begin, PyObject *row) {
     if (!PyTuple_Check(row)) { PyErr_SetString(PyExc_TypeError, "not a tuple"); return -1; }
     if (reserve(items, PyTuple_GET_SIZE(row))) return -1;
@@ -53,7 +52,7 @@ static int add_all(Made *items, Py_ssize_t begin, PyObject *row) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Add a row to the row that begins at `begin`. */
+/* Add the numbers of a borrowed row to the row that begins at `begin`; return 0, or -1 with an exception set. */
 static int add_row(Made *items, Py_ssize_t begin, const LentRows *rows, int row) {
     int from = rows->first.items[row], to = rows->first.items[row + 1];
     if (reserve(items, to - from)) return -1;
@@ -63,7 +62,8 @@ static int add_row(Made *items, Py_ssize_t begin, const LentRows *rows, int row)
 
 PyDoc_STRVAR(relocated_doc,
     "relocated(first, items, position, outside_first, outside_items, entry)\n--\n\n"
-    "Return what a fragment's instructions wait for at ``position``: `scheduler.programs.relocation.Relocation.relocated`.");
+    "Return the dependencies of a fragment's instructions once it is placed at ``position``:\n"
+    "`scheduler.programs.relocation.Relocation.relocated`.");
 
 static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_first, *given_items, *outside_first, *outside_items, *entry, *found = NULL;
@@ -100,7 +100,8 @@ static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
 
 PyDoc_STRVAR(reordered_doc,
     "reordered(first, items, order, of_positions)\n--\n\n"
-    "Return rows in another order: `scheduler.programs.relocation.Relocation.reordered`.");
+    "Return the rows permuted by ``order``; with ``of_positions``, their numbers are positions and are mapped too:\n"
+    "`scheduler.programs.relocation.Relocation.reordered`.");
 
 static PyObject *columns_reordered(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_first, *given_items, *given_order, *found = NULL;
@@ -134,7 +135,8 @@ static PyObject *columns_reordered(PyObject *Py_UNUSED(self), PyObject *args) {
 
 PyDoc_STRVAR(grouped_doc,
     "grouped(numbers, count)\n--\n\n"
-    "Return by number the places that have it: `scheduler.programs.relocation.Relocation.grouped`.");
+    "Return for each number below ``count`` the places where it occurs:\n"
+    "`scheduler.programs.relocation.Relocation.grouped`.");
 
 static PyObject *columns_grouped(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given, *found = NULL;
@@ -161,7 +163,8 @@ static PyObject *columns_grouped(PyObject *Py_UNUSED(self), PyObject *args) {
 }
 
 PyDoc_STRVAR(gathered_doc,
-    "gathered(numbers, places)\n--\n\nReturn the numbers at places: `scheduler.programs.relocation.Relocation.gathered`.");
+    "gathered(numbers, places)\n--\n\n"
+    "Return the numbers at ``places``: `scheduler.programs.relocation.Relocation.gathered`.");
 
 static PyObject *columns_gathered(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given, *given_places, *found = NULL;
@@ -180,7 +183,8 @@ static PyObject *columns_gathered(PyObject *Py_UNUSED(self), PyObject *args) {
 }
 
 PyDoc_STRVAR(shifted_doc,
-    "shifted(numbers, by)\n--\n\nReturn numbers that are so much larger: `scheduler.programs.relocation.Relocation.shifted`.");
+    "shifted(numbers, by)\n--\n\n"
+    "Return the numbers plus ``by``: `scheduler.programs.relocation.Relocation.shifted`.");
 
 static PyObject *columns_shifted(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given, *found = NULL;
@@ -207,8 +211,8 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "dsascape.scheduler.in_c.columns", .m_doc = "Columns of programs being written, compiled.",
-    .m_size = -1, .m_methods = functions,
+    PyModuleDef_HEAD_INIT, .m_name = "dsascape.scheduler.in_c.columns",
+    .m_doc = "List scheduling and relocation of a program's columns, compiled.", .m_size = -1, .m_methods = functions,
 };
 
 PyMODINIT_FUNC PyInit_columns(void) {

@@ -1,4 +1,4 @@
-"""Columns of programs being written, compiled: see ``columns.c``."""
+"""Compiled list scheduling and relocation of a program's columns: see ``columns.c``."""
 
 from dsascape.hw_models.simulation.columns import Column
 from dsascape.scheduler.programs.list_scheduling import WorkTime
@@ -31,7 +31,7 @@ def reordered(first: Column, items: Column, order: Column, of_positions: bool, /
 def shifted(numbers: Column, by: int, /) -> Column: ...
 
 class PrefetchBuffer:
-    """What `scheduler.dsa.lower.prefetch_buffer.PrefetchBuffer` does; it holds no name."""
+    """Compiled `scheduler.dsa.lower.prefetch_buffer.PrefetchBuffer`, without its name."""
 
     def __init__(self, capacity_bytes: int, in_flight: int, /) -> None: ...
     def pass_through(

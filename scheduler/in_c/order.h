@@ -1,4 +1,4 @@
-/* The order in which instructions begin: scheduler/programs/list_scheduling.py, on columns of numbers. */
+/* List scheduling, the order in which instructions begin: a port of scheduler/programs/list_scheduling.py. */
 
 typedef struct { int64_t key; int position; } Entry;
 typedef struct { Entry *entries; int count; } Heap;
@@ -26,7 +26,7 @@ static Entry pop(Heap *heap) {
     return first;
 }
 
-/* A unit's instructions whose turn may come: those that wait for a moment, by that, and the others by urgency. */
+/* A unit's instructions whose dependencies are scheduled: later ones by their earliest start, ready ones by urgency. */
 typedef struct { Heap later, ready; int64_t free_ps, starts_ps; int count; } Queue;
 
 typedef struct {
@@ -35,14 +35,14 @@ typedef struct {
     int *unit, *waiting, *order;
     char *is_transfer;
     int64_t *duration_ps, *whole_ps, *rest_ps, *earliest_ps;
-    int *first_follower, *next_edge, *follower; /* edges of an instruction, as a chain */
+    int *first_follower, *next_edge, *follower; /* linked list of the edges from each instruction to its successors */
     char *is_of_begin;
     int edge_room;
     Queue *queues;
     Entry *entries;
 } Order;
 
-/* What is given: columns of what there is to know of each instruction; by buffer who allocates it. */
+/* Arguments: columns and rows by instruction, and the allocating instruction by buffer. */
 typedef struct { Lent work_of, layers, allocated_by; LentRows after, frees; } Given;
 
 static int add_edge(Order *o, int before, int follower, int is_of_begin) {
@@ -72,24 +72,26 @@ static int holds(const LentRows *rows, int row, int number) {
     return 0;
 }
 
-/* Let an instruction come behind those that allocate what it frees, as far as it does not wait for them anyway. */
+/* Order an instruction after those that allocate the buffers it frees, unless it waits for them already. */
 static int add_behind(Order *o, const Given *given, int follower) {
     for (int n = given->frees.first.items[follower]; n < given->frees.first.items[follower + 1]; n++) {
         int allocator = given->allocated_by.items[given->frees.items.items[n]];
         int is_new = allocator != follower && !holds(&given->after, follower, allocator);
         for (int edge = o->edges - 1; is_new && edge >= 0 && o->follower[edge] == follower; edge--)
-            is_new = o->first_follower[allocator] != edge; /* one that has just been added is the first of its chain */
+            is_new = o->first_follower[allocator] != edge; /* an edge just added is the first in its list */
         if (is_new && add_edge(o, allocator, follower, 1)) return -1;
     }
     return 0;
 }
 
-/* Let instructions of one layer on one unit follow each other: transfers begin, others end one before the other. */
+/* Keep the order of a layer's instructions on one unit: a transfer begins after its predecessor begins, any other
+ * instruction after its predecessor ends.
+ */
 static int add_chains(Order *o) {
     int *last_of_unit = malloc((size_t)(o->units ? o->units : 1) * sizeof(int)), failed = !last_of_unit;
     if (failed) PyErr_NoMemory();
     for (int n = 0; !failed && n < o->units; n++) last_of_unit[n] = -1;
-    /* layers come one after the other: what is last on a unit is of this layer or of an earlier one */
+    /* layers are in order, so the last instruction on a unit belongs to this layer or to an earlier one */
     for (int n = 0; !failed && n < o->count; n++) {
         if (n && o->layer[n] < o->layer[n - 1]) {
             PyErr_SetString(PyExc_OverflowError, "layers do not follow each other");
@@ -106,7 +108,7 @@ static int add_chains(Order *o) {
 
 static int64_t added(int64_t one, int64_t other) {
     int64_t sum;
-    if (__builtin_add_overflow(one, other, &sum) || sum == INT64_MAX) { /* that is: never */
+    if (__builtin_add_overflow(one, other, &sum) || sum == INT64_MAX) { /* INT64_MAX stands for "never" */
         PyErr_SetString(PyExc_OverflowError, "too late");
         return 0;
     }
@@ -178,7 +180,7 @@ static int run_order(Order *o) {
 
 typedef struct { int unit; int64_t keeps_ps, whole_ps; int is_transfer; } WorkTime;
 
-/* Read the works that differ: unit, how long that is kept, time to the end, whether data is moved. */
+/* Read the distinct works, each a tuple `WorkTime`; return NULL with an exception set. */
 static WorkTime *read_works(PyObject *rows) {
     Py_ssize_t count = PyTuple_GET_SIZE(rows);
     WorkTime *works = calloc((size_t)(count ? count : 1), sizeof(WorkTime));
@@ -197,7 +199,7 @@ static WorkTime *read_works(PyObject *rows) {
     return works;
 }
 
-/* Read which work each instruction does; give units numbers in the order in which they come first. */
+/* Read the work of each instruction; number the units in the order of their first instruction. */
 static int read_times(Order *o, PyObject *rows, const Lent *work_of) {
     Py_ssize_t count = PyTuple_GET_SIZE(rows);
     if (check_range(work_of, 0, count < INT_MAX ? (int)count : INT_MAX)) return -1;
@@ -241,7 +243,7 @@ static int read_order(Order *o, PyObject *works, const Given *given) {
     return add_chains(o);
 }
 
-/* Borrow what is given; return 0, or -1 with an exception set. */
+/* Borrow the arguments; return 0, or -1 with an exception set. */
 static int lend_all(PyObject *columns[7], Given *given) {
     if (lend(columns[0], &given->work_of) || lend(columns[1], &given->layers) || lend(columns[6], &given->allocated_by))
         return -1;
@@ -255,13 +257,14 @@ static int lend_all(PyObject *columns[7], Given *given) {
 
 PyDoc_STRVAR(begin_order_doc,
     "begin_order(works, work_of, layers, after_first, after_items, frees_first, frees_items, allocated_by)\n--\n\n"
-    "Return positions in the order in which they begin: `scheduler.programs.list_scheduling.begin_order`.");
+    "Return the positions of instructions in the order in which they begin:\n"
+    "`scheduler.programs.list_scheduling.begin_order`.");
 
 static PyObject *columns_begin_order(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_works, *columns[7], *works, *found = NULL;
     if (!PyArg_ParseTuple(args, "O!OOOOOOO", &PyList_Type, &given_works, &columns[0], &columns[1], &columns[2],
                           &columns[3], &columns[4], &columns[5], &columns[6])) return NULL;
-    if (!(works = PyList_AsTuple(given_works))) return NULL; /* which nobody changes meanwhile */
+    if (!(works = PyList_AsTuple(given_works))) return NULL; /* a copy that no other code can change meanwhile */
     Given given = {0};
     Order o = {0};
     int failed = lend_all(columns, &given);

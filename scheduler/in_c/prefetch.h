@@ -1,5 +1,5 @@
-/* Prefetch buffers: what scheduler/dsa/lower/prefetch_buffer.py does, with the same words. It needs what columns.c has
- * before it. A buffer that has too little room says with BufferError how many bytes it would need.
+/* Prefetch buffers: a port of scheduler/dsa/lower/prefetch_buffer.py, with the same names; columns.c includes it after
+ * the functions it uses. If a buffer is too small, BufferError carries the number of bytes it would need.
  */
 
 #define MOST_IN_FLIGHT 4096
@@ -10,8 +10,8 @@ typedef struct { Made transfers, evicted; } Filling;
 typedef struct {
     PyObject_HEAD
     int64_t capacity_bytes, used_bytes, admitted;
-    Admitted *entries; Py_ssize_t oldest, end, room; /* what is in it: from the oldest up to the end */
-    Filling *filled; int in_flight, n_filled, next; /* the last ones: a ring, `next` being taken next */
+    Admitted *entries; Py_ssize_t oldest, end, room; /* contents: entries from `oldest` up to, not including, `end` */
+    Filling *filled; int in_flight, n_filled, next; /* ring of the last fillings; `next` is overwritten next */
     int was_full;
 } Buffer;
 
@@ -47,7 +47,7 @@ static int append_all(Made *to, const Made *numbers) {
     return 0;
 }
 
-/* Append what waits for room already, or what has to: nothing passes that. */
+/* Append the instructions that the next filling must not overtake: earlier fillings that wait for space. */
 static int find_behind(const Buffer *b, Made *behind) {
     int is_oldest = b->n_filled == b->in_flight, failed = 0;
     int first = is_oldest ? b->next : 0;
@@ -59,7 +59,7 @@ static int find_behind(const Buffer *b, Made *behind) {
     return failed;
 }
 
-/* Take away the oldest that nobody needs any more until all has room; append who needed that last. */
+/* Evict the oldest unused entries until the contents fit; append the last users of those evicted. */
 static int make_room(Buffer *b, Made *evicted) {
     Py_ssize_t at = b->oldest;
     while (b->used_bytes > b->capacity_bytes && at < b->end) {
@@ -69,7 +69,7 @@ static int make_room(Buffer *b, Made *evicted) {
         if (reserve(evicted, 1)) return -1;
         append(evicted, old->user);
     }
-    Py_ssize_t kept = at; /* those in use stay the oldest, in their order */
+    Py_ssize_t kept = at; /* entries in use stay the oldest, in their order */
     for (Py_ssize_t n = at; n-- > b->oldest;)
         if (b->entries[n].stated_before > b->admitted) b->entries[--kept] = b->entries[n];
     b->oldest = kept;
@@ -98,7 +98,7 @@ static int let_in(Buffer *b, Admitted in_now) {
     return 0;
 }
 
-/* Borrow a column of 64 bits; return its numbers, or NULL with an exception set. */
+/* Borrow a column of `count` 64-bit numbers; return them, or NULL with an exception set. */
 static const int64_t *lend_sizes(PyObject *column, Py_buffer *view, int count) {
     if (PyObject_GetBuffer(column, view, PyBUF_FORMAT | PyBUF_ND)) return NULL;
     if (view->ndim == 1 && view->format && !strcmp(view->format, "q") && view->shape[0] == count) return view->buf;
@@ -108,7 +108,8 @@ static const int64_t *lend_sizes(PyObject *column, Py_buffer *view, int count) {
 
 PyDoc_STRVAR(pass_through_doc,
     "pass_through(sizes_bytes, users, stated_before, filled, transfers_first, transfers_items, first)\n--\n\n"
-    "Let in what a run does: `scheduler.dsa.lower.prefetch_buffer.PrefetchBuffer.pass_through`.");
+    "Admit the weights of a layer run; return the dependencies of each admission:\n"
+    "`scheduler.dsa.lower.prefetch_buffer.PrefetchBuffer.pass_through`.");
 
 static PyObject *buffer_pass_through(Buffer *b, PyObject *args) {
     PyObject *given_sizes, *given_users, *given_stated, *given_filled, *given_first, *given_items, *found = NULL;
@@ -171,7 +172,7 @@ static PyMethodDef buffer_methods[] = {
 static PyTypeObject buffer_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "dsascape.scheduler.in_c.columns.PrefetchBuffer",
-    .tp_doc = "A prefetch buffer while a program is written.",
+    .tp_doc = "Prefetch buffer: contents and fillings in flight at one point of a program.",
     .tp_basicsize = sizeof(Buffer),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = buffer_new,

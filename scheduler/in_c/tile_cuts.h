@@ -1,23 +1,24 @@
-/* Cuts of a core's part into tiles, and what one costs: scheduler/dsa/tiling/{cuts,candidates,estimate}.py.
+/* Cuts (tiling candidates) of a core's part, and their cost model: a port of cuts.py, candidates.py and estimate.py in
+ * scheduler/dsa/tiling.
  */
 
 typedef struct {
     int64_t times, bytes, streamed_bytes, passing_bytes;
     double needed_bytes, moved_bytes;
-    int comes_ahead; /* a weight that every core gets once, part by part */
+    int comes_ahead; /* a weight loaded through the prefetch buffers: every core gets each part of it once */
 } CutOperand;
 
-/* A way to halve a core's part, worked out. */
+/* A tiling candidate: a core's part with each dimension halved a number of times, and its costs. */
 typedef struct {
-    uint64_t key; /* its halvings, in six bits each */
+    uint64_t key; /* halvings per dimension, six bits each */
     int64_t tiles, passes, output_bytes, between_bytes, tile_bytes, unit_ps[MOST_UNITS];
-    int64_t priced_in; /* the search in which `estimate_ps` and `fits` were worked out */
+    int64_t priced_in; /* number of the search for which `estimate_ps` and `fits` are valid */
     double estimate_ps;
     int fits;
-    CutOperand operands[]; /* of the layer, as many as it has */
+    CutOperand operands[]; /* one per operand of the layer */
 } Cut;
 
-/* What a search is asked for: the room, how fast DDR is, the numbers that it is tuned with. */
+/* Parameters of a search: free space (gaps) in the buffers, DDR and DMA speeds, and tuning constants. */
 typedef struct {
     int64_t *local_gaps, *global_gaps;
     int n_local_gaps, n_global_gaps;
@@ -28,9 +29,9 @@ typedef struct {
     int overlaps;
 } Asked;
 
-/* ---- how often operands are loaded ---- */
+/* ---- loads of operands ---- */
 
-/* Set how often each operand is loaded with tiles in an order, and return the bytes loaded. */
+/* Set the number of loads of each operand for a loop order of the tiles, and return the total bytes loaded. */
 static int64_t loads(const Layer *layer, const Work *work, const int *order, const int64_t *counts, int64_t *times) {
     int64_t bytes = 0;
     for (int n = 0; n < layer->n_operands; n++) {
@@ -48,7 +49,7 @@ static int64_t loads(const Layer *layer, const Work *work, const int *order, con
     return bytes;
 }
 
-/* Work out the cut into these tiles, in the order that loads fewest bytes: the first of equals. */
+/* Compute the cut into these tiles, in the first loop order that loads the fewest bytes. */
 static void cut_into(const Layer *layer, const int64_t *tile, int64_t depth, Cut *cut) {
     Work work;
     work_of(layer, tile, depth, &work);
@@ -70,7 +71,8 @@ static void cut_into(const Layer *layer, const int64_t *tile, int64_t depth, Cut
     for (int n = 0; n < layer->n_operands; n++) {
         const Operand *operand = &layer->operands[n];
         CutOperand *found = &cut->operands[n];
-        int64_t bytes = work.operand_bytes[n], versions = operand->depends >> DEPTH_STEPS & 1 ? counts[layer->n_dims] : 1;
+        int64_t bytes = work.operand_bytes[n];
+        int64_t versions = operand->depends >> DEPTH_STEPS & 1 ? counts[layer->n_dims] : 1;
         for (int d = 0; d < layer->n_dims; d++) if (operand->depends >> d & 1) versions *= counts[d];
         double needed_bytes = (double)(bytes * layer->cores) / (double)operand->sharing;
         double from_ddr_bytes = ceil((double)bytes * operand->from_ddr) * (double)layer->cores;
@@ -84,9 +86,9 @@ static void cut_into(const Layer *layer, const int64_t *tile, int64_t depth, Cut
     }
 }
 
-/* ---- room ---- */
+/* ---- space ---- */
 
-/* Return whether buffers find room in gaps, the largest first, each in the smallest that holds it: `fit`. */
+/* Return whether buffers fit in gaps, best fit decreasing (largest buffer first, smallest sufficient gap): `fit`. */
 static int fit(const int64_t *given, int count, const int64_t *free_bytes, int n_gaps) {
     int64_t sizes[2 * MOST_OPERANDS + 4], gaps[MOST_RANK], total = 0, room = 0;
     for (int n = 0; n < count; n++) total += sizes[n] = given[n];
@@ -106,17 +108,17 @@ static int fit(const int64_t *given, int count, const int64_t *free_bytes, int n
     return 1;
 }
 
-/* Return half of what output tiles on their way to DDR take of the global buffer. */
+/* Return the bytes of one of the two global-buffer areas that output tiles pass through on their way to DDR. */
 static int64_t storing_bytes(const Layer *layer, const Asked *asked, const Cut *cut) {
     if (layer->output != TO_DDR) return 0;
     int64_t tile = cut->output_bytes * layer->cores;
     return tile > 0 && tile < asked->store_burst_bytes ? asked->store_burst_bytes / tile * tile + tile : tile;
 }
 
-/* Where the operands of a cut wait. */
+/* Placement of a cut's operands in the global buffer: staged (kept whole), or passing through. */
 typedef struct { int is_staged[MOST_OPERANDS], n_staged; int64_t staged[MOST_OPERANDS], passing_bytes; } Places;
 
-/* Let operands stay in the global buffer as far as it has room, the smallest first. */
+/* Stage operands that are loaded repeatedly in the global buffer while it has space, the smallest first. */
 static void stage(const Layer *layer, const Asked *asked, const Cut *cut, Places *places) {
     int again[MOST_OPERANDS], count = 0;
     *places = (Places){0};
@@ -126,7 +128,7 @@ static void stage(const Layer *layer, const Asked *asked, const Cut *cut, Places
         if (cut->operands[n].times == 1 || !layer->operands[n].distinct_bytes) continue;
         int place = count++;
         const Operand *one = &layer->operands[n];
-        for (; place; place--) { /* by bytes, and by name */
+        for (; place; place--) { /* sorted by bytes, then by name */
             const Operand *before = &layer->operands[again[place - 1]];
             if (before->distinct_bytes < one->distinct_bytes
                 || (before->distinct_bytes == one->distinct_bytes && before->name_rank < one->name_rank)) break;
@@ -152,7 +154,7 @@ static void stage(const Layer *layer, const Asked *asked, const Cut *cut, Places
     }
 }
 
-/* Return whether all buffers of a cut find their gaps, and its weights the prefetch buffers. */
+/* Return whether all buffers of a cut fit in the gaps, and its prefetched weights in the prefetch buffers. */
 static int is_fitting(const Layer *layer, const Asked *asked, const Cut *cut, const Places *places) {
     int64_t buffers[2 * MOST_OPERANDS + 3], near_bytes = 0, far_bytes = 0;
     int count = 0, ahead = 0;
@@ -191,14 +193,14 @@ static double dma_ps(const Asked *asked, double bytes, double starts) {
     return larger(alone_ps, (alone_ps + starts * (double)asked->dma_startup_ps) / asked->at_once);
 }
 
-/* Return what is left of a load of the first tile that takes `alone_ps`, where it comes through the prefetch buffer. */
+/* Return the exposed part of the first tile's load, which takes `alone_ps`: prefetching hides the rest of it. */
 static double first_load_ps(const Asked *asked, double alone_ps, int64_t held_bytes) {
     if (held_bytes && 2 * held_bytes < asked->near_bytes)
         return alone_ps * ((double)(2 * held_bytes) / (double)asked->near_bytes);
     return alone_ps;
 }
 
-/* Return the estimate of a layer's time: `stages_of` and `Stages.estimate_ps`, sum by sum. */
+/* Return the estimated time of a layer: `stages_of` and `Stages.estimate_ps`, with sums in the same order. */
 static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut, const Places *places) {
     double ddr_bytes = 0.0, path_ps = 0.0, broadcast_ps = 0.0, starts = 0.0, first_ps = 0.0;
     int64_t path_starts = 0, broadcast_starts = 0;
@@ -252,7 +254,7 @@ static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut
     for (int n = 0; n < layer->n_units; n++) tile_ps += cut->unit_ps[n];
     double together_ps = load_ps + store_ps + path_ps + broadcast_ps;
     double slowest_ps = larger(larger(load_ps, store_ps), larger(path_ps, broadcast_ps));
-    int one_after_the_other = cut->between_bytes > 0; /* what nests hand to each other has one buffer for all tiles */
+    int one_after_the_other = cut->between_bytes > 0; /* intermediates between nests are not double-buffered */
     for (int n = 0; n < (one_after_the_other ? 1 : layer->n_units); n++) {
         double computing_ps = (double)(one_after_the_other ? tile_ps : cut->unit_ps[n]) * (double)cut->passes;
         together_ps += computing_ps;

@@ -1,27 +1,27 @@
-/* A layer as the search for tiles sees it, in plain numbers (scheduler/dsa/tiling/in_numbers.py makes them), and the
- * work of one of its tiles: what scheduler/kernels/layer.py returns as `TileWork`, and hw_models/dsa as the time of it.
+/* A layer as the tile search sees it, in plain numbers (from scheduler/dsa/tiling/encoding.py), and the work of one
+ * of its tiles: `TileWork` of scheduler/kernels/layer.py, and its time according to hw_models/dsa.
  */
 
 enum { MOST_RANK = 16, MOST_OPERANDS = 32, MOST_UNITS = 16, DEPTH_STEPS = MOST_RANK };
 
 typedef struct { int loop; int64_t stride; } Term;
-typedef struct { int first, count; } Span; /* of one of the arrays below */
+typedef struct { int first, count; } Span; /* a range of one of the layer's arrays */
 typedef struct { int64_t size, divisor, window; int is_exact, is_opaque; Span terms; } Dim;
 typedef struct { int tensor; Span dims; } Read;
 
 typedef struct {
-    int target, is_view, unit, depth_loop; /* depth_loop: the one along which partial sums may be split, or -1 */
-    int64_t internal_bytes, handed_bytes; /* of an element that it writes, where that is one or the other; else 0 */
-    int64_t share, of_share; /* of its iterations: those that compute */
-    int64_t each[3], last[3]; /* operations per iteration and per output: macs, simple, special */
+    int target, is_view, unit, depth_loop; /* depth_loop: the reduction loop that tiles may split, or -1 */
+    int64_t internal_bytes, handed_bytes; /* bytes per element written, if internal or an intermediate; else 0 */
+    int64_t share, of_share; /* fraction share / of_share of its iterations that compute */
+    int64_t each[3], last[3]; /* operations per iteration and per output: MACs, simple, special */
     int counts_iterations;
     Span loops, writes, reads;
 } Nest;
 
-typedef struct { int64_t extent; int is_counted, role; } Loop; /* is_counted: outputs go along it */
+typedef struct { int64_t extent; int is_counted, role; } Loop; /* is_counted: it indexes outputs */
 enum { ROWS, COLUMNS, DEPTH, COUNT };
 
-/* What computes: lanes, or an array whose blocks of rows x columns take their turns (hw_models/dsa/arrays.py). */
+/* A compute unit: SIMD lanes, or an array that computes blocks of rows x columns (hw_models/dsa/arrays.py). */
 typedef struct {
     int is_array;
     double rate, efficiency, special_cycles;
@@ -29,12 +29,12 @@ typedef struct {
     int64_t reused_rows, reused_columns, element_bytes;
 } Unit;
 
-typedef struct { int tensor, is_share; Span shape; } Wanted; /* is_share: of as much of it as a tile is of the sink */
+typedef struct { int tensor, is_share; Span shape; } Wanted; /* an output; is_share: tiled in proportion to the sink */
 
-/* An operand that is brought to the cores: `Route` of scheduler/dsa/tiling/tiling.py, and what cuts.py adds to it. */
+/* An operand loaded to the cores: `Route` of scheduler/dsa/tiling/tiling.py, with the fields that cuts.py adds. */
 typedef struct {
     int tensor, is_weight, is_broadcast, name_rank;
-    uint64_t depends; /* on which dimensions: a bit each, and one for the depth */
+    uint64_t depends; /* bit mask of the dimensions it depends on, the depth included */
     double from_ddr, streamed, filled;
     int64_t sharing, distinct_bytes;
 } Operand;
@@ -42,14 +42,15 @@ typedef struct {
 typedef struct { int rank; int64_t element_bytes; } Tensor;
 
 typedef struct {
-    int n_dims, n_tensors, n_nests, n_units, n_operands, n_orders, n_wanted, n_loops, n_reads, n_indices, n_terms, n_shapes;
-    int64_t extents[MOST_RANK], sink_shape[MOST_RANK]; /* of a core's part, its depth last; of the whole */
+    int n_dims, n_tensors, n_nests, n_units, n_operands, n_orders;
+    int n_wanted, n_loops, n_reads, n_indices, n_terms, n_shapes;
+    int64_t extents[MOST_RANK], sink_shape[MOST_RANK]; /* extents: a core's part, its depth last */
     int memory_order[MOST_RANK];
     Tensor *tensors;
     Nest *nests; /* last first */
     Loop *loops;
     Read *reads;
-    Dim *dims; /* n_indices of them: of reads and of what nests write */
+    Dim *dims; /* n_indices dimensions of tensors read and written */
     Term *terms;
     Unit *units;
     Operand *operands;
@@ -59,9 +60,9 @@ typedef struct {
     int64_t cores, path_startup_ps;
     double path_bytes_per_ps, broadcast_bytes_per_ps, local_bytes_per_s, cycle_ps;
     int output, has_prefetch, has_several_products;
-    int64_t (*need)[MOST_RANK]; /* while a tile is worked out: elements per dimension of each tensor */
-    char *is_needed;
-    int64_t *extents_of; /* and iterations per loop of a nest */
+    int64_t (*need)[MOST_RANK]; /* scratch of work_of: elements per dimension that a tile needs of each tensor */
+    char *is_needed; /* scratch: whether the tile needs any of each tensor */
+    int64_t *extents_of; /* scratch: iterations per loop of a nest */
 } Layer;
 
 enum { TO_LOCAL, TO_GLOBAL, TO_DDR };
@@ -82,7 +83,7 @@ static int64_t product(const int64_t *factors, int count) {
 
 /* ---- the time of a nest ---- */
 
-/* Round up to a whole picosecond, but for the dust of floating point: `whole_ps` of hw_models/simulation/clock.py. */
+/* Round up to a whole picosecond, ignoring floating-point error: `whole_ps` of hw_models/simulation/clock.py. */
 static int64_t rounded_up_ps(double wait_ps) {
     int64_t whole = (int64_t)wait_ps;
     double rest = wait_ps - (double)whole;
@@ -93,7 +94,7 @@ static double drain_cycles(const Unit *unit, int64_t rows) {
     return (double)(unit->drain_cycles + unit->drain_cycles_per_row * rows);
 }
 
-/* Return the cycles of products of this height and width: `_cycles` of hw_models/dsa/arrays.py. */
+/* Return the cycles of `count` matrix products of these sizes: `_cycles` of hw_models/dsa/arrays.py. */
 static double array_cycles(const Unit *unit, int64_t height, int64_t width, int64_t depth, int64_t count) {
     double each = (double)(up(depth, unit->depth) * unit->rows * unit->columns * unit->depth) / unit->rate;
     double fill = (double)unit->fill_cycles, across = (double)(up(width, unit->columns) * count);
@@ -106,7 +107,7 @@ static double array_cycles(const Unit *unit, int64_t height, int64_t width, int6
     return fill + each + paced - (each > last ? each : last) + last;
 }
 
-/* Return how long a unit takes for a nest with these iterations, or for its operands if that is longer. */
+/* Return the time of a nest with these iterations on its unit, or of reading its operands if that takes longer. */
 static int64_t nest_ps(const Layer *layer, const Nest *nest, const int64_t *extents, const int64_t *operations) {
     const Unit *unit = &layer->units[nest->unit];
     const Loop *loops = &layer->loops[nest->loops.first];
@@ -139,14 +140,14 @@ static int64_t nest_ps(const Layer *layer, const Nest *nest, const int64_t *exte
 
 /* ---- the work of a tile ---- */
 
-/* Set the iterations of each loop that write what is needed of a nest's tensor. */
+/* Set the iterations of each loop that are needed to write the region `written` of a nest's tensor. */
 static void set_iterations(const Layer *layer, const Nest *nest, const int64_t *written, int64_t depth) {
     int64_t *extents = layer->extents_of;
     for (int n = 0; n < nest->loops.count; n++) extents[n] = layer->loops[nest->loops.first + n].extent;
     for (int d = 0; d < nest->writes.count; d++) {
         Span terms = layer->dims[nest->writes.first + d].terms;
         int64_t left = written[d];
-        for (int n = 0; n < terms.count; n++) { /* the outermost loop of a merged dimension first */
+        for (int n = 0; n < terms.count; n++) { /* outermost loop of a merged dimension first */
             Term term = layer->terms[terms.first + n];
             extents[term.loop] = least(extents[term.loop], up(left, term.stride));
             left = least(left, term.stride);
@@ -155,7 +156,7 @@ static void set_iterations(const Layer *layer, const Nest *nest, const int64_t *
     if (depth > 0 && nest->depth_loop >= 0) extents[nest->depth_loop] = least(extents[nest->depth_loop], depth);
 }
 
-/* Return how many elements of a dimension so many iterations touch: `Access.extents`. */
+/* Return the number of elements of a dimension that the iterations in extents_of touch: `Access.extents`. */
 static int64_t touched(const Layer *layer, const Dim *dim) {
     const int64_t *extents = layer->extents_of;
     int64_t reach = dim->is_opaque;
@@ -177,7 +178,7 @@ static void need_read(const Layer *layer, const Read *read) {
     layer->is_needed[read->tensor] = 1;
 }
 
-/* Work out a tile; `depth`: iterations of the depth loop, 0 for all. */
+/* Compute the work of a tile; `depth`: iterations of the depth loop, 0 for all. */
 static void work_of(const Layer *layer, const int64_t *tile, int64_t depth, Work *found) {
     int64_t wanted[MOST_OPERANDS];
     *found = (Work){0};
@@ -198,7 +199,7 @@ static void work_of(const Layer *layer, const int64_t *tile, int64_t depth, Work
         if (!layer->is_needed[nest->target]) continue;
         const int64_t *written = layer->need[nest->target], *extents = layer->extents_of;
         set_iterations(layer, nest, written, depth);
-        int64_t held_bytes = nest->internal_bytes + nest->handed_bytes; /* one of them is 0 */
+        int64_t held_bytes = nest->internal_bytes + nest->handed_bytes; /* at least one of them is 0 */
         if (held_bytes) found->between_bytes += product(written, layer->tensors[nest->target].rank) * held_bytes;
         if (!nest->is_view) {
             int64_t outputs = 1, operations[3];
@@ -211,7 +212,7 @@ static void work_of(const Layer *layer, const int64_t *tile, int64_t depth, Work
         }
         for (int r = 0; r < nest->reads.count; r++) need_read(layer, &layer->reads[nest->reads.first + r]);
     }
-    for (int n = 0; n < layer->n_wanted; n++) { /* what neighbours need too is computed by each of them */
+    for (int n = 0; n < layer->n_wanted; n++) { /* halos are computed by every tile that needs them */
         const Wanted *one = &layer->wanted[n];
         int64_t computed = product(layer->need[one->tensor], one->shape.count);
         found->between_bytes += (computed - wanted[n]) * layer->tensors[one->tensor].element_bytes;

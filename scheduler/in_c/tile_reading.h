@@ -1,5 +1,5 @@
-/* Numbers from Python, one after the other, into a layer and what is asked for it. What is out of range is refused with
- * ValueError, so that nothing that is read can lead out of an array or divide by zero.
+/* Parsing of a layer and of search parameters from a sequence of numbers. A number out of range raises ValueError, so
+ * that no input can lead to an access out of bounds or a division by zero.
  */
 
 typedef struct { PyObject **items; Py_ssize_t count, at; } Numbers;
@@ -14,7 +14,7 @@ static PyObject *next_number(Numbers *numbers) {
     return NULL;
 }
 
-/* Return the next number, which is whole and from `lowest` to `highest`; else `lowest`, with an exception set. */
+/* Return the next number if it is an integer in [lowest, highest]; else `lowest`, with an exception set. */
 static int64_t whole(Numbers *numbers, int64_t lowest, int64_t highest) {
     PyObject *given = next_number(numbers);
     long long found = given ? PyLong_AsLongLong(given) : 0;
@@ -23,7 +23,7 @@ static int64_t whole(Numbers *numbers, int64_t lowest, int64_t highest) {
     return lowest;
 }
 
-/* Return the next number, which is from `lowest` to 2^53; else 1, with an exception set. */
+/* Return the next number if it is in [lowest, 2^53]; else 1, with an exception set. */
 static double real(Numbers *numbers, double lowest) {
     PyObject *given = next_number(numbers);
     double found = given ? PyFloat_AsDouble(given) : 1.0;
@@ -34,7 +34,7 @@ static double real(Numbers *numbers, double lowest) {
 
 static int flag(Numbers *numbers) { return (int)whole(numbers, 0, 1); }
 
-/* Return room for as many items as the next number says, set to zero; NULL with an exception set. */
+/* Return a zeroed array whose length is the next number; NULL with an exception set. */
 static void *items(Numbers *numbers, int *count, size_t size) {
     *count = (int)whole(numbers, 0, MOST_ITEMS);
     void *found = PyErr_Occurred() ? NULL : calloc((size_t)*count + 1, size);
@@ -42,16 +42,16 @@ static void *items(Numbers *numbers, int *count, size_t size) {
     return found;
 }
 
-/* Return so many of the items that are there, behind those that have been given away. */
+/* Return the next range of an array of `count` items, after the `given` assigned so far: its length is read. */
 static Span span(Numbers *numbers, int *given, int count) {
     Span found = {*given, (int)whole(numbers, 0, count - *given)};
     *given += found.count;
     return found;
 }
 
-typedef struct { int loops, reads, dims, terms, shapes; } Given; /* of the layer's arrays */
+typedef struct { int loops, reads, dims, terms, shapes; } Given; /* items assigned so far of the layer's arrays */
 
-/* Read the dimensions of a tensor, as a nest with so many loops goes over it. */
+/* Read the dimensions of a tensor that a nest with `loops` loops accesses. */
 static Span read_dims(Numbers *numbers, Layer *layer, Given *given, int loops, int64_t least_stride) {
     Span dims = span(numbers, &given->dims, layer->n_indices);
     for (int d = 0; d < dims.count && !PyErr_Occurred(); d++) {
@@ -139,10 +139,10 @@ static void read_operand(Numbers *numbers, const Layer *layer, Operand *operand)
     operand->distinct_bytes = whole(numbers, 0, BYTES);
 }
 
-/* Read a layer; what has been read can be freed whether an exception is set or not. */
+/* Read a layer; free_layer may be called on it whether an exception is set or not. */
 static void read_layer(Numbers *numbers, Layer *layer) {
     Given given = {0};
-    layer->n_dims = (int)whole(numbers, 1, 60 / 6 - 1); /* `BITS` of a key for each, and for the depth */
+    layer->n_dims = (int)whole(numbers, 1, 60 / 6 - 1); /* `BITS` bits of a key per dimension, and for the depth */
     for (int d = 0; d <= layer->n_dims; d++) layer->extents[d] = whole(numbers, 1, BYTES);
     for (int d = 0; d < layer->n_dims; d++) layer->sink_shape[d] = whole(numbers, 1, BYTES);
     for (int d = 0; d < layer->n_dims; d++) layer->memory_order[d] = (int)whole(numbers, 0, layer->n_dims - 1);

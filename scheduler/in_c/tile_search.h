@@ -1,15 +1,15 @@
-/* The search for tiles: scheduler/dsa/tiling/{lattice,search}.py. Ways to halve a core's part are worked out when they
- * are come to, and kept for searches that differ in room or in how fast DDR is.
+/* Tile search: a port of lattice.py and search.py in scheduler/dsa/tiling. Candidates are computed when first reached,
+ * and cached for later searches with other free space or another DDR bandwidth.
  */
 
 enum { BITS = 6, MOST_CUTS = 1000, MOST_NEAR = 1024 };
 
 typedef struct {
     Layer layer;
-    int n_limits, limits[MOST_RANK]; /* how often a dimension can be halved, the depth last */
+    int n_limits, limits[MOST_RANK]; /* largest number of halvings per dimension, the depth last */
     Cut **cuts;
     int n_cuts, room;
-    int *slots, n_slots; /* by key: the number of a cut, or -1 */
+    int *slots, n_slots; /* hash table by key: index of a cut, or -1 */
     int64_t searches;
     const Asked *asked;
     int has_no_memory;
@@ -17,7 +17,7 @@ typedef struct {
 
 static int halvings_of(uint64_t key, int place) { return (int)(key >> (BITS * place) & 63); }
 
-/* Return whether one way's halvings come before another's: the first dimension decides. */
+/* Return whether a key comes before another in lexicographic order of their halvings. */
 static int comes_before(const Search *s, uint64_t one, uint64_t other) {
     for (int n = 0; n < s->n_limits; n++)
         if (halvings_of(one, n) != halvings_of(other, n)) return halvings_of(one, n) < halvings_of(other, n);
@@ -36,7 +36,7 @@ static int slot_of(const Search *s, uint64_t key) {
     return slot;
 }
 
-/* Make room for one cut more. */
+/* Reserve room for one more cut; return 0, or -1 without memory. */
 static int grow(Search *s) {
     if (s->n_cuts < s->room) return 0;
     int room = s->room ? 2 * s->room : 64;
@@ -53,7 +53,7 @@ static int grow(Search *s) {
     return 0;
 }
 
-/* Return the cut of a way to halve, with its price in this search; NULL if there is no memory. */
+/* Return the cut of a key, evaluated for this search; NULL without memory. */
 static Cut *candidate(Search *s, uint64_t key) {
     const Layer *layer = &s->layer;
     if (grow(s)) { s->has_no_memory = 1; return NULL; }
@@ -81,7 +81,7 @@ static Cut *candidate(Search *s, uint64_t key) {
 
 static uint64_t moved(uint64_t key, int place, int by) { return key + ((uint64_t)(int64_t)by << (BITS * place)); }
 
-/* Set the ways that halve one dimension once more; return how many there are. */
+/* Set the keys with one dimension halved once more; return their number. */
 static int finer(const Search *s, uint64_t key, uint64_t *found) {
     int count = 0;
     for (int n = 0; n < s->n_limits; n++)
@@ -89,12 +89,14 @@ static int finer(const Search *s, uint64_t key, uint64_t *found) {
     return count;
 }
 
-/* Set the same and, with `trades`, those with one dimension doubled, or one traded for another: each once. */
+/* Set the neighbours of a key: those of `finer` and, with `trades`, those with one dimension coarser, alone or together
+ * with another one finer; return their number, without duplicates.
+ */
 static int near(const Search *s, uint64_t key, int trades, uint64_t *found) {
     int count = finer(s, key, found);
     for (int n = 0; trades && n < s->n_limits; n++) {
         int times = halvings_of(key, n);
-        for (int back = 1; back <= times; back += times > 1 ? times - 1 : 1) { /* by one, and all of them */
+        for (int back = 1; back <= times; back += times > 1 ? times - 1 : 1) { /* one halving undone, then all */
             uint64_t doubled = moved(key, n, -back), more[MOST_RANK];
             int further = finer(s, doubled, more);
             more[further++] = doubled;
@@ -108,7 +110,7 @@ static int near(const Search *s, uint64_t key, int trades, uint64_t *found) {
     return count;
 }
 
-/* Return whether a way makes so many tiles, and passes over them, at most. */
+/* Return whether a key makes at most `most_tiles` tiles and `most_passes` passes over them. */
 static int is_small(const Search *s, uint64_t key, int64_t most_tiles, int64_t most_passes) {
     int64_t pieces[MOST_RANK];
     for (int n = 0; n < s->n_limits; n++) {
@@ -119,7 +121,7 @@ static int is_small(const Search *s, uint64_t key, int64_t most_tiles, int64_t m
     return tiles <= most_tiles && tiles * pieces[s->layer.n_dims] <= most_passes;
 }
 
-/* Halve what costs least time for each byte saved until a cut fits; return NULL if none does. */
+/* Greedily halve the dimension that costs least time per byte saved until the cut fits; return NULL if none does. */
 static Cut *fitting(Search *s, uint64_t key) {
     Cut *best = candidate(s, key);
     while (best && !best->fits) {
@@ -142,7 +144,7 @@ static Cut *fitting(Search *s, uint64_t key) {
     return best;
 }
 
-/* Return what is found from a way on: halved until it fits, then changed as long as that helps. */
+/* Search from a key: halve until the cut fits, then hill-climb among its neighbours; return the best cut. */
 static Cut *search_from(Search *s, uint64_t key) {
     const Asked *asked = s->asked;
     Cut *best = fitting(s, key), *current = best;
@@ -175,7 +177,7 @@ static Cut *search_from(Search *s, uint64_t key) {
     return best;
 }
 
-/* Return the finest of the cuts whose tiles follow each other as the output lies in memory, if one is fast enough. */
+/* Return the finest cut whose tiles are in the output's memory order and fast enough; NULL if there is none. */
 static Cut *in_memory_order(Search *s, double fast_enough_ps) {
     const Layer *layer = &s->layer;
     Cut *found = NULL;
@@ -203,12 +205,12 @@ static Cut *search(Search *s, const Asked *asked) {
     s->searches++;
     Cut *best = search_from(s, 0);
     if (!best) return NULL;
-    int has_many = best->passes > asked->most_tiles; /* little room: small products may do better than thin ones */
+    int has_many = best->passes > asked->most_tiles; /* little space: shallow tiles may beat thin ones */
     if ((has_many || s->layer.has_several_products) && s->limits[depth] > asked->depth_halvings) {
         Cut *other = search_from(s, moved(0, depth, (int)asked->depth_halvings));
         if (!other) return NULL;
         if (other->estimate_ps < best->estimate_ps) best = other;
     }
     Cut *pipelined = asked->overlaps ? in_memory_order(s, best->estimate_ps) : NULL;
-    return s->has_no_memory ? NULL : pipelined ? pipelined : best; /* the next layer begins the sooner */
+    return s->has_no_memory ? NULL : pipelined ? pipelined : best; /* memory order: the next layer can begin earlier */
 }

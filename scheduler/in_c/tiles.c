@@ -1,6 +1,6 @@
-/* The search for a layer's tiles, compiled: it finds what scheduler/dsa/tiling/search.py finds, rounding by rounding. It
- * is given plain numbers (scheduler/dsa/tiling/in_numbers.py) and knows no operator and no kind of array; layers of
- * which it does not know what a tile needs are left to Python, as is everything but the search.
+/* Tile search, compiled: returns the same tiles as scheduler/dsa/tiling/search.py, with the same rounding. Its input is
+ * plain numbers (scheduler/dsa/tiling/encoding.py), independent of the operators and the kind of array. Layers whose
+ * regions those numbers cannot express are searched in Python, and so is everything but the search itself.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -20,7 +20,7 @@ typedef struct {
     Search search;
 } Tiles;
 
-/* Return numbers from Python, or set an exception and return none. */
+/* Return a reader of a tuple of numbers; an empty one, with an exception set, for anything else. */
 static Numbers numbers_of(PyObject *given) {
     if (PyTuple_Check(given)) return (Numbers){PySequence_Fast_ITEMS(given), PyTuple_GET_SIZE(given), 0};
     PyErr_SetString(PyExc_TypeError, "not a tuple of numbers");
@@ -58,8 +58,9 @@ static void tiles_dealloc(Tiles *tiles) {
 }
 
 PyDoc_STRVAR(search_doc,
-    "search(asked)\n--\n\nReturn how often each dimension of a core's part is halved, the depth last, for the tiles that are best,\n"
-    "and their estimate; None if not even single elements fit.");
+    "search(asked)\n--\n\n"
+    "Return the best tiling, as the number of halvings of each dimension of a core's part (the reduction depth last),\n"
+    "and its estimated time in ps; None if not even single elements fit. ``asked``: the numbers of a tile request.");
 
 static PyObject *tiles_search(Tiles *tiles, PyObject *given) {
     int64_t local_gaps[MOST_RANK], global_gaps[MOST_RANK];
@@ -87,7 +88,7 @@ static PyMethodDef tiles_methods[] = {{"search", (PyCFunction)tiles_search, METH
 static PyTypeObject tiles_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "dsascape.scheduler.in_c.tiles.Tiles",
-    .tp_doc = "A layer at one place, on machines that compute alike; what it takes in tiles is kept.",
+    .tp_doc = "Tile searcher for one layer in one memory layout on machines with the same compute units; caches costs.",
     .tp_basicsize = sizeof(Tiles),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = tiles_new,
@@ -96,7 +97,7 @@ static PyTypeObject tiles_type = {
 };
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "dsascape.scheduler.in_c.tiles", .m_doc = "The search for tiles, compiled.", .m_size = -1,
+    PyModuleDef_HEAD_INIT, .m_name = "dsascape.scheduler.in_c.tiles", .m_doc = "Tile search, compiled.", .m_size = -1,
 };
 
 PyMODINIT_FUNC PyInit_tiles(void) {

@@ -1,11 +1,11 @@
-"""The search for tiles, compiled: see ``tiles.c`` and `scheduler.dsa.tiling.in_numbers`."""
+"""Compiled tile search: see ``tiles.c`` and `scheduler.dsa.tiling.encoding`."""
 
 from typing import Self
 
 sources: str
 
 class Tiles:
-    """A layer at one place, on machines that compute alike; what it takes in tiles is kept."""
+    """Tile searcher for one layer in one memory layout on machines with the same compute units; caches costs."""
 
     def __new__(cls, layer: tuple[float, ...], /) -> Self: ...
     def search(self, asked: tuple[float, ...], /) -> tuple[tuple[int, ...], float] | None: ...

@@ -42,9 +42,9 @@ def _all_parts(spec: Any) -> tuple[int, ...]:
 class MachineKind:
     """Machine kind: the functions that lead from a fusion plan to a simulated run.
 
-    ``costs`` builds the kind's cost model, which ``schedule``, ``lower`` and ``judged`` then take; its ``view.spec`` is
-    the machine. Packages register kinds by entry points in the group ``dsascape.machine_kinds``, under the ``kind`` of
-    their machine files.
+    ``costs`` builds the kind's cost model, which ``schedule``, ``lower`` and ``cached_run`` then take; its
+    ``view.spec`` is the machine. Packages register kinds by entry points in the group ``dsascape.machine_kinds``,
+    under the ``kind`` of their machine files.
     """
 
     spec: type[MachineSpec]
@@ -60,11 +60,11 @@ class MachineKind:
     dtypes: Callable[[Any], frozenset[str]]
     """Data types that a machine can compute in."""
     summary: Callable[[Any], MachineSummary]
-    known: Callable[[], Any]
+    new_cache: Callable[[], Any]
     """Makes a bounded cache for one machine, shared by all networks and policies."""
     costs: Callable[[Any, int, str, Any, Any, Analysis], Any]
     """Makes the cost model of a network's kernels: `KernelCosts`, and what else the kind's scheduler needs. Arguments:
-    machine, parts in use, dtype, tuning (or None), cache made by ``known`` (or None), network."""
+    machine, parts in use, dtype, tuning (or None), cache from ``new_cache`` (or None), network."""
     schedule: Callable[[FusionPlan, Any, str], Any]
     """Makes the kernel-by-kernel schedule of any plan; the text argument is the policy's name."""
     schedule_type: type[Any]
@@ -73,7 +73,7 @@ class MachineKind:
     """Lowers a schedule, given its cost model, to a program of instructions."""
     machine: Callable[[Any], Machine]
     energy: Callable[[Any], EnergyModel]
-    judged: Callable[[Any, Any], MachineRun] | None = None
+    cached_run: Callable[[Any, Any], MachineRun] | None = None
     """Returns the simulated run of a schedule, given its cost model, for kinds that simulate schedules to choose
     between them and so have the run already; None for the others."""
     json: str
@@ -84,13 +84,13 @@ class MachineKind:
         document: dict[str, Any] = resolve_name(f"{self.json}:schedule_json")(schedule)
         return document
 
-    def read(self, found: object, costs: Any) -> Any:
+    def read(self, document: object, costs: Any) -> Any:
         """Return the schedule of a JSON document; raise ``ScheduleError`` for one that cannot run."""
-        return resolve_name(f"{self.json}:read_schedule")(found, costs)
+        return resolve_name(f"{self.json}:read_schedule")(document, costs)
 
     def run(self, schedule: Any, costs: Any) -> MachineRun:
         """Return the program of ``schedule`` and the result of its simulation."""
-        if self.judged is not None:
-            return self.judged(schedule, costs)
+        if self.cached_run is not None:
+            return self.cached_run(schedule, costs)
         program, spec = self.lower(schedule, costs), costs.view.spec
         return Simulated(program, simulate(program, self.machine(spec), self.energy(spec)))

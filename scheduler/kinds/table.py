@@ -38,8 +38,8 @@ class Placing:
     dtype: str
     tuning: Any = None
     """Tuning record of the machine's kind; None: its defaults."""
-    known: Any = None
-    """Cache made by `MachineKind.known`, shared between runs on this machine; None: nothing is cached."""
+    cache: Any = None
+    """Cache made by `MachineKind.new_cache`, shared between runs on this machine; None: nothing is cached."""
 
     @property
     def kind(self) -> MachineKind:
@@ -48,7 +48,7 @@ class Placing:
     def costs(self, analysis: Analysis) -> KernelCosts:
         """Return the cost model of this machine for a network."""
         costs: KernelCosts = self.kind.costs(
-            self.hardware, self.parts, self.dtype, self.tuning, self.known, analysis
+            self.hardware, self.parts, self.dtype, self.tuning, self.cache, analysis
         )
         return costs
 

@@ -26,7 +26,13 @@ from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.hw_models.simulation.pause import collector_paused
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.judging import Judge, Judged, candidate, with_fewer_cores, with_smaller_buffers
+from dsascape.scheduler.dsa.deciding.evaluation import (
+    Evaluated,
+    Evaluator,
+    candidate,
+    with_fewer_cores,
+    with_smaller_buffers,
+)
 from dsascape.scheduler.dsa.graphturbo.instance_binding import bind_instances
 from dsascape.scheduler.dsa.graphturbo.placement import Capacity
 from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads
@@ -72,8 +78,8 @@ class AStitch:
         """
         if isinstance(costs, GpuCosts):
             return kernel_by_kernel(plan, costs, self.name)
-        judged: Judged = costs.judged.get(self, lambda: _search(plan, costs, self.name))
-        return judged.schedule
+        evaluated: Evaluated = costs.evaluated.get(self, lambda: _search(plan, costs, self.name))
+        return evaluated.schedule
 
 
 def _is_memory_intensive(analysis: Analysis, ops: frozenset[int]) -> str:
@@ -82,26 +88,26 @@ def _is_memory_intensive(analysis: Analysis, ops: frozenset[int]) -> str:
     return "" if layer is None or layer.contraction is None else "compute-intensive operators are left to libraries"
 
 
-def _search(plan: FusionPlan, costs: DsaCosts, policy: str) -> Judged:
+def _search(plan: FusionPlan, costs: DsaCosts, policy: str) -> Evaluated:
     check_can_be_scheduled(costs)
-    judge = Judge(costs, policy)
+    evaluator = Evaluator(costs, policy)
     few = costs.view.tuning.most_exchanged
 
     def tried() -> Iterator[tuple[DsaCosts, bool, float]]:
         yield costs, True, 1.0
         yield from ((at, True, few) for at in with_smaller_buffers(costs))
         yield costs, False, few
-        yield from ((at, True, 1.0) for at in with_fewer_cores(costs, judge))
+        yield from ((at, True, 1.0) for at in with_fewer_cores(costs, evaluator))
 
     for at, uses_local, most_exchanged in tried():
         capacity = Capacity(
             at.on_chip[0].outputs_bytes, 0, uses_local, spills_longest=False, most_exchanged=most_exchanged
         )
-        made_of = policy, plan.groups, capacity, at.cores, costs.view.tuning.most_padding
-        judge.consider(candidate(costs.analysis, made_of, partial(_layout, plan, at, capacity)), at)
-        if judge.is_content():
+        layout_key = policy, plan.groups, capacity, at.cores, costs.view.tuning.most_padding
+        evaluator.consider(candidate(costs.analysis, layout_key, partial(_layout, plan, at, capacity)), at)
+        if evaluator.is_near_bound():
             break
-    return judge.chosen()
+    return evaluator.chosen()
 
 
 def _layout(plan: FusionPlan, costs: DsaCosts, capacity: Capacity) -> tuple[Layout, Reads]:

@@ -24,10 +24,10 @@ from dsascape.fusion.fixed_pattern import fixed_pattern_of
 from dsascape.fusion.plan import FusionPlan, Split, plan_from_groups
 from dsascape.hw_models.simulation.pause import collector_paused
 from dsascape.scheduler.dsa.costs import DsaCosts, dsa_costs
-from dsascape.scheduler.dsa.deciding.judging import (
+from dsascape.scheduler.dsa.deciding.evaluation import (
     Candidate,
-    Judge,
-    Judged,
+    Evaluated,
+    Evaluator,
     candidate,
     through_ddr_candidate,
     with_fewer_cores,
@@ -59,7 +59,7 @@ _MOST_PLANS = 512
 """Size of the cache of plans per network; each plan may have hundreds of groups."""
 _MOST_BOUND = 32
 """Size of the cache of core-bound instances per network; each entry may have hundreds of layer runs."""
-_MOST_JUDGED = 10
+_MOST_BUDGETS = 10
 """Limit on simulated instructions where the first programs are large, in multiples of
 ``tuning.judged_instructions``."""
 
@@ -143,53 +143,53 @@ class GraphTurbo:
         layers = costs.analysis.of(fixed_pattern_of)
         return fastest([stitched(costs, lambda ops: ""), layers], costs, self.name)
 
-    def _fastest(self, costs: DsaCosts) -> Judged:
+    def _fastest(self, costs: DsaCosts) -> Evaluated:
         with collector_paused():
-            judged: Judged = costs.judged.get(self, lambda: self._search(costs))
-        return judged
+            evaluated: Evaluated = costs.evaluated.get(self, lambda: self._search(costs))
+        return evaluated
 
-    def _search(self, costs: DsaCosts) -> Judged:
+    def _search(self, costs: DsaCosts) -> Evaluated:
         """Evaluate the layouts of plans for the machine's buffers and for smaller ones; not in the paper.
 
         Variants with single steps switched off, and layer by layer through DDR, are evaluated too, so that the chosen
         one is no slower than these; where programs are large, single steps may cost time.
         """
         check_can_be_scheduled(costs)
-        judge = Judge(costs, self.name, paper_tiles=self.tiles == "paper")
+        evaluator = Evaluator(costs, self.name, paper_tiles=self.tiles == "paper")
         laid_out: dict[_PlanKey, float] = {}
         patience = left = costs.view.tuning.sizes_without_chance
         for at in with_smaller_buffers(costs):
-            left = patience if self._consider_plans(judge, at, laid_out) else left - 1
-            if judge.is_content():
-                return judge.chosen()
+            left = patience if self._consider_plans(evaluator, at, laid_out) else left - 1
+            if evaluator.is_near_bound():
+                return evaluator.chosen()
             if not left:  # layouts for smaller buffers mostly move more, though not always
                 break
         if self.outputs == "local":
-            replace(self, outputs="global")._consider_plans(judge, costs, laid_out)
-        for fewer in with_fewer_cores(costs, judge):
-            self._consider_plans(judge, fewer, {})
+            replace(self, outputs="global")._consider_plans(evaluator, costs, laid_out)
+        for fewer in with_fewer_cores(costs, evaluator):
+            self._consider_plans(evaluator, fewer, {})
         if not self.unbound:  # layers through DDR ignore this option
             layers = through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs)
-            self._consider(judge, layers, costs, always=True)
-            judge.consider(layers, costs, always=True)
-        if judge.has_used_up():
-            self._consider_all_sizes(judge, costs)
-        return judge.chosen()
+            self._consider(evaluator, layers, costs, always=True)
+            evaluator.consider(layers, costs, always=True)
+        if evaluator.has_spent_budget():
+            self._consider_all_sizes(evaluator, costs)
+        return evaluator.chosen()
 
-    def _consider_all_sizes(self, judge: Judge, costs: DsaCosts) -> None:
+    def _consider_all_sizes(self, evaluator: Evaluator, costs: DsaCosts) -> None:
         """Evaluate the candidates left out after the first large programs: every buffer size, outputs in either memory.
 
         Only candidates whose traffic and launches alone take less time than the best so far are simulated, up to
-        ``_MOST_JUDGED`` times the instructions that are simulated where programs are small.
+        ``_MOST_BUDGETS`` times the instructions that are simulated where programs are small.
         """
         for at in with_smaller_buffers(costs):
             for policy in dict.fromkeys((self, replace(self, outputs="global"))):
-                if judge.has_used_up(_MOST_JUDGED):
+                if evaluator.has_spent_budget(_MOST_BUDGETS):
                     return
-                policy._consider_plans(judge, at, {}, always=True)
+                policy._consider_plans(evaluator, at, {}, always=True)
 
     def _consider_plans(
-        self, judge: Judge, at: DsaCosts, laid_out: dict[_PlanKey, float], *, always: bool = False
+        self, evaluator: Evaluator, at: DsaCosts, laid_out: dict[_PlanKey, float], *, always: bool = False
     ) -> bool:
         """Evaluate the cheapest layouts at one size of local buffer; return whether any of them could win.
 
@@ -199,14 +199,14 @@ class GraphTurbo:
         tuning, chances = at.view.tuning, list[bool]()
         left: list[tuple[float, int, FusionPlan | Candidate]] = [
             (max(least_s, tuning.shrunk * laid_out.get(_plan_key(plan), 0.0)), number, plan)
-            for least_s, number, plan in self._contenders(judge, at)
+            for least_s, number, plan in self._contenders(evaluator, at)
         ]
         heapify(left)
         while left and len(chances) < tuning.contenders:
             least_s, number, one = heappop(left)
             if isinstance(one, Candidate):
-                chances.append(self._consider(judge, one, at, always=always))
-            elif judge.has_chance(least_s, tuning, overlaps_layers=self.instruction_scheduling, always=always):
+                chances.append(self._consider(evaluator, one, at, always=always))
+            elif evaluator.can_win(least_s, tuning, overlaps_layers=self.instruction_scheduling, always=always):
                 laid_out_plan = self._candidate(one, at)
                 laid_out[_plan_key(one)] = laid_out_plan.cost_s(at)
                 heappush(left, (laid_out_plan.cost_s(at), number, laid_out_plan))
@@ -214,10 +214,10 @@ class GraphTurbo:
                 break
         return any(chances)
 
-    def _consider(self, judge: Judge, one: Candidate, at: DsaCosts, *, always: bool = False) -> bool:
-        return judge.consider(one, at, overlaps_layers=self.instruction_scheduling, always=always)
+    def _consider(self, evaluator: Evaluator, one: Candidate, at: DsaCosts, *, always: bool = False) -> bool:
+        return evaluator.consider(one, at, overlaps_layers=self.instruction_scheduling, always=always)
 
-    def _contenders(self, judge: Judge, at: DsaCosts) -> Iterator[tuple[float, int, FusionPlan]]:
+    def _contenders(self, evaluator: Evaluator, at: DsaCosts) -> Iterator[tuple[float, int, FusionPlan]]:
         """Yield the distinct plans that may win: lower bound of the cost in seconds, number, plan."""
         seen: set[_PlanKey] = set()
         capacity = self._capacity(at)
@@ -228,7 +228,7 @@ class GraphTurbo:
                 continue
             least = least_bytes(at.analysis, plan, room_bytes)
             launches = sum([group.instances for group in plan.groups])
-            if judge.may_win(least, launches):
+            if evaluator.traffic_can_win(least, launches):
                 seen.add(key)
                 yield cost_s(at, {DDR: least}, launches), number, plan
 
@@ -254,10 +254,10 @@ class GraphTurbo:
         order = self._ordered(parts)
         if self.order == "exact":
             order = exact_order(order, parts.producers, parts.output_bytes, self.order_effort_s).order
-        judge = Judge(costs, self.name, paper_tiles=self.tiles == "paper")
+        evaluator = Evaluator(costs, self.name, paper_tiles=self.tiles == "paper")
         for at in with_smaller_buffers(costs):
-            self._consider(judge, self._candidate(plan, at, order), at)
-        return judge.chosen().schedule
+            self._consider(evaluator, self._candidate(plan, at, order), at)
+        return evaluator.chosen().schedule
 
     def _plans(self, costs: DsaCosts) -> Iterator[FusionPlan]:
         """Yield the plans to compare: each with the split of every group, and again without splits.

@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionError, FusionPlan, Group, plan_from_groups
-from dsascape.fusion.searched import Asked, Grouping, best_intervals, grouping_of, improved, neighbours
+from dsascape.fusion.searched import BudgetedCosts, Grouping, best_intervals, grouping_of, improved, neighbours
 from dsascape.hw_models import HardwareError, SimulationError
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kinds.table import kind_of
@@ -127,7 +127,7 @@ class _Search:
         rivals = list(self._rivals())
         fastest = self._best
         if fastest is None:
-            raise ScheduleError("; ".join(self._refusals[:1]) or f"{self._name}: no policy has a plan")
+            raise ScheduleError("; ".join(self._refusals[:1]) or f"{self._name}: no other policy gives a plan")
         for network in dict.fromkeys((self._costs, *(costs for _, costs in rivals))):
             self._search(network, [plan for plan, costs in rivals if costs is network])
         self._climb()
@@ -185,7 +185,7 @@ class _Search:
         graph, most_ops = costs.analysis.graph, self._policy.most_ops
         starts = dict.fromkeys(map(grouping_of, plans))
         share = max(self._policy.most_kernels // (len(starts) + 1), 1)
-        kernel_costs = Asked(costs.kernel_s, share)
+        kernel_costs = BudgetedCosts(costs.kernel_s, share)
         for start in (best_intervals(graph, kernel_costs, most_ops), *starts):
             yield improved(graph, start, kernel_costs, most_ops)
             kernel_costs.allow(share)

@@ -53,7 +53,7 @@ class Fragment:
     keeps_ps: tuple[int, ...]
     """Time in ps that each work occupies its unit without contention; 0 for transfers, timed on placement."""
     labels: tuple[Label, ...]
-    """Distinct labels."""
+    """Distinct labels of the fragment's instructions."""
     work_of: Column
     """Index into ``works`` of each instruction (columns are by instruction position)."""
     label_of: Column
@@ -62,7 +62,7 @@ class Fragment:
     exits: tuple[int, ...]
     """Instructions that no other instruction of the fragment waits for."""
     buffers: tuple[FragmentBuffer, ...]
-    """Distinct buffers."""
+    """Distinct buffers that the fragment allocates."""
     buffer_of: Column
     """Index into ``buffers`` of each allocated buffer."""
     allocated_by: Column

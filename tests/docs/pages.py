@@ -1,4 +1,4 @@
-"""Reads pages of documentation: blocks of code, what they should print, and the files that they name."""
+"""Reader of documentation pages: blocks of code, their expected output, and the files that they name."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""docs/architecture.md is true: its example prints what stands there, its recipes work, its files exist."""
+"""docs/architecture.md is true: its example prints the output shown, its recipes work, its files exist."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def test_every_room_of_experiments_is_described() -> None:
         ("| a second level of shared memory on a GPU", r"\bl2\b", ("hw_models/gpu", "scheduler/gpu")),
     ],
 )
-def test_the_files_that_another_level_takes_are_those_that_name_the_last_one(
+def test_the_recipe_for_a_memory_level_lists_the_files_that_name_the_last_level(
     level: str, last_one: str, rooms: tuple[str, ...]
 ) -> None:
     (row,) = (line for line in PAGE.text.splitlines() if line.startswith(level))

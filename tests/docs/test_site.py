@@ -1,4 +1,4 @@
-"""The site: its navigation has every page, the reference names what is there, and pages load nothing from elsewhere."""
+"""The site: every page is in its navigation, the API reference is complete, and no page loads anything remote."""
 
 import re
 import shlex
@@ -44,7 +44,7 @@ def test_links_between_pages_lead_somewhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFERENCE)
-def test_what_the_reference_names_is_there_and_documented(name: str) -> None:
+def test_every_name_in_the_reference_exists_and_is_documented(name: str) -> None:
     assert resolve_name(name).__doc__
 
 

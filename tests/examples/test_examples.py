@@ -1,4 +1,4 @@
-"""The examples run as they stand, and print what they promise."""
+"""The examples run unchanged and print the output that they show."""
 
 import ast
 import os

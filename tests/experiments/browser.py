@@ -1,4 +1,4 @@
-"""A real browser for tests of pages: headless Chromium, if it is installed, spoken to over a pipe."""
+"""Headless Chromium for tests of HTML pages, if it is installed, driven over a pipe."""
 
 import fcntl
 import json
@@ -73,7 +73,7 @@ class Page:
 
     @property
     def complaints(self) -> list[str]:
-        """What the page's scripts raised and what the browser refused."""
+        """Errors of the page's scripts, and requests that the browser blocked."""
         raised = [each["params"] for each in self.events if each["method"] == "Runtime.exceptionThrown"]
         logged = [each["params"]["entry"] for each in self.events if each["method"] == "Log.entryAdded"]
         return [json.dumps(each) for each in raised] + [

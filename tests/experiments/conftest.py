@@ -1,4 +1,4 @@
-"""Fixtures that the tests of commands share."""
+"""Fixtures for the tests of commands."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Points that end badly, each in its own way, for the tests of engines."""
+"""Design points that crash, hang, exhaust memory or raise, for the tests of engines."""
 
 import faulthandler
 import os

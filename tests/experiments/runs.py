@@ -1,4 +1,4 @@
-"""Runs in folders: what they leave there, policies that are slow or faulty, and the command itself; shared by tests."""
+"""Helpers for runs in folders: their results, slow or faulty policies, and the command as a subprocess."""
 
 import os
 import sqlite3

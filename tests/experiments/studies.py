@@ -1,4 +1,4 @@
-"""Small studies made by hand for the tests of reports, and a reader of the pages made of them."""
+"""Small hand-made studies for the tests of reports, and a reader of the pages made from them."""
 
 import json
 import re
@@ -147,6 +147,6 @@ class Reader(HTMLParser):
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the page's script knows of the points."""
+        """Data of the points that is embedded for the page's script."""
         known: dict[str, Any] = json.loads(self.scripts[0])
         return known

@@ -1,4 +1,4 @@
-"""The command line as a test uses it: commands in, what they print out."""
+"""The command line for tests: runs a command and captures its output."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ class Terminal:
         return captured.out
 
     def json(self, *argv: str) -> Any:
-        """What ``--json`` prints: one line, one object."""
+        """Object that ``--json`` prints, on one line."""
         text = self.out(*argv, "--json")
         assert text.count("\n") == 1
         return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

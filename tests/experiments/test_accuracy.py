@@ -1,4 +1,4 @@
-"""How far predictions are from measurements: small numbers that can be checked by hand."""
+"""Accuracy measures of predictions (MAPE, rank correlations, regret) on numbers that can be checked by hand."""
 
 from itertools import combinations
 

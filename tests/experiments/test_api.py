@@ -1,4 +1,4 @@
-"""The few lines of Python that the README shows, and what they refuse."""
+"""The Python API shown in the README, and its error messages."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which dimension is the batch is found, or said on the command line, in YAML or in Python."""
+"""The batch dimension is found automatically, or stated on the command line, in YAML or in Python."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def image(tmp_path: Path) -> Path:
 
 
 class TestCommandLine:
-    def test_it_is_found_unless_it_is_said(self, terminal: Terminal, tokens: Path) -> None:
+    def test_the_batch_dimension_is_found_unless_stated(self, terminal: Terminal, tokens: Path) -> None:
         found = terminal.json("simulate", str(tokens), *ON_STCP920)
         said = terminal.json("simulate", str(tokens), *ON_STCP920, "--batch-dim", "x:1")
 
@@ -104,7 +104,7 @@ class TestYaml:
 
 
 @pytest.mark.parametrize("said", ["x", "x:", ":1", "x:-1", "x:one", "x:1 none", "x:1 x:2", "x:9999"])
-def test_what_says_no_dimension_is_refused(said: str) -> None:
+def test_an_invalid_batch_dim_is_refused(said: str) -> None:
     with pytest.raises(WorkloadError, match="batch-dim has"):
         stated_batch(said.split())
 

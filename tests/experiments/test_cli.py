@@ -280,7 +280,7 @@ class TestMistakes:
             ([*TINY[:-1], "graphturbo", "--option", "order=zz"], ["option order: has 'zz'; needs 'best'"]),
             ([*TINY, "--set", "tuning.most_tiles=few"], ["tuning.most_tiles: has 'few'; needs a whole number"]),
             ([*TINY[:-1], "graphturb"], ["'graphturb'", "nearest: graphturbo"]),
-            ([*TINY[:-1], "nothere.py"], ["nothere.py", "not there"]),
+            ([*TINY[:-1], "nothere.py"], ["nothere.py", "does not exist"]),
             (["simulate", "resnet51", *TINY[2:]], ["'resnet51'", "nearest: resnet50"]),
             (["simulate", "nosuch.onnx", *TINY[2:]], ["nosuch.onnx", "No such file"]),
             (["simulate", "empty.onnx", *TINY[2:]], ["empty.onnx"]),
@@ -334,7 +334,7 @@ class TestMistakes:
             assert "policy broken fails: AttributeError" in message
             assert f"{tmp_path / 'broken.py'}, line 9, in plan)" in message
 
-    def test_have_a_traceback_when_asked(self, terminal: Terminal, tmp_path: Path) -> None:
+    def test_verbose_commands_show_a_traceback(self, terminal: Terminal, tmp_path: Path) -> None:
         (tmp_path / "broken.py").write_text("{}['mine']\n")
         argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", str(tmp_path / "broken.py")]
         program = "from dsascape.experiments.shell.cli import entry_point; entry_point()"
@@ -371,7 +371,7 @@ def test_help_imports_none_of_the_heavy_libraries() -> None:
     assert not heavy & set(loaded.stdout.split())
 
 
-def test_what_a_point_does_not_need_is_not_imported_for_it(tmp_path: Path) -> None:
+def test_a_point_imports_only_the_modules_it_needs(tmp_path: Path) -> None:
     argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "fixed-pattern", "--json"]
     program = f"import sys; from dsascape.experiments.shell.cli import main; main({argv}); print(*sys.modules)"
     place = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "DSASCAPE_CACHE": str(tmp_path)}

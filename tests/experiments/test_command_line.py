@@ -1,4 +1,4 @@
-"""A row says which command runs its point by itself, and that command gives the row's figures."""
+"""Each row of results has the command that simulates its point alone, and that command gives the same figures."""
 
 import shlex
 from pathlib import Path

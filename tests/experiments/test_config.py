@@ -1,4 +1,4 @@
-"""An experiment file asks for exactly its design points, or is refused with one message that says what to mend."""
+"""An experiment file defines exactly its design points, or is rejected with one message that says what to fix."""
 
 import itertools
 from pathlib import Path
@@ -43,7 +43,7 @@ def sweeping(path: str, values: str) -> str:
     return f"workloads: [bert-tiny]\nhardware: {{base: stcp920, sweep: {{{path}: {values}}}}}\npolicies: [unfused]\n"
 
 
-def test_a_whole_example_asks_for_every_combination(tmp_path: Path) -> None:
+def test_an_example_expands_to_every_combination(tmp_path: Path) -> None:
     (tmp_path / "mine.onnx").write_bytes(zoo_entry("dcgan").read_bytes())
     text = """# Does splitting into instances still pay when the local buffer is large?
 name: local-buffer-sweep
@@ -351,7 +351,7 @@ def test_a_hostile_file_is_refused_in_one_message(
     assert (results / "results.sqlite").read_bytes() == b"years of work"
 
 
-def test_points_are_made_when_they_are_asked_for(tmp_path: Path) -> None:
+def test_points_are_created_lazily(tmp_path: Path) -> None:
     sizes = ", ".join(f"{size} KiB" for size in range(64, 364))
     rates = ", ".join(f"{rate} GB/s" for rate in range(30, 330))
     text = (

@@ -1,4 +1,4 @@
-"""Batches per cluster: iterations follow each other, and the fastest number at once is taken."""
+"""Batches per cluster: a large batch runs as iterations in sequence, with the fastest number of batches at once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever a point does, it is a result with its reason, and the points beside it are computed."""
+"""A point that crashes, hangs or exceeds a limit becomes a failure with a reason; the other points are computed."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A point that fails, in whatever way, is a row that says why; it stops nothing, and is tried again when asked."""
+"""A point that fails is a row with the reason; it stops no other point, and is retried on request."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A figure that is infinite or not a number is no result: the point fails and says which machine is absurd."""
+"""A figure that is infinite or NaN is no result: the point fails, and the message names the absurd machine value."""
 
 import math
 
@@ -14,5 +14,5 @@ def test_a_figure_without_end_is_refused_by_its_name(value: float) -> None:
         check_finite({"hardware": "odd", "latency_s": 1.0, "energy_j": value})
 
 
-def test_finite_figures_and_what_is_no_number_pass() -> None:
+def test_finite_figures_and_texts_pass() -> None:
     check_finite({"hardware": "plain", "latency_s": 1e-300, "kernels": 3, "error": None})

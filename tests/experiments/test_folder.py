@@ -1,4 +1,4 @@
-"""The folder of a run: one run at a time writes it, whole files; what is sound in it is shown, however much is not."""
+"""A results folder is written by one run at a time, in whole files; its sound rows are shown if others are damaged."""
 
 import json
 import os
@@ -92,7 +92,7 @@ class TestRuns:
         assert all("is writing there" in message for message, code in ends if code == 2)
         assert len(pd.read_csv(tmp_path / "out" / "results.csv")) == 3
 
-    def test_a_run_under_way_has_a_report_of_what_is_there(self, folder: Path, terminal: Terminal) -> None:
+    def test_a_run_in_progress_has_a_report_of_its_points_so_far(self, folder: Path, terminal: Terminal) -> None:
         note = json.loads((folder / "experiment.json").read_text())
         (folder / "experiment.json").write_text(json.dumps({**note, "is_finished": False, "planned": 3}))
         (folder / "timelines.json").unlink()

@@ -1,4 +1,4 @@
-"""The layers of a run make up all of it: its latency, its traffic; and every output has them."""
+"""The figures of a run's layers add up to its latency and its traffic, and every output has a layer."""
 
 import sqlite3
 from contextlib import closing
@@ -134,7 +134,7 @@ class TestEveryOutput:
         pd.testing.assert_series_equal(sums.sort_index(), wanted.sort_index(), check_names=False)
         assert results["critical.ddr"].between(0, 1).all()
 
-    def test_the_report_shows_those_of_the_fastest_point(self, folder: Path) -> None:
+    def test_the_report_shows_the_layers_of_the_fastest_point(self, folder: Path) -> None:
         text = " ".join(Reader((folder / "report.html").read_text(encoding="utf-8")).text.split())
 
         fastest = min(pd.read_csv(folder / "results.csv").to_dict("records"), key=lambda row: row["latency_s"])
@@ -173,7 +173,7 @@ class TestBatchesPerCluster:
     def test_it_is_not_said_where_there_is_nothing_to_try(self, terminal: Terminal, argv: tuple[str, ...]) -> None:
         assert "batches_per_cluster=best tries" not in terminal.out(*self.ARGV, *argv)
 
-    def test_what_was_taken_is_in_the_record(self) -> None:
+    def test_padding_and_batches_at_once_are_in_the_record(self) -> None:
         best = run("graphturbo", {"batches_per_cluster": "best"}, 16)[0].record
 
         assert best.batch_at_once * best.iterations >= 4

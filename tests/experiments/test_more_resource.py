@@ -1,4 +1,4 @@
-"""More of a machine is never more than 2 % slower, and twice the images never take less time: over random machines.
+"""More of a resource slows a network by at most 2 %, and a doubled batch never takes less time, on random machines.
 
 `benchmarks.more_resource` draws many more machines; a few of those differ by up to 8 % all the same, where tiles are
 chosen by an estimate that the simulation does not bear out.

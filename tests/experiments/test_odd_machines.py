@@ -1,4 +1,4 @@
-"""Machines with odd values: each is simulated, or refused with a message; none ends in another error."""
+"""A machine with extreme values is simulated or rejected with a message; nothing else is raised."""
 
 from contextlib import suppress
 from functools import lru_cache
@@ -12,7 +12,7 @@ from dsascape.experiments.point.layers import layers_of
 from dsascape.experiments.point.sound import check_figures
 from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.hw_models import AnyHardware, HardwareError, SimulationError, load_hardware, with_values
-from dsascape.hw_models.machine_files.load import known_paths
+from dsascape.hw_models.machine_files.load import parameter_paths
 from dsascape.scheduler import ScheduleError, make_policy
 from tests.experiments.terminal import Terminal
 from tests.tiers import examples
@@ -27,7 +27,7 @@ ODD = (
 def possible(name: str) -> tuple[tuple[str, object], ...]:
     """Return the odd values that a preset takes, each with its path."""
     spec, found = load_hardware(name), []
-    for path in known_paths(spec):
+    for path in parameter_paths(spec):
         for value in ODD:
             with suppress(HardwareError):
                 with_values(spec, {path: value})

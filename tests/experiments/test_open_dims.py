@@ -1,4 +1,4 @@
-"""Sizes that a network's file leaves open are given by name, on the command line and in YAML."""
+"""Symbolic dimensions of a network's file are set by name, on the command line and in YAML."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The one number of the STCP920 preset that is fitted has the value that fits."""
+"""The fitted value in the STCP920 preset is the one that the fit gives."""
 
 from dsascape.experiments.papers.graphturbo_calibration import MACHINE, NUMBERS, machine_with, misfit, simulated
 from dsascape.hw_models import load_hardware

@@ -1,4 +1,4 @@
-"""The pages of DNNFusion and AGO put the right figures beside the papers'; the weights in use are the fitted ones."""
+"""The pages of DNNFusion and AGO compare the right figures with the papers', and AGO's default weights are the fit."""
 
 import pandas as pd
 import pytest
@@ -63,7 +63,7 @@ def test_every_network_of_the_paper_has_its_raw_export() -> None:
     assert {f"{name}-raw" for name in DNNFUSION["networks"]} <= set(zoo_names())
 
 
-def test_counts_and_sizes_stand_beside_the_papers() -> None:
+def test_counts_and_sizes_are_compared_with_the_papers() -> None:
     paper = {"networks": {"vgg16": DNNFUSION["networks"]["vgg16"], "c3d": DNNFUSION["networks"]["c3d"]}}
 
     assert cells(dnnfusion_tables.table5_counts(paper), "vgg16")[1:7] == ["51", "51", "+0 %", "22", "22", "+0 %"]
@@ -84,7 +84,7 @@ def test_times_are_those_of_the_policy_with_just_its_options() -> None:
     assert found[8] == "2"
 
 
-def test_gpu_times_stand_beside_those_of_the_papers_gpu() -> None:
+def test_gpu_times_are_compared_with_those_of_the_papers_gpu() -> None:
     paper = {**DNNFUSION, "networks": {"vgg16": DNNFUSION["networks"]["vgg16"]}}
 
     assert cells(dnnfusion_tables.table6_times(paper, Results(pd.DataFrame(columns=COLUMNS)), "gpu"), "vgg16")[1:7] == [

@@ -1,4 +1,4 @@
-"""Section 5.6: what joining layers is worth on a GPU, and where."""
+"""GraphTurbo, section 5.6: the gain of joining layers on a GPU, by batch and DRAM bandwidth."""
 
 from dsascape.experiments.papers.graphturbo_gpu import DTYPE, MACHINE, MODEL, pairs, schedules
 from dsascape.experiments.question.network import network

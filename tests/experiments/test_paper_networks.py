@@ -1,4 +1,4 @@
-"""``docs/networks.md`` holds the networks' figures, and a reason wherever they differ from DNNFusion's tables."""
+"""``docs/networks.md`` has the networks' figures, and a reason wherever they differ from DNNFusion's tables."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The table that puts the orders of instances beside the exact one."""
+"""The table that compares heuristic instance orders with the exact one."""
 
 import pytest
 

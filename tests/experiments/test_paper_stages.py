@@ -1,4 +1,4 @@
-"""Fig. 17: in which stage of ResNet-50 the engines compute for how much of the time."""
+"""Fig. 17: utilisation of the engines in each stage of ResNet-50."""
 
 import pytest
 

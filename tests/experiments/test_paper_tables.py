@@ -1,4 +1,4 @@
-"""GraphTurbo's tables put the right figures beside the paper's, and say where one is missing."""
+"""GraphTurbo's tables compare the right figures with the paper's, and mark those that are missing."""
 
 import pandas as pd
 import pytest
@@ -46,7 +46,7 @@ def test_differences_are_relative_to_the_paper(ours: float | None, paper: float,
     assert relative(ours, paper) == text
 
 
-def test_a_mean_leaves_out_what_is_missing() -> None:
+def test_a_mean_leaves_out_missing_values() -> None:
     assert geometric_mean([2.0, None, 8.0]) == pytest.approx(4.0)
     assert geometric_mean([None]) is None
 
@@ -90,7 +90,7 @@ def test_of_several_versions_of_a_point_the_newest_counts() -> None:
     assert both.figure("throughput_per_s", "resnet50", 64, "graphturbo") == 2.0
 
 
-def test_the_ablation_s_variants_are_told_apart_by_their_options() -> None:
+def test_the_ablation_s_variants_are_identified_by_their_options() -> None:
     variants = results(
         **{
             "graphturbo(instances=false,instruction_scheduling=false,outputs=global)": 100.0,

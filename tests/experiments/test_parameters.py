@@ -1,4 +1,4 @@
-"""The reference of parameters is made of the specs, and is in step with them."""
+"""The parameter reference, docs/parameters.md, is generated from the specs and up to date."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dsascape.experiments.shell.catalogue import parameters_page
-from dsascape.hw_models import known_paths, load_hardware, preset_names
+from dsascape.hw_models import load_hardware, parameter_paths, preset_names
 from dsascape.hw_models.machine_files.kinds import SPECS
 from dsascape.hw_models.machine_files.reference import Parameter, markdown, sections
 from dsascape.scheduler.kinds.table import KINDS, kind_named
@@ -39,7 +39,7 @@ def test_every_value_of_a_machine_is_explained(name: str) -> None:
     spec = load_hardware(name)
     explained = by_path(spec.kind)
 
-    for path in known_paths(spec):
+    for path in parameter_paths(spec):
         place = path.split(".")
         if place[-1].isdigit():  # an entry of a list
             place.pop()

@@ -1,4 +1,4 @@
-"""An architect's reading of real networks: no figure beats the machine it was simulated on."""
+"""Plausibility on real networks: no figure exceeds a limit of the machine it was simulated on."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -46,7 +46,7 @@ EVERY_POINT = [
 
 
 def off_chip(hardware: str) -> str:
-    """What the memory behind all others is called."""
+    """Name of the machine's outermost memory."""
     return "ddr" if load_hardware(hardware).kind == "clustered_dsa" else "dram"
 
 

@@ -1,4 +1,4 @@
-"""A plan's picture: a box a group, a line of text an operator, a line between groups that read from each other."""
+"""A plan's picture: a box per group, a line of text per operator, an edge between groups that exchange tensors."""
 
 from itertools import pairwise
 from xml.etree import ElementTree

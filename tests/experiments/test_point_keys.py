@@ -1,4 +1,4 @@
-"""The key of a point stands for all that its figures depend on, and for nothing else."""
+"""The key of a design point covers everything that its figures depend on, and nothing else."""
 
 import json
 import subprocess
@@ -59,7 +59,7 @@ json.dump([{"key": point.key, **computed(point).row, "wall_s": 0} for point in p
     assert [row["error"] for row in json.loads(first)] == [None, None]
 
 
-def test_policies_of_two_files_with_one_name_are_kept_apart(tmp_path: Path) -> None:
+def test_policies_of_two_files_with_one_name_are_distinct(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.py").write_text(FAULTY_POLICY.replace("faulty", f"mine-{folder}"))

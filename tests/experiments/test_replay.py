@@ -1,4 +1,4 @@
-"""A schedule written by one command runs in the next, edited or not; what cannot run is refused with what is wrong."""
+"""A schedule written by one command runs in another, edited or not; an invalid one is rejected with the reason."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_finer_tiles_by_hand_run_and_take_another_time(terminal: Terminal, tmp_p
     assert after["tensor_scopes"] == before["tensor_scopes"]
 
 
-def test_what_cannot_run_is_refused_by_name(terminal: Terminal, written: Path) -> None:
+def test_a_schedule_that_cannot_run_is_refused_by_name(terminal: Terminal, written: Path) -> None:
     schedule = json.loads(written.read_text())
     number = next(i for i, each in enumerate(schedule["slices"]) if each["memory"] == "local_buffer")
     schedule["slices"][number] |= {"memory": "ddr", "address": None}

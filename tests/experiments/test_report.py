@@ -1,4 +1,4 @@
-"""A report takes odd studies: none or a thousand points, no baseline, no figures, nothing swept, empty timelines."""
+"""Reports of odd studies: no points or a thousand, no baseline, no figures, nothing swept, empty timelines."""
 
 import re
 from dataclasses import replace

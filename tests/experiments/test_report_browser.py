@@ -1,4 +1,4 @@
-"""A report in a real browser: it answers to clicks, fetches nothing, runs no name from data, fits a phone."""
+"""A report in a real browser: interactive, offline, safe against names from data, and readable on a phone."""
 
 import shlex
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ class TestPoints:
         assert all(float(text) < 10 for text in column(page, "simulated latency"))
         assert rows(page)
 
-    def test_bars_are_to_the_scale_of_their_network_or_all_alike(self, page: Page, tmp_path: Path) -> None:
+    def test_bars_are_to_the_scale_of_their_network_or_equally_long(self, page: Page, tmp_path: Path) -> None:
         made = study([point("a", 1.0), point("b", 0.5), point("a", 9.0, "bert")], {})
         page.open(written(made, tmp_path))
         lengths = (
@@ -115,7 +115,7 @@ class TestPoints:
         )
 
         assert page.run(lengths) == [150, 75, 150]
-        page.click("#alike")
+        page.click("#equal")
         assert page.run(lengths) == [150, 150, 150]
 
     def test_failed_points_are_listed_with_their_reason(self, page: Page, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A report compares within a case, finds the points that no other beats, and sets apart what gave no figures."""
+"""Reports compare points within a case, find the Pareto front, and list failed points separately."""
 
 import numpy as np
 import pandas as pd
@@ -95,7 +95,7 @@ class TestParetoFront:
 
         assert pareto_front(frame, ["throughput_per_s", "energy_j"]).tolist() == [False, True]
 
-    def test_a_point_without_figures_is_out_and_beats_nobody(self) -> None:
+    def test_a_point_without_figures_is_excluded_from_comparisons(self) -> None:
         frame = pd.DataFrame({"latency_s": [np.nan, 1.0], "energy_j": [0.0, 1.0]})
 
         assert pareto_front(frame, ["latency_s", "energy_j"]).tolist() == [False, True]

@@ -1,4 +1,4 @@
-"""The headline answers the question that was asked, with yes or no only where the points decide it."""
+"""The headline answers the experiment's question, with yes or no only if the points decide it."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dsascape.experiments.report.frames import prepared
-from dsascape.experiments.report.headline import front_found, verdict
+from dsascape.experiments.report.headline import front_sentence, verdict
 from dsascape.experiments.report.page import render_report
 from tests.experiments.studies import BUFFERS, Reader, failure, headline, measured, point, study, two_by_two
 
@@ -43,7 +43,7 @@ class TestPolicies:
             "It depends: graphturbo is faster in 1 of 2 cases (0.500 to 2.00 times as fast as fixed-pattern)."
         )
 
-    def test_what_is_hardly_faster_is_not_faster(self) -> None:
+    def test_a_negligible_speed_up_is_not_called_faster(self) -> None:
         rows = [point("graphturbo", 0.99, **SMALL), point("fixed-pattern", 1.0, **SMALL)]
 
         assert asked("Does graphturbo help?", rows).startswith("No: graphturbo is 1.01 times")
@@ -133,7 +133,7 @@ class TestHeadline:
 
         assert text.startswith("graphturbo is 4.00 times as fast as fixed-pattern in the geometric mean")
 
-    def test_of_a_search_it_is_the_front(self) -> None:
+    def test_the_headline_of_a_search_is_its_front(self) -> None:
         page = render_report(replace(study(two_by_two()), search="nsga2", objectives=("latency_s", "energy_j")))
 
         assert headline(page)[0] == (
@@ -169,9 +169,9 @@ def test_a_front_is_told_with_its_ends() -> None:
     rows = [point("a", 0.001, energy_j=9.0), point("a", 0.002, energy_j=3.0), point("a", 0.003, energy_j=5.0)]
     points = prepared(pd.DataFrame(rows), ())
 
-    assert front_found(points, ("latency_s", "energy_j"), {}) == (
+    assert front_sentence(points, ("latency_s", "energy_j"), {}) == (
         "The front found, by latency and energy: resnet50, 2 of 3 points (1.00 to 2.00 ms, 3.00 to 9.00 J)."
     )
-    assert front_found(points, ("latency_s",), {}) == (
+    assert front_sentence(points, ("latency_s",), {}) == (
         "The best found, by latency: resnet50, a (1.00 ms; 1 of 3 points)."
     )

@@ -1,4 +1,4 @@
-"""A report is one page that fetches nothing, keeps names from data as text, and shows the numbers it draws."""
+"""A report is one offline page that escapes names from data and shows the numbers behind its charts."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def drawn_page() -> str:
 
 
 class TestPage:
-    def test_it_needs_nothing_beside_it(self) -> None:
+    def test_the_page_needs_no_other_file(self) -> None:
         page = drawn_page()
 
         assert "http:" not in page
@@ -116,7 +116,7 @@ class TestPage:
         assert [figure for figure in figures if "<table" not in figure and "do not say which" not in figure] == []
         assert all("<details>" in figure for figure in figures if "<svg" in figure)
 
-    def test_what_varies_is_marked_in_the_machine(self) -> None:
+    def test_swept_values_are_marked_in_the_machine(self) -> None:
         page = render_report(study(two_by_two(), BUFFERS | {"dma.channels": ("1", "2")}))
 
         marked = re.findall(r'<tr class="varied"><th scope="row">(\w+)</th><td><b>(.*?)</b>', page)

@@ -1,4 +1,4 @@
-"""Looks, rooflines, what the latency goes to, the base machine and samples: what the page says of single points."""
+"""What a report shows of single points: looks, rooflines, critical-path shares, the base machine, samples."""
 
 import re
 
@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dsascape.experiments.report.critical import pace_shares, telling
+from dsascape.experiments.report.critical import pace_shares, representative_points
 from dsascape.experiments.report.frames import against_base, axes_of, evenly, pareto_front, prepared
 from dsascape.experiments.report.looks import OTHERS, STARTUP, kind_looks, policy_looks
 from dsascape.experiments.report.page import render_report
 from dsascape.experiments.report.roofline import rooflines
-from dsascape.experiments.report.sample import MOST_POINTS, listed, told_apart
+from dsascape.experiments.report.sample import MOST_POINTS, listed, within_chart_limits
 from tests.experiments.studies import BUFFERS, Reader, failure, point, study, two_by_two
 
 SMALL, LARGE = ({"local_buffer.capacity": value} for value in BUFFERS["local_buffer.capacity"])
@@ -33,7 +33,7 @@ class TestLooks:
         assert len({look.marker for look in looks.values()}) == 3
         assert policy_looks(names[1:2])[names[1]] == looks[names[1]]
 
-    def test_those_that_come_along_differ_in_colour_and_in_marker(self) -> None:
+    def test_looks_of_further_policies_differ_in_colour_and_marker(self) -> None:
         looks = policy_looks(["unfused", "fixed-pattern", "astitch", "graphturbo"])
 
         assert len({look.colour for look in looks.values()}) == len({look.marker for look in looks.values()}) == 4
@@ -76,7 +76,7 @@ def test_shares_of_the_critical_path_are_grouped_and_sum_to_one() -> None:
 
 def test_bars_are_of_the_fastest_point_of_each_policy_and_of_others_evenly() -> None:
     made = [point("a", float(n)) for n in range(1, 31)] + [point("b", 99.0)]
-    chosen = telling(prepared(pd.DataFrame(made), ()), 6)
+    chosen = representative_points(prepared(pd.DataFrame(made), ()), 6)
 
     assert sorted(chosen["latency_s"]) == [1.0, 2.0, 11.0, 21.0, 30.0, 99.0]
 
@@ -158,7 +158,7 @@ class TestLargeStudies:
         points = prepared(pd.DataFrame(two_by_two()), BUFFERS)
 
         assert len(listed(points, points, BUFFERS, ("latency_s",))) == 4
-        drawn, axes, left_out = told_apart(points, BUFFERS)
+        drawn, axes, left_out = within_chart_limits(points, BUFFERS)
         assert (len(drawn), axes, left_out) == (4, BUFFERS, "")
 
     def test_many_networks_and_values_are_drawn_in_part_and_said_to_be(self) -> None:

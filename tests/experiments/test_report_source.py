@@ -1,4 +1,4 @@
-"""Measured figures lead a report wherever there are any, and each headline, heading and axis says which it has."""
+"""Measured figures come first in a report that has any; headlines, headings and axes state which kind they show."""
 
 import re
 

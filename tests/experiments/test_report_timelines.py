@@ -1,4 +1,4 @@
-"""A timeline has its own scale and its critical path; beyond what can be drawn it is merged or cut off, and says so."""
+"""Timelines have their own scale and critical path; long ones are merged or cut off, with a note that says so."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A report answers in sentences that state the right numbers, with three digits and a prefix."""
+"""Sentences in a report state the right numbers, with three digits and a unit prefix."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""A run computes every point once, keeps what it has through a kill, and has the same figures however it is spread."""
+"""A run computes each point once, resumes after a kill, and gives the same figures with any number of workers."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A search finds the front of a grid with part of its points, stays on the grid, and goes on where it stopped."""
+"""A search finds a grid's Pareto front with a fraction of its points, stays on the grid, and resumes."""
 
 import json
 import sys
@@ -127,7 +127,7 @@ def test_most_of_a_front_is_found_with_a_part_of_the_grid(tmp_path: Path) -> Non
     assert len(whole & {point.key for point in found}) >= 0.6 * len(whole)
 
 
-def test_throughput_is_made_large() -> None:
+def test_throughput_is_maximised() -> None:
     row: Row = {"latency_s": 2.0, "throughput_per_s": 8.0, "error": None}
     assert costs(row, ["latency_s", "throughput_per_s"]) == [2.0, -8.0]
 
@@ -195,8 +195,8 @@ def test_workers_do_not_change_a_search(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(one, two)
 
 
-def test_a_search_makes_no_points_but_those_it_asks_for(tmp_path: Path) -> None:
-    """Of a space that nobody could write down: 2 x 10^12 points."""
+def test_a_search_creates_only_the_points_it_evaluates(tmp_path: Path) -> None:
+    """The space has 2 x 10^12 points, too many to enumerate."""
     units = {"clusters": "", "cores_per_cluster": "", "local_buffer.capacity": " KiB", "ddr.bandwidth": " GB/s"}
     sweep = ", ".join(f"{path}: [{', '.join(f'{i}{unit}' for i in range(1, 1001))}]" for path, unit in units.items())
     text = f"""

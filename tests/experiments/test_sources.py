@@ -1,4 +1,4 @@
-"""Whatever a run reads of our packages is part of its points' keys, whatever kind of file it is."""
+"""Every file of our packages that a run reads is part of its points' keys."""
 
 import json
 import shutil
@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from dsascape.experiments.question import sources
 from dsascape.experiments.question.sources import (
+    DATA_IN_KEYS,
     FIGURES,
     FIGURES_HERE,
-    IN_KEYS,
+    IGNORED_SUFFIXES,
     MEASUREMENTS,
-    SAYS_NOTHING,
     folder_contents,
     policy_hash,
 )
@@ -30,7 +30,7 @@ IN_A_RUN_ONLY = {
     "question/sources.py", "question/version.py", "question/command_line.py", "engine/failures.py",
     "results/timeline.py", "results/store.py", "results/columns.py", "results/files.py",
 }  # fmt: skip
-"""Of `experiments`: they make keys, the column ``command`` and messages, no figures."""
+"""Files of `experiments` that make keys, the column ``command`` and messages, but no figures."""
 RUNS = """
 import cProfile, json, sys
 opened, profile = set(), cProfile.Profile(builtins=False)
@@ -62,11 +62,11 @@ def copied(folder: Path) -> Path:
     return place
 
 
-def test_every_file_of_the_packages_counts_or_is_known_to_say_nothing() -> None:
+def test_every_file_of_the_packages_is_in_the_key_or_listed_as_irrelevant() -> None:
     listed = subprocess.run(
         ["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
-    left_out = {name for name in listed if name not in counted() and not name.startswith(IN_KEYS)}
+    left_out = {name for name in listed if name not in counted() and not name.startswith(DATA_IN_KEYS)}
 
     assert {Path(name).suffix or Path(name).name for name in left_out} <= {".pyi", ".typed", ".md"}
     assert {Path(name).suffix for name in counted() & set(listed)} >= {".py", ".c", ".h", ".cu"}
@@ -85,7 +85,7 @@ def test_all_that_a_run_reads_and_executes_counts(network: str) -> None:
     assert [
         name
         for name in sorted(read)
-        if name not in known and not name.startswith(IN_KEYS) and not name.endswith((".pyc", ".so"))
+        if name not in known and not name.startswith(DATA_IN_KEYS) and not name.endswith((".pyc", ".so"))
     ] == []
     ours = ROOT / "experiments"
     here = {path.relative_to(ours).as_posix() for path in ran if path.is_relative_to(ours)}
@@ -96,7 +96,7 @@ def test_all_that_a_run_reads_and_executes_counts(network: str) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
 @given(
     name=st.from_regex(r"[a-z]{1,6}(\.[a-z]{1,5}){0,2}", fullmatch=True).filter(
-        lambda name: not name.endswith(SAYS_NOTHING)
+        lambda name: not name.endswith(IGNORED_SUFFIXES)
     )
 )
 def test_a_new_kind_of_file_changes_the_keys(name: str, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_change_of_any_file_changes_the_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.pyc", "__pycache__/y.py", ".hidden", "z.pyi", "py.typed", "old.c~", "m.so"])
-def test_what_says_nothing_to_a_run_changes_no_key(name: str, tmp_path: Path) -> None:
+def test_irrelevant_files_change_no_key(name: str, tmp_path: Path) -> None:
     place = copied(tmp_path)
     before = contents(place)
     (place / name).parent.mkdir(exist_ok=True)

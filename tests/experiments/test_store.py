@@ -1,4 +1,4 @@
-"""The store gives back what it was given, takes older tables along, and leaves alone what is none."""
+"""The store returns what was stored, migrates older tables, and rejects files that are not stores."""
 
 import sqlite3
 from contextlib import closing
@@ -68,7 +68,7 @@ def test_a_newer_row_of_a_point_takes_the_place_of_the_older_ones(tmp_path: Path
     assert read_results(tmp_path)["key"].tolist() == ["k2", "k3"]
 
 
-def test_a_point_that_is_asked_for_again_is_current_again(tmp_path: Path) -> None:
+def test_a_superseded_point_that_is_requested_again_is_current_again(tmp_path: Path) -> None:
     with ResultStore(tmp_path) as store:
         for key, clusters in (("k1", "2"), ("k2", "4"), ("k3", "8")):
             store.add(key, {"model": "a", "clusters": clusters})
@@ -83,7 +83,7 @@ def test_a_point_that_is_asked_for_again_is_current_again(tmp_path: Path) -> Non
     rows=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("PQ"), st.integers(0, 9)), max_size=12),
     is_old=st.booleans(),
 )
-def test_of_every_point_the_row_stored_last_is_current(rows: list[tuple[str, str, int]], is_old: bool) -> None:
+def test_the_row_stored_last_of_each_point_is_current(rows: list[tuple[str, str, int]], is_old: bool) -> None:
     """Also in a table of an earlier version, which has no column that says so."""
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)

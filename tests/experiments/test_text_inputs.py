@@ -1,4 +1,4 @@
-"""What users write is read the same with a byte order mark before it; in UTF-16 it is refused with one message."""
+"""User files with a byte order mark are read as without; UTF-16 is rejected with one message."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_every_text_input_may_have_a_mark_and_none_may_be_utf_16(
     assert str(path) in terminal.refused(*argv)
 
 
-def test_a_question_behind_a_byte_order_mark_is_asked(tmp_path: Path) -> None:
+def test_a_question_after_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     for start in (b"", BYTE_ORDER_MARK):
         (tmp_path / "study.yaml").write_bytes(start + STUDY.replace("\n", "\r\n").encode())
 

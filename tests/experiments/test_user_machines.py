@@ -1,4 +1,4 @@
-"""Machines of the user's own, from the command line and in experiments: a base with changes, parts switched off."""
+"""User-defined machines on the command line and in experiments: a base with changes, optional parts switched off."""
 
 import json
 import sqlite3
@@ -57,7 +57,7 @@ def test_a_part_is_switched_off_with_null(terminal: Terminal) -> None:
         ("global_buffer=1 MiB", "global_buffer: is a whole section; needs the path of one value, such as"),
     ],
 )
-def test_what_a_machine_needs_is_not_switched_off(terminal: Terminal, change: str, complaint: str) -> None:
+def test_a_required_part_of_a_machine_cannot_be_switched_off(terminal: Terminal, change: str, complaint: str) -> None:
     assert complaint in terminal.refused(*RUN, "--hardware", "stcp920", "--set", change)
 
 

@@ -1,4 +1,4 @@
-"""Random networks with edges of any shape: operators on small matrices, read by whoever comes later."""
+"""Random networks with arbitrary edges: operators on small matrices that read any earlier results."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The fixed pattern: one complex operator and its elementwise followers a kernel, kinds derived from loop nests."""
+"""The fixed pattern: a kernel is one complex operator with its elementwise consumers; kinds come from loop nests."""
 
 import numpy as np
 import pytest
@@ -138,7 +138,7 @@ class TestByHand:
         assert names(plan) == [["relu1"], ["conv1"]]
         assert plan.groups[0].boundary_reason == "elementwise operators do not go into a complex one"
 
-    def test_two_convolutions_stay_apart(self) -> None:
+    def test_two_convolutions_are_not_fused(self) -> None:
         net = Net()
         plan = fixed_pattern_plan(net.graph(net.conv(net.conv(net.input(1, 4, 8, 8), 4), 4)))
 

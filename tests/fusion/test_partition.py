@@ -1,4 +1,4 @@
-"""A partition that grows by merging: what it says of circles is what a search of the whole graph says."""
+"""A partition grown by merging detects cycles exactly as a search of the whole graph does."""
 
 import random
 

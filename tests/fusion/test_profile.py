@@ -1,4 +1,4 @@
-"""Kernels that compute the same share a profile, whatever their names; profiles are written and read back."""
+"""Kernels that compute the same share a profile, regardless of names; profiles can be written and read back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -48,14 +48,14 @@ def two_chains(width: int = 4) -> Graph:
     return net.graph(net.relu(net.conv(x, 4)), net.relu(net.conv(x, width)))
 
 
-def test_equal_kernels_are_asked_for_once() -> None:
+def test_equal_kernels_are_profiled_once() -> None:
     costs, database = Counting(Analysis(two_chains())), ProfileDatabase()
 
     assert database.kernel_s(costs, (0, 1)) == database.kernel_s(costs, (2, 3)) == 1.0
     assert costs.asked == [(0, 1)]
 
 
-def test_what_has_been_profiled_is_its_own_bounds() -> None:
+def test_a_profiled_time_is_its_own_lower_and_upper_bound() -> None:
     costs, database = Counting(Analysis(two_chains())), ProfileDatabase()
 
     assert (database.least_s(costs, (2, 3)), database.most_s(costs, (2, 3))) == (0.5, 10.0)
@@ -72,7 +72,7 @@ def test_kernels_of_other_sizes_or_on_other_machines_are_others() -> None:
     assert len(database.entries) == 4
 
 
-def test_what_leaves_a_kernel_counts() -> None:
+def test_outputs_of_a_kernel_are_part_of_its_content() -> None:
     net = Net()
     x = net.relu(net.input(2, 4))
     one, other = net.graph(net.unary("Exp", x)), net.graph(net.unary("Exp", x), x)
@@ -100,7 +100,7 @@ def test_anything_else_is_refused_by_name(text: str) -> None:
         ProfileDatabase.from_json(text, "mine.json")
 
 
-def test_kernels_that_two_plans_share_are_not_asked_for_when_they_are_compared() -> None:
+def test_kernels_that_two_plans_share_are_not_profiled_for_their_comparison() -> None:
     """Counting answers 1 for the first kernel that it is asked for, 2 for the second."""
     costs, database = Counting(Analysis(two_chains(8))), ProfileDatabase()
     longer_s = database.longer_s((costs, [(0, 1), (2,), (3,)]), (costs, [(0, 1), (2, 3)]))

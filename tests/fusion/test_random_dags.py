@@ -1,4 +1,4 @@
-"""Whatever the network, the planners' groups are a partition that can run in order."""
+"""On any random network, each planner's groups are a partition that can run in order."""
 
 import math
 import os

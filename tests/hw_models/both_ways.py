@@ -1,4 +1,4 @@
-"""Runs by compiled code and by Python, which have to be the same in every figure."""
+"""Runs by the compiled engine and by Python, which must be equal in every figure."""
 
 import pytest
 

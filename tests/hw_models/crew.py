@@ -1,4 +1,4 @@
-"""Machines that hand out blocks, small enough to work out by hand: clusters of cores that may differ in pace.
+"""Small machines with block scheduling: clusters of cores that may differ in speed.
 
 A core takes its pace in picoseconds for one simple operation, and so long for every block that it holds. Each has a
 memory of its own, ``own``; a cluster has ``shared``, the chip ``dram`` and a host that launches.
@@ -45,7 +45,7 @@ class Crew:
     clusters: int = 1
     most_blocks: int = 2
     startup_ps: int = 0
-    """Of whatever a core is handed at once."""
+    """Start-up of each group of blocks that a core gets, in ps."""
     dram: int = 1000
     own: int = 1000
 

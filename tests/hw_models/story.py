@@ -1,4 +1,4 @@
-"""A machine whose runs can be worked out by hand, and short names for what it does.
+"""A machine whose runs can be worked out by hand, with short names for its instructions.
 
 It moves one byte per picosecond between DDR and the global buffer and from there to each local buffer, and its
 clock ticks every picosecond, so that sizes are times.

@@ -72,7 +72,7 @@ class TestMaxMinRates:
 
     @settings(deadline=None)
     @given(shared_ports())
-    def test_no_port_is_above_its_capacity_and_nobody_above_its_demand(
+    def test_no_port_exceeds_its_capacity_and_no_flow_its_demand(
         self, drawn: tuple[list[Demand], list[float]]
     ) -> None:
         demands, capacities = drawn
@@ -87,7 +87,7 @@ class TestMaxMinRates:
 
     @settings(deadline=None)
     @given(shared_ports())
-    def test_nobody_can_get_more_unless_somebody_with_no_more_gets_less(
+    def test_rates_are_max_min_fair(
         self, drawn: tuple[list[Demand], list[float]]
     ) -> None:
         demands, capacities = drawn
@@ -147,7 +147,7 @@ class Timeline(Mover):
         self.log.append((name, self.clock.now_ps))
         self.limits[name] = limit
 
-    def happen(self, turn: int) -> None:
+    def handle(self, number: int) -> None:
         """Nothing: flows have turns of their own."""
 
     def run(self) -> list[tuple[str, int]]:
@@ -162,7 +162,7 @@ class TestSharedBandwidth:
 
         assert timeline.run() == [("only", 105)]
 
-    def test_flows_that_fit_beside_each_other_do_not_slow_each_other(self) -> None:
+    def test_flows_within_the_capacity_do_not_slow_each_other(self) -> None:
         timeline = Timeline()
         timeline.start("a", 0, demand(5, 0, duration_ps=100))
         timeline.start("b", 0, demand(5, 0, duration_ps=50))

@@ -1,4 +1,4 @@
-"""Blocks go to whichever member is free: waves, tails and shares of members that differ come out of that."""
+"""Blocks go to any free member: waves, tails and the shares of unequal members follow from that."""
 
 from dataclasses import replace
 
@@ -85,7 +85,7 @@ class TestWavesAndTails:
         assert list(result.trace.released_by) == [-1, 0]
         assert result.critical_ps == {"core": 30}
 
-    def test_a_kernel_that_fills_no_wave_lets_the_next_one_start_beside_it(self) -> None:
+    def test_a_partial_last_wave_lets_the_next_kernel_start(self) -> None:
         result = GPU.run(blocks("first", 1, TEN), blocks("second", 1, work(20)), blocks("third", 3, TEN))
 
         assert timeline(result) == [("first", 0, 10), ("second", 0, 20), ("third", 0, 20)]
@@ -105,7 +105,7 @@ class TestWavesAndTails:
 
 
 class TestLaunches:
-    def test_blocks_follow_their_launch_and_the_next_launch_runs_beside_them(self) -> None:
+    def test_blocks_follow_their_launch_and_overlap_with_the_next_launch(self) -> None:
         result = GPU.run(
             host("launch 1"),
             blocks("first", 5, TEN, after=(0,)),

@@ -1,11 +1,11 @@
-"""Things happen in the order of their times; what is to come last in an instant comes after all else in it."""
+"""Events are handled in order of time; end-of-timestamp events come after all others of that timestamp."""
 
 from collections.abc import Callable
 
-from dsascape.hw_models.simulation.clock import Actor, Clock, whole_ps
+from dsascape.hw_models.simulation.clock import Clock, EventHandler, whole_ps
 
 
-class Diary(Actor):
+class Diary(EventHandler):
     """A clock, and what happened when: a turn is the number of an entry that was announced."""
 
     def __init__(self) -> None:
@@ -18,8 +18,8 @@ class Diary(Actor):
         self.announced.append((name, then))
         self.clock.after(delay_ps, self, len(self.announced) - 1)
 
-    def happen(self, turn: int) -> None:
-        name, then = self.announced[turn]
+    def handle(self, number: int) -> None:
+        name, then = self.announced[number]
         self.log.append((self.clock.now_ps, name))
         then()
 
@@ -28,13 +28,13 @@ class Diary(Actor):
         return self.log
 
 
-class Last(Actor):
+class Last(EventHandler):
     """Notes a name at the end of an instant, then does something."""
 
     def __init__(self, diary: Diary, name: str, then: Callable[[], object] = lambda: None) -> None:
         self.diary, self.name, self.then = diary, name, then
 
-    def happen(self, turn: int) -> None:
+    def handle(self, number: int) -> None:
         self.diary.log.append((self.diary.clock.now_ps, self.name))
         self.then()
 
@@ -62,7 +62,7 @@ def test_the_last_turn_comes_when_nothing_else_happens_in_the_instant() -> None:
     assert diary.run() == [(5, "first"), (5, "second"), (5, "behind"), (5, "last"), (6, "later")]
 
 
-def test_what_a_last_turn_sets_off_in_its_instant_comes_before_the_next_last_turn() -> None:
+def test_events_added_by_an_end_of_timestamp_handler_precede_the_next_one() -> None:
     diary = Diary()
 
     diary.clock.at_end_of_instant(Last(diary, "last", lambda: diary.after(0, "set off")))

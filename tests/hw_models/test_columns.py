@@ -1,4 +1,4 @@
-"""Rows and tables are sequences like any others: of rows, of instructions, of buffers."""
+"""Rows and tables of instructions and buffers behave as sequences."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ ENDS = st.none() | st.integers(-7, 7)
 
 
 @given(ROWS, ENDS, ENDS)
-def test_rows_are_those_that_they_were_made_of(rows: list[tuple[int, ...]], begin: int | None, end: int | None) -> None:
+def test_rows_are_returned_as_given(rows: list[tuple[int, ...]], begin: int | None, end: int | None) -> None:
     found = Rows.of(rows)
 
     assert list(found) == [found[place] for place in range(len(found))] == rows
@@ -32,7 +32,7 @@ def test_rows_can_be_appended_one_by_one(rows: list[tuple[int, ...]]) -> None:
 
 
 @given(BUFFERS, ENDS, ENDS)
-def test_a_table_of_buffers_keeps_those_that_differ_once(
+def test_a_table_of_buffers_stores_distinct_buffers_once(
     buffers: list[Buffer], begin: int | None, end: int | None
 ) -> None:
     table = BufferTable.of(buffers)

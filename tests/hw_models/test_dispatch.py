@@ -1,4 +1,4 @@
-"""What holds of blocks that are handed out, whatever the machine: shown on random small ones.
+"""Invariants of block scheduling on small random machines.
 
 Kernels are blocks of one kind of work each; they begin in order, and may wait for earlier ones.
 """
@@ -101,7 +101,7 @@ def test_every_block_is_done_once(crew: Crew, drawn: list[Kernel]) -> None:
 
 
 @given(st.builds(Crew, kinds=ALIKE, clusters=st.integers(1, 2)), kernels(at_once=st.integers(1, 2)))
-def test_without_contention_alike_members_are_busy_for_as_long_as_their_blocks_take(
+def test_without_contention_members_are_busy_for_exactly_the_time_of_their_blocks(
     crew: Crew, drawn: list[Kernel]
 ) -> None:
     result = crew.simulated(program(crew, drawn))
@@ -150,7 +150,7 @@ def test_the_critical_path_explains_the_whole_makespan(crew: Crew, drawn: list[K
 
 
 @given(st.builds(Crew, kinds=ALIKE), ARITHMETIC, st.integers(1, 4))
-def test_more_alike_members_are_never_slower(crew: Crew, drawn: list[Kernel], more: int) -> None:
+def test_more_equal_members_are_never_slower(crew: Crew, drawn: list[Kernel], more: int) -> None:
     larger = Crew(kinds=((crew.cores + more, 1),))
 
     assert larger.simulated(program(larger, drawn)).makespan_ps <= crew.simulated(program(crew, drawn)).makespan_ps
@@ -180,7 +180,7 @@ class TestLockstep:
 
     @settings(max_examples=examples(200))
     @given(SHORT_OF_BANDWIDTH, WITH_OCCUPANCY)
-    def test_clusters_that_hand_out_alike_do_what_each_of_them_does(self, crew: Crew, drawn: list[Kernel]) -> None:
+    def test_equal_clusters_in_lockstep_equal_separate_ones(self, crew: Crew, drawn: list[Kernel]) -> None:
         made = program(crew, drawn)
 
         assert_same(crew, crew.simulated(unrolled(made)), crew.simulated(made))

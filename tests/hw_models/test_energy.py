@@ -1,4 +1,4 @@
-"""Energy is what the program does times what each of it costs, and static power for as long as it runs."""
+"""Energy is the program's operations and bytes times their costs, plus static power times the makespan."""
 
 import pytest
 

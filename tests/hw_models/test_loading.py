@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.hw_models import ClusteredDsa, Cpu, Gpu, MatrixShape, MatrixUnit, operands_read
-from dsascape.hw_models.machine_files.load import known_paths, load_hardware, preset_names, with_values
+from dsascape.hw_models.machine_files.load import load_hardware, parameter_paths, preset_names, with_values
 from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.messages import shown
 from dsascape.workloads import DTYPE_BYTES
@@ -60,7 +60,7 @@ class TestEveryPreset:
     def test_survives_setting_every_path_to_its_own_value(self, name: str) -> None:
         spec = load_hardware(name)
 
-        own = {path: value_at(spec.model_dump(by_alias=True), path) for path in known_paths(spec)}
+        own = {path: value_at(spec.model_dump(by_alias=True), path) for path in parameter_paths(spec)}
 
         assert with_values(spec, own) == spec
 
@@ -178,7 +178,7 @@ class TestChangedValues:
         assert before == load_hardware("stcp920", ClusteredDsa)
         assert {
             other
-            for other in known_paths(before)
+            for other in parameter_paths(before)
             if value_at(after.model_dump(by_alias=True), other)
             != value_at(before.model_dump(by_alias=True), other)
         } <= {path, *(f"{path}.{index}" for index in range(3)), path.removesuffix(".0")}
@@ -216,7 +216,7 @@ class TestChangedValues:
         ],
         ids=shown,
     )  # fmt: skip
-    def test_a_bad_change_says_what_is_there(self, path: str, value: object, complaint: str) -> None:
+    def test_an_invalid_change_is_reported_with_what_is_allowed(self, path: str, value: object, complaint: str) -> None:
         with pytest.raises(HardwareError) as caught:
             with_values(load_hardware("stcp920", ClusteredDsa), {path: value})
 
@@ -228,12 +228,15 @@ class TestChangedValues:
     def test_a_machine_without_global_buffer_has_no_paths_into_one(self) -> None:
         spec = load_hardware("ipu_mk1", ClusteredDsa)
 
-        assert not any(path.startswith("global_buffer") for path in known_paths(spec))
+        assert not any(path.startswith("global_buffer") for path in parameter_paths(spec))
         with pytest.raises(HardwareError, match="there is no capacity; global_buffer is null"):
             with_values(spec, {"global_buffer.capacity": "1 MiB"})
 
-    @given(path=st.sampled_from(known_paths(load_hardware("stcp920", ClusteredDsa))), value=st.none() | st.booleans()
-           | st.integers() | st.floats() | st.text() | st.lists(st.integers(), max_size=4))  # fmt: skip
+    @given(
+        path=st.sampled_from(parameter_paths(load_hardware("stcp920", ClusteredDsa))),
+        value=st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+        | st.lists(st.integers(), max_size=4),
+    )  # fmt: skip
     @settings(deadline=None)
     def test_any_value_anywhere_fits_or_is_a_hardware_error(self, path: str, value: object) -> None:
         spec = load_hardware("stcp920", ClusteredDsa)

@@ -1,4 +1,4 @@
-"""A machine's parts fit its levels, and it refuses programs that need what it does not have."""
+"""A machine's parts fit its levels, and it rejects programs that need units or memories it lacks."""
 
 import pytest
 from hypothesis import given
@@ -96,7 +96,7 @@ class TestProgramsOfAnotherMachine:
         with pytest.raises(ProgramError, match="story has dma_load once per cluster, the program per core"):
             simulated(elsewhere)
 
-    def test_an_unknown_memory_is_refused_whoever_uses_it(self) -> None:
+    def test_an_unknown_memory_is_refused_in_any_instruction(self) -> None:
         moved = Transfer(source="l3", destination="ddr", size_bytes=1)
         work = Compute(dtype="fp16", simple=1, traffic=(("l3", 8),))
 

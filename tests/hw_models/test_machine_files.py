@@ -1,4 +1,4 @@
-"""A machine file with a base states only what differs; a machine's text can be edited and loaded again."""
+"""A machine file with a base states only the differences; a machine's text can be edited and loaded again."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class Writer:
 
 
 class TestWithABase:
-    def test_what_is_not_stated_is_as_in_the_base(self, write: Writer) -> None:
+    def test_unstated_values_are_the_base_s(self, write: Writer) -> None:
         path = write("mine.yaml", "base: stcp920\nlocal_buffer: {capacity: 2 MiB}\nddr:\n  bandwidth: 200 GB/s\n")
 
         changes = {"name": "mine", "local_buffer.capacity": "2 MiB", "ddr.bandwidth": "200 GB/s"}
@@ -82,7 +82,7 @@ class TestWithABase:
         assert given_back is not None
         assert given_back.capacity_bytes == 2**20
 
-    def test_a_base_is_looked_for_beside_the_file(self, write: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_base_is_looked_up_relative_to_the_file(self, write: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
         write("chips/small.yaml", "base: stcp920\nclusters: 1")
         path = write("chips/smaller.yaml", "base: small.yaml\ncores_per_cluster: 4")
         monkeypatch.chdir(write.folder.parent)
@@ -107,7 +107,7 @@ class TestWithABase:
             ('base: "a\\0.yaml"', "a file name cannot contain a zero byte"),
             ("base: .", "mine.yaml: base: hardware . is unknown"),
             ("base: ./", "is a directory; needs a YAML file"),
-            ("base: mine.yaml", "mine.yaml: base: goes in a circle: mine.yaml -> mine.yaml"),
+            ("base: mine.yaml", "mine.yaml: base: forms a cycle: mine.yaml -> mine.yaml"),
             ("base: broken.yaml", "mine.yaml: base: FOLDER/broken.yaml: clusters: has 0; needs to be greater than 0"),
             ("base: stcp920\nlocal_buffer: {capacty: 1 MiB}",
              "mine.yaml: local_buffer.capacty: is unknown (did you mean capacity?); known: capacity, bandwidth"),
@@ -142,7 +142,7 @@ class TestWithABase:
         for name, base in ("a", "b"), ("b", "c"), ("c", "b"):
             write(f"{name}.yaml", f"base: {base}.yaml")
 
-        with pytest.raises(HardwareError, match=r"base: goes in a circle: b\.yaml -> c\.yaml -> b\.yaml$"):
+        with pytest.raises(HardwareError, match=r"base: forms a cycle: b\.yaml -> c\.yaml -> b\.yaml$"):
             load_hardware(write.folder / "a.yaml")
 
     def test_an_endless_chain_is_refused(self, write: Writer) -> None:
@@ -154,7 +154,7 @@ class TestWithABase:
 
 
 class TestMerging:
-    def test_what_changes_nothing_is_not_there(self) -> None:
+    def test_empty_or_equal_changes_leave_the_base_unchanged(self) -> None:
         base = plain(load_hardware("stcp920", ClusteredDsa))
 
         assert merged(base, {}) == merged(base, base) == base
@@ -199,7 +199,7 @@ class TestText:
 
         assert machine_file(str(path)) == text
 
-    def test_of_a_file_with_a_base_the_whole_machine_is_printed(self, write: Writer) -> None:
+    def test_a_file_with_a_base_is_printed_as_the_whole_machine(self, write: Writer) -> None:
         path = write("mine.yaml", "base: stcp920\nlocal_buffer: {capacity: 2 MiB}")
 
         text = machine_file(str(path))

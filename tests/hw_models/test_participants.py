@@ -1,4 +1,4 @@
-"""An instruction with few participants: the other cores do nothing, move nothing and hold nothing."""
+"""An instruction with few participants: the other cores compute, move and hold nothing."""
 
 from dataclasses import replace
 

@@ -213,7 +213,7 @@ def test_an_event_says_what_was_done_and_why_then() -> None:
     assert by_name["activate 0"]["args"]["special"] == 1_000
 
 
-def test_kernels_that_run_beside_each_other_have_threads_of_their_own_and_the_critical_path_no_gaps() -> None:
+def test_concurrent_kernels_have_separate_threads_and_the_critical_path_no_gaps() -> None:
     result = Crew().run(blocks("first", 5, work(1_000_000)), blocks("second", 4, work(1_000_000)))
 
     assert [(e["tid"], e["ts"], e["dur"]) for e in instructions(result)] == [(1, 0, 2), (2, 1, 2)]

@@ -1,4 +1,4 @@
-"""Start-ups of transfers in flight pass while the data of earlier ones move, up to a stated number of them."""
+"""Start-ups of transfers in flight overlap with earlier transfers, up to a stated number of them."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_short_transfers_are_paced_by_latency_over_what_is_in_flight(in_flight: 
     assert result.makespan_ps == makespan_ps
 
 
-def test_what_is_left_of_a_start_up_keeps_the_channel() -> None:
+def test_the_rest_of_a_start_up_occupies_the_channel() -> None:
     result = run(load("a", 4), load("b", 20), launch("go", after=(0,)), spec=engine(in_flight=2))
 
     assert timeline(result)[:2] == [("a", 0, 14), ("b", 14, 34)]

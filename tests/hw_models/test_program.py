@@ -1,4 +1,4 @@
-"""A program is checked when it is made, counts who does what, and prints as stable text."""
+"""A program is validated on construction, counts members per unit, and prints as stable text."""
 
 import pytest
 
@@ -74,7 +74,7 @@ class TestChecks:
             on_matrix(products(1, 1, 1), blocks=4, blocks_per_member=0),
         ],
     )
-    def test_less_than_nobody_and_less_than_no_block_are_refused(self, mistaken: Instruction) -> None:
+    def test_negative_participants_and_blocks_are_refused(self, mistaken: Instruction) -> None:
         with pytest.raises(ProgramError, match="has a negative number of participants or blocks, or fewer than one"):
             program(mistaken)
 
@@ -88,7 +88,7 @@ class TestChecks:
             program(launch(), buffers=(buffer,))
 
     @pytest.mark.parametrize(("clusters", "cores"), [(0, 1), (1, 0)])
-    def test_a_program_for_nobody_is_refused(self, clusters: int, cores: int) -> None:
+    def test_a_program_for_no_members_is_refused(self, clusters: int, cores: int) -> None:
         with pytest.raises(ProgramError, match=f"runs on {clusters} cluster x {cores} core; needs at least one"):
             program(launch(), clusters=clusters, cores=cores)
 

@@ -1,4 +1,4 @@
-"""A quantity is a number with a unit in text, and a plain number in one base unit inside."""
+"""A quantity is a number with a unit in text, and a number in one base unit in the records."""
 
 import pytest
 from hypothesis import given
@@ -108,7 +108,7 @@ def test_fractional_quantities_survive_writing_and_reading(value: float) -> None
 
 
 @given(st.integers(min_value=0, max_value=2**50))
-def test_what_people_are_shown_reads_back_to_four_digits(value: int) -> None:
+def test_displayed_quantities_read_back_to_four_digits(value: int) -> None:
     assert parse_quantity(format_bytes(value), BYTES) == pytest.approx(value, rel=1e-3)
     assert parse_quantity(format_ps(value), PICOSECONDS) == pytest.approx(value, rel=1e-3)
 

@@ -1,4 +1,4 @@
-"""What comes again in a program is run once in C, and nothing shows it: all figures are those of Python."""
+"""The compiled engine simulates repeated blocks of a program once; all figures equal those of Python."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ def repeated(kernels: int, lasts_ps: tuple[int, ...]) -> int:
     return found
 
 
-def test_what_comes_again_is_run_once() -> None:
+def test_repeated_blocks_are_simulated_once() -> None:
     lasts_ps = (5, 3, 2, 1, 9, 4)
     assert repeated(1, lasts_ps) == 0
     assert repeated(2, lasts_ps) == 0
@@ -65,7 +65,7 @@ def test_equal_kernels_last_equally_long() -> None:
 
 
 def test_an_equal_kernel_that_finds_less_space_takes_longer() -> None:
-    """Of 100 B up to three tiles have 20 each, until 80 are taken for good: then each waits for the sum before it."""
+    """Three tiles of 20 B fit into 100 B until 80 B are kept for good: then each waits for the sum before it."""
     buffers = *(Buffer("local_buffer", 20),) * 20, Buffer("local_buffer", 80)
 
     result = simulated(program(*kernels(5, third_holds=True), buffers=buffers))
@@ -74,7 +74,7 @@ def test_an_equal_kernel_that_finds_less_space_takes_longer() -> None:
     assert [later - sooner for sooner, later in pairwise(starts_ps)] == [157, 157, 187, 187]
 
 
-def test_what_was_before_shows_in_how_long_units_waited() -> None:
+def test_only_the_first_wait_of_a_repeated_block_depends_on_the_past() -> None:
     """The second of four equal kernels comes later: its first load waits longer, and nothing inside it does."""
     waits = add("between", 1000, after=tuple(range(13)))
     body = kernels(4)
@@ -104,7 +104,7 @@ def machines(draw: st.DrawFn) -> ClusteredDsa:
 
 @dataclass(frozen=True)
 class Body:
-    """What kernels do: instructions, which wait for earlier ones of the kernel, hold space, and free earlier space."""
+    """Instructions of a kernel, with their dependencies within it, allocations, and releases of earlier buffers."""
 
     makers: Sequence[str]
     sizes: Sequence[int]

@@ -1,4 +1,4 @@
-"""Instructions that run beside each other share memories, and the trace says which one was in the way."""
+"""Concurrent instructions share memory bandwidth, and the trace names the memory that limited each."""
 
 from dsascape.hw_models import Instruction, Transfer, with_values
 from tests.hw_models.story import SPEC, add, load, product, run, store, timeline

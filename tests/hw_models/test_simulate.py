@@ -1,4 +1,4 @@
-"""What holds of every run, whatever the machine and the program: shown on random small ones of both.
+"""Invariants of every simulation, on small random machines and programs.
 
 A program here deadlocks now and then, because its buffers are drawn at random; then it has to say so.
 """
@@ -298,7 +298,7 @@ def test_utilisation_is_a_share(case: Case) -> None:
 
 @settings(max_examples=examples(200))
 @given(cases())
-def test_alike_members_that_take_part_in_the_same_bound_instructions_are_in_step(case: Case) -> None:
+def test_equal_members_in_the_same_bound_instructions_run_in_lockstep(case: Case) -> None:
     try:
         together = simulated(case.program, case.spec)
     except SimulationError:

@@ -1,4 +1,4 @@
-"""The energy of an SRAM follows from its size and node by one method, which goes through the published points."""
+"""The energy of an SRAM follows from its size and node by one formula, which fits the published points."""
 
 import pytest
 from hypothesis import given

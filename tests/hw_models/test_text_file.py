@@ -1,4 +1,4 @@
-"""Text is read as editors save it: UTF-8 with or without a mark; anything else is called by its name."""
+"""Text files are UTF-8, with or without a byte order mark; other encodings are rejected by name."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A trace says what was in the way: which instructions followed on each other, and what set their pace."""
+"""A trace gives the critical path: which instruction released each one, and which resource limited it."""
 
 from itertools import accumulate
 

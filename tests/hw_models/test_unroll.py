@@ -1,4 +1,4 @@
-"""A program written out member by member does the same work, and says who waits for whom."""
+"""A program unrolled member by member does the same work, with explicit dependencies."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""An instruction waits for what it needs, its unit and its space, in order; what can never run is refused by name."""
+"""An instruction waits for its dependencies, its unit and its buffers; a deadlock is reported by instruction."""
 
 from dataclasses import replace
 
@@ -145,7 +145,7 @@ class TestRefusals:
             " vector waits with 'use both' for 'load b'"
         )
 
-    def test_a_deadlock_shows_space_that_nobody_frees(self) -> None:
+    def test_a_deadlock_message_names_space_that_is_never_freed(self) -> None:
         buffers = Buffer("local_buffer", 60, label="a"), Buffer("local_buffer", 60, label="b")
 
         with pytest.raises(SimulationError, match=r"held by 'a' \(never freed\)$"):

@@ -1,4 +1,4 @@
-"""YAML is read strictly: what is not a plain mapping of plain values is refused in one line."""
+"""YAML is read strictly: anything but a plain mapping of plain values is rejected in one line."""
 
 import math
 import os
@@ -193,7 +193,7 @@ plain_values = st.recursive(
 @given(st.dictionaries(texts, plain_values, max_size=4))
 @example({"<<": 1})
 @example({"a": [{"<<": None}]})
-def test_what_pyyaml_writes_is_read_back(data: dict[str, Any]) -> None:
+def test_output_of_pyyaml_is_read_back(data: dict[str, Any]) -> None:
     class NoAliases(yaml.SafeDumper):
         def ignore_aliases(self, data: object) -> bool:
             return True
@@ -231,7 +231,7 @@ class TestFiles:
     def test_an_endless_device_is_refused(self) -> None:
         assert self.refusal(Path("/dev/zero")) == "/dev/zero: is not a regular file; needs a YAML file"
 
-    def test_a_pipe_that_nobody_writes_to_is_refused(self, tmp_path: Path) -> None:
+    def test_a_pipe_without_writer_is_refused(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe.yaml")
 
         assert "is not a regular file" in self.refusal(tmp_path / "pipe.yaml")

@@ -1,4 +1,4 @@
-"""What holds of the schedule files of every kind of machine that runs kernel by kernel."""
+"""Properties of the schedule files of all machine kinds that run kernel by kernel."""
 
 import json
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Networks taken all the way, policy to simulated program, and what can be read off such a run by other means."""
+"""Networks taken from policy to simulated program, and figures derived from such a run independently."""
 
 import math
 from collections.abc import Mapping

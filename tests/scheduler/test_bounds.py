@@ -1,4 +1,4 @@
-"""With unbounded local buffers and nothing that costs a start-up, networks take what DDR takes where it sets the pace.
+"""With unbounded local buffers and no start-ups, networks that are bound by DDR take exactly DDR's time.
 
 So the overlap of loads and computation, of layers and of units is real. The bound counts products at the peak rate of
 the matrix engines, and what has to cross DDR: each cluster's weights, images and results once. Of embedding tables, of

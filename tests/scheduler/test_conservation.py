@@ -1,4 +1,4 @@
-"""On whole networks, every policy and both STCP920: what is scheduled is what is simulated, and nothing is for free."""
+"""On whole networks, with every policy, the simulated work, bytes and energy are those of the schedule."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from dsascape.workloads import load_network
 from tests.scheduler.runs import DIRECT_POLICIES, overlaps, run_of
 
 NETWORKS = ("resnet50", "bert-base-128", "dlrm", "mobilenet-v2", "vit-b16", "densenet121", "conformer", "unet")
-"""Of GraphTurbo's ten all but the longer sequences, and one that samples up; one image on each cluster."""
+"""GraphTurbo's ten networks without the longer sequences, and one with upsampling; one image per cluster."""
 
 LONG = ("dlrm", "vit-b16", "mobilenet-v2", "densenet121")
 """Networks for which AGO's search on the stcp920 takes five seconds and more."""

@@ -1,4 +1,4 @@
-"""What holds of every policy, on random networks and machines; a new policy is tested without being mentioned."""
+"""Properties of every registered policy, on random networks and machines; new policies are included."""
 
 import hashlib
 import json
@@ -193,7 +193,7 @@ class TestEveryPolicy:
 
     @EXAMPLES
     @given(data=st.data(), graph=networks(), spec=machines())
-    def test_what_the_results_need_is_computed(
+    def test_all_needed_elements_are_computed(
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
         run = run_of(data.draw(policies(name)), graph, spec)

@@ -1,4 +1,4 @@
-"""A fragment is written once: wherever it is placed, its instructions wait for each other as they do in it."""
+"""A code fragment keeps its internal dependencies wherever it is placed."""
 
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ def test_instructions_wait_for_their_own_fragment_and_for_what_lies_outside_of_i
     assert after[3:] == ((0, 2), (3, 1, 2))
 
 
-def test_what_waits_for_nothing_waits_for_the_entry() -> None:
+def test_instructions_without_dependencies_wait_for_the_entry() -> None:
     builder, writer = ProgramBuilder(by_size), FragmentWriter()
     writer.add(writer.work(LOAD), (0, ""), (writer.outside(DONE),))
     builder.add(builder.work(Work(unit="launch", payload=Launch())), "launch")

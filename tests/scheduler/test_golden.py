@@ -1,4 +1,4 @@
-"""The printed schedule of one tiny network per policy, short and in full, as a text to read and to compare with."""
+"""The printed schedule of one tiny network per policy, short and in full, compared with a golden text."""
 
 import pytest
 

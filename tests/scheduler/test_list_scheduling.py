@@ -1,4 +1,4 @@
-"""Units get what is ready first, of that the longest way to the end; nothing comes before what it waits for."""
+"""List scheduling: units take the ready instruction with the longest critical path, after all it waits for."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ def test_a_later_layers_tile_computes_while_an_earlier_one_loads() -> None:
     assert begin_order(steps) == [0, 2, 1, 4, 3, 5]
 
 
-def test_of_what_is_ready_the_longest_way_to_the_end_goes_first() -> None:
+def test_the_ready_instruction_with_the_longest_critical_path_goes_first() -> None:
     steps = [
         Step("dma_load", 0, 1, ()),
         Step("dma_load", 1, 1, ()),

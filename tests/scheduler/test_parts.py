@@ -1,10 +1,10 @@
-"""An extent is cut into equal parts, or into nearly equal ones of which none is empty and the last is cut short."""
+"""An extent is cut into equal parts, or into nearly equal ones, of which none is empty and the last is shorter."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dsascape.scheduler.dsa.placing.binding import plain_binding
-from dsascape.scheduler.parts import cuts_well, filled
+from dsascape.scheduler.parts import filled, splits_evenly_enough
 
 EXTENTS, PARTS, PADDINGS = st.integers(1, 400), st.integers(1, 64), st.floats(0, 1)
 
@@ -15,12 +15,12 @@ def test_a_good_cut_has_no_empty_part_and_little_padding(extent: int, parts: int
     sizes = [min(size, extent - place * size) for place in range(parts)]
 
     good = min(sizes) > 0 and sum([size] * parts) <= extent * (1 + most_padding)
-    assert cuts_well(extent, parts, most_padding) is good
+    assert splits_evenly_enough(extent, parts, most_padding) is good
 
 
 @given(EXTENTS, PARTS)
 def test_without_padding_only_divisors_cut_well(extent: int, parts: int) -> None:
-    assert cuts_well(extent, parts, 0.0) is (extent % parts == 0)
+    assert splits_evenly_enough(extent, parts, 0.0) is (extent % parts == 0)
 
 
 def test_197_tokens_go_to_eight_cores_25_at_a_time() -> None:

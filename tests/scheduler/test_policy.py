@@ -1,4 +1,4 @@
-"""Policies come from a table, from installed packages and from a user's own file; mistakes are named."""
+"""Policies come from a table, from installed packages and from a user's file; mistakes are reported by name."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -108,7 +108,7 @@ def test_options_of_a_users_own_policy_are_checked_too(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ScheduleError, match=r"policy file '.*nothing\.py' is not there"):
+    with pytest.raises(ScheduleError, match=r"policy file '.*nothing\.py' does not exist"):
         make_policy(str(tmp_path / "nothing.py"))
 
 

@@ -1,4 +1,4 @@
-"""Nothing is faster than reading its operands: operators that look at all of an input read it on every machine."""
+"""Nothing is faster than reading its operands: operators that use a whole input read it on every machine."""
 
 from collections.abc import Callable
 from typing import Any

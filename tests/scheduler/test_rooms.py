@@ -1,4 +1,4 @@
-"""The import picture: no circles, generic rooms that know no machine kind, and nobody reaches into another's privates.
+"""Import rules: no cycles, generic packages that know no machine kind, and no access to others' private names.
 
 import-linter holds the direction between the packages; this holds what is finer than packages.
 """
@@ -187,7 +187,7 @@ def test_what_schedules_for_all_machine_kinds_imports_none_of_them() -> None:
     assert {name: entries for name, entries in found.items() if entries} == {}
 
 
-def test_nobody_uses_what_is_private_to_another_module() -> None:
+def test_no_module_uses_another_module_s_private_names() -> None:
     found = [use for module in modules().values() for use in private_uses(module)]
 
     assert [use for use in found if without_line(use) not in OTHERS] == []

@@ -1,4 +1,4 @@
-"""The searched plan is never slower than any other policy's, on the machine that judges it."""
+"""The searched plan is never slower than any other policy's, on the machine it was searched for."""
 
 import pytest
 from hypothesis import given, settings

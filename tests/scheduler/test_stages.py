@@ -1,4 +1,4 @@
-"""A policy plans, and may schedule; whatever goes wrong in one is said in a sentence that names it."""
+"""A policy plans, and may schedule; an error in either is reported in a sentence that names the policy."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar

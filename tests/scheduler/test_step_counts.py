@@ -1,4 +1,4 @@
-"""Recurrences of few steps: no step count is a case of its own."""
+"""Recurrences with few steps: no number of steps is a special case."""
 
 from itertools import pairwise
 

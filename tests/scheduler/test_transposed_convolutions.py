@@ -1,4 +1,4 @@
-"""A transposed convolution takes the time of its multiply-accumulates, whatever its stride."""
+"""A transposed convolution takes the time of its multiply-accumulates, for any stride."""
 
 import numpy as np
 import pytest

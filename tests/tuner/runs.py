@@ -1,4 +1,4 @@
-"""Runs of generated code in this process: for tests that look at results, not at times."""
+"""Runs of generated code in this process, for tests of results rather than times."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Servers of TVM's RPC on this machine, and its trackers: real ones, for one thread."""
+"""Real RPC servers and trackers of TVM on this machine, with one thread each."""
 
 import os
 import signal

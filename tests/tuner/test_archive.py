@@ -1,4 +1,4 @@
-"""Archives of strangers: what is no bundle is refused with one kind of error, quickly, and nothing of it is written."""
+"""Untrusted archives: anything but a bundle is rejected quickly, with one kind of error and nothing written."""
 
 import hashlib
 import io
@@ -243,7 +243,7 @@ def test_a_manifest_with_absurd_values_is_refused(tmp_path: Path, change: dict[s
 
 
 @pytest.mark.parametrize("name", ["folder", "/dev/zero", "not-there"])
-def test_what_is_no_file_is_refused(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "folder").mkdir()
 
     assert main(["bundle", "run", str(tmp_path / name), "--out", str(tmp_path / "r.json")]) == 2

@@ -1,4 +1,4 @@
-"""Generated code computes for one element what the operator does, on both sides of zero."""
+"""Generated code for one element computes the operator's value, for positive and negative inputs."""
 
 from collections.abc import Callable
 

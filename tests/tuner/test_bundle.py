@@ -1,4 +1,4 @@
-"""Bundles: what is built here runs elsewhere with nothing but Python, and nothing foreign is taken for one."""
+"""Bundles run on other machines with Python alone, and nothing else is accepted as a bundle."""
 
 import hashlib
 import io
@@ -150,7 +150,7 @@ def rewritten(bundle: Path, path: Path, **changed: bytes | None) -> Path:
 
 
 class TestForeignArchives:
-    def test_what_is_built_is_unpacked_as_it_was(self, bundle: Path, tmp_path: Path) -> None:
+    def test_a_bundle_unpacks_to_its_contents(self, bundle: Path, tmp_path: Path) -> None:
         manifest = unpacked(bundle, tmp_path)
 
         assert manifest == content(bundle)[0]
@@ -306,7 +306,7 @@ class TestImport:
             (lambda found: found["measurement"].update(model="other"), "is of other under fixed-pattern"),
             (lambda found: found["measurement"]["network"]["timing"].update(seconds=-1.0), "seconds is -1.0"),
             (lambda found: found["measurement"]["kernels"][0]["timing"].update(seconds=1e999), "seconds is inf"),
-            (lambda found: found.update(origin=found["origin"].replace('"dram"', '"a; b"')), "figures under names"),
+            (lambda found: found.update(origin=found["origin"].replace('"dram"', '"a; b"')), "columns that a bundle"),
             (lambda found: found.update(origin=found["origin"].replace('"l2":', '"l2":1e999,"l3":', 1)), "a finite"),
             (lambda found: found.update(origin=found["origin"].replace('_s":', '_s":1e999,"x":', 1)), "_s is inf"),
         ],
@@ -373,7 +373,7 @@ class TestCommands:
         assert results.read_bytes() == measured.read_bytes()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["idle.tar.xz", "results.json"]
 
-    def test_what_a_runner_refuses_is_a_mistake_of_the_user(
+    def test_a_runner_s_refusal_is_a_user_error(
         self, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["bundle", "run", str(bundle), "--threads", "4096", "--out", str(tmp_path / "results.json")]) == 2

@@ -1,4 +1,4 @@
-"""A description of this machine is a machine file that simulates, with the figures that were measured in it."""
+"""Calibration writes a machine file that can be simulated and that has the measured figures."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,10 +11,10 @@ import pytest
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.hw_models import Cpu, load_hardware
-from dsascape.hw_models.caches.lines import found_again
+from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.scheduler import make_policy
 from dsascape.tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts, probing
-from dsascape.tuner.calibrate.facts import CacheFact, facts_told
+from dsascape.tuner.calibrate.facts import CacheFact, facts_from
 from dsascape.tuner.calibrate.figures import Far, Figures, Idle, Level, Reading
 from dsascape.tuner.calibrate.plan import ProbePlan, growing_bytes, probe_plan, sizes_bytes
 from dsascape.tuner.calibrate.probing import probed
@@ -62,7 +62,7 @@ class KnownMachine:
         return lambda: self._seconds(probe, arguments)
 
     def after_waits(self, probe: str, arguments: Sequence[Any], wait_ms: int, tries: int) -> list[float]:
-        found = found_again(wait_ms / 8)
+        found = random_placement_hit_rate(wait_ms / 8)
         byte_s = found * self.BYTE_S["l3"] + (1 - found) * self.BYTE_S["dram"]
         return [math.prod(arguments[0]) * 4 * byte_s] * tries
 
@@ -116,7 +116,7 @@ class KnownMachine:
         return min(sizes, key=lambda name: abs(math.log(sizes[name] / size_bytes)))
 
 
-def test_figures_of_a_machine_that_is_known_are_found() -> None:
+def test_probes_recover_the_figures_of_a_simulated_machine() -> None:
     plan = probe_plan(FACTS, probe_s=1e-4)
     bench = KnownMachine(plan)
     found = probed(plan, bench)
@@ -152,7 +152,7 @@ def test_figures_of_a_machine_that_is_known_are_found() -> None:
 
 
 class TestFacts:
-    """What a system tells, by its files; of what it does not tell, the usual is assumed and said to be."""
+    """Facts come from the system's files; usual values are assumed for missing ones, and marked."""
 
     PHONE: ClassVar = {
         "/proc/cpuinfo": "processor : 0\nFeatures\t: fp asimd aes\n\nHardware\t: Example 865\n",
@@ -162,7 +162,7 @@ class TestFacts:
     }
 
     def test_of_a_phone(self) -> None:
-        facts = facts_told(lambda path: self.PHONE.get(path, ""), "aarch64")
+        facts = facts_from(lambda path: self.PHONE.get(path, ""), "aarch64")
 
         assert (facts.processor, facts.cores, facts.clock_hz) == ("Example 865", 5, 1_804_800_000)
         assert (facts.lanes, facts.registers, facts.memory_bytes) == (4, 32, 8_000_000_000)
@@ -171,7 +171,7 @@ class TestFacts:
         assert facts.multiplies_by_lane
 
     def test_of_a_system_that_tells_nothing(self) -> None:
-        facts = facts_told(lambda _: "", "x86_64")
+        facts = facts_from(lambda _: "", "x86_64")
         text = host_yaml(facts)
 
         assert (facts.cores, facts.lanes) == (1, 4)
@@ -249,7 +249,7 @@ def test_of_a_shared_cache_there_is_as_much_as_arrays_are_found_in() -> None:
     # from 40 ps a byte to 100: at 70 half is found, between 64 MiB (55) and 128 MiB (85) that is at 90.5 MiB
     held, whole = l3_of(40e-12, 55e-12, 85e-12, 98e-12)
 
-    assert found_again(2**26.5 / held) == pytest.approx(0.5, abs=0.01)
+    assert random_placement_hit_rate(2**26.5 / held) == pytest.approx(0.5, abs=0.01)
     assert held < whole
     assert l3_of(40e-12, 40e-12, 41e-12) == (whole, whole)
 
@@ -258,7 +258,7 @@ def test_what_others_replace_in_a_shared_cache_is_kept_for_so_long() -> None:
     # of 60 ps that DRAM takes more, a fifth after 6 ms and 0.35 after 8, as where a cache of 8 ms is filled once
     shared = host_spec(FACTS, FIGURES).l3
     alone = host_spec(FACTS, replace(FIGURES, idle=(Idle(0.0, 4e-11), Idle(4e-3, 4.1e-11)))).l3
-    assert found_again(6 / 8) > 0.8 > found_again(8 / 8) == pytest.approx(0.65, abs=0.01)
+    assert random_placement_hit_rate(6 / 8) > 0.8 > random_placement_hit_rate(8 / 8) == pytest.approx(0.65, abs=0.01)
 
     assert shared is not None
     assert alone is not None
@@ -274,7 +274,7 @@ def test_lines_that_are_new_to_a_shared_cache_have_a_part_of_it() -> None:
     assert shared is not None
     assert trusted is not None
     assert shared.fresh_bytes is not None
-    assert found_again(2**24 / shared.fresh_bytes) == pytest.approx(0.5, abs=0.01)
+    assert random_placement_hit_rate(2**24 / shared.fresh_bytes) == pytest.approx(0.5, abs=0.01)
     assert trusted.fresh_bytes is None
 
 

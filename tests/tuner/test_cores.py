@@ -1,4 +1,4 @@
-"""As many cores are used as the process may use: by its affinity, and by the time that control groups give it."""
+"""The number of usable cores follows from the process' affinity and the quota of its control groups."""
 
 import os
 import subprocess

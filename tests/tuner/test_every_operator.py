@@ -1,4 +1,4 @@
-"""Every operator is computed as onnxruntime computes it, or refused by a message that names it."""
+"""Every operator is computed as onnxruntime computes it, or rejected with a message that names it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

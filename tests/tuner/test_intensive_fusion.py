@@ -113,7 +113,7 @@ def test_results_do_not_depend_on_the_tiles(name: str, behind: str) -> None:
     correct(net.graph(net.relu(after), dtype="fp32"), tiles)
 
 
-def test_what_the_second_anchor_reads_is_kept_for_one_tile_only() -> None:
+def test_the_intermediate_of_two_anchors_is_kept_for_one_tile() -> None:
     net = Net()
     graph = net.graph(net.conv(net.relu(net.conv(net.input(1, 8, 12, 8), 16, 1)), 8, 1), dtype="fp32")
     in_front = UpstreamTiles((0, 2, 3, 1), (1, 8, 1, 4), 1)

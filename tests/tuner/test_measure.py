@@ -1,4 +1,4 @@
-"""Kernels are measured in a process of their own: what crashes, hangs or is wrong is a record with its reason."""
+"""Kernels are measured in a process of their own: a crash, a hang or a wrong result is recorded with its reason."""
 
 import json
 import math
@@ -210,7 +210,7 @@ class TestInterference:
         assert found >= 0
 
 
-def test_disturbances_are_what_others_do() -> None:
+def test_disturbances_are_caused_by_other_processes() -> None:
     device = Device("local", "p", "x86_64", 2, None, {}, None, 0.2, {})
 
     assert disturbances(device, [TIMING], 0.01) == []

@@ -1,4 +1,4 @@
-"""A measured experiment: figures of real code in the same store, and predicted beside measured in the report."""
+"""A measured experiment stores figures of real code with the simulated ones, and its report compares them."""
 
 import json
 import shutil
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
-def test_measured_figures_stand_beside_simulated_ones(folder: Path) -> None:
+def test_measured_figures_are_compared_with_simulated_ones(folder: Path) -> None:
     rows = pd.read_csv(folder / "out" / "results.csv")
 
     assert len(rows) == 2
@@ -118,7 +118,7 @@ def test_the_shipped_experiment_can_be_read_here(folder: Path) -> None:
         (EXPERIMENT.replace("[net.onnx]", "[{model: net.onnx, dtype: int8}]"), "code is measured in fp32"),
     ],
 )
-def test_what_cannot_be_measured_is_said(
+def test_a_point_that_cannot_be_measured_is_reported(
     text: str, message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("net.onnx", "host.yaml"):

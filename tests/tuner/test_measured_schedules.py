@@ -1,4 +1,4 @@
-"""A schedule from a file in place of a policy: the code that is measured, here or elsewhere, is what the file says."""
+"""A schedule from a file in place of a policy determines the code that is measured, here or elsewhere."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""Without the packages that generate and check code, measuring says which are missing; all else works."""
+"""Without the packages that generate and check code, measuring names the missing ones; all else works."""
 
 import sys
 

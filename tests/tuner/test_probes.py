@@ -1,4 +1,4 @@
-"""Probes describe the processor that they run on, whichever bench runs them: here, behind RPC, in a bundle."""
+"""Probes give equal descriptions of a processor on every bench: local, behind RPC, in a bundle."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from dsascape.tuner.calibrate import Figures, HostFacts, ProbeShape, calibrate, 
 from dsascape.tuner.measure import MeasureError
 from dsascape.tuner.on_device.places import LocalPlace
 from dsascape.tuner.on_device.probe_kernels import probe_functions
-from dsascape.tuner.on_device.telling import told_by
+from dsascape.tuner.on_device.remote_facts import file_reader
 from tests.tuner.servers import Server
 
 pytestmark = pytest.mark.tvm
@@ -84,7 +84,7 @@ def test_a_shuffled_chain_comes_by_every_line_once(lines: int, words: int) -> No
 def test_a_kernel_reads_files_of_the_system(tmp_path: Path) -> None:
     long = "".join(f"{number}\n" for number in range(20_000))
     (tmp_path / "long").write_text(long)
-    told = told_by(LocalPlace(), TARGET)
+    told = file_reader(LocalPlace(), TARGET)
 
     assert told(str(tmp_path / "long")) == long
     assert told("/proc/self/status") != ""
@@ -94,7 +94,7 @@ def test_a_kernel_reads_files_of_the_system(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a bundle of probes finds, run as on a device: with nothing but Python."""
+    """Results file of a bundle of probes, run as on a device: with Python alone."""
     here = tmp_path_factory.mktemp("probes")
     assert main(["bundle", "build", "--calibrate", "--out", str(here / "probes.tar.xz")]) == 0
     with tarfile.open(here / "probes.tar.xz") as archive:
@@ -123,11 +123,11 @@ def test_a_bundle_of_probes_describes_the_machine_that_it_runs_on(
     ("change", "message"),
     [
         (lambda found: found.update(format="other"), "has the format 'other'"),
-        (lambda found: found["figures"].update(fma_s=0.0), "multiply-accumulates that take no time"),
+        (lambda found: found["figures"].update(fma_s=0.0), "multiply-accumulate time of zero"),
         (lambda found: found["figures"].update(call_s=-1e-6), "call_s is -1e-06; needs a number"),
-        (lambda found: found["figures"]["levels"].pop(), "figures of other memories"),
-        (lambda found: found["figures"]["far"][0].update(name="x"), "figures of other memories"),
-        (lambda found: found["facts"]["caches"][0].update(source="told me"), "caches that no system tells of"),
+        (lambda found: found["figures"]["levels"].pop(), "figures of memories other"),
+        (lambda found: found["figures"]["far"][0].update(name="x"), "figures of memories other"),
+        (lambda found: found["facts"]["caches"][0].update(source="told me"), "cache of unknown source"),
         (lambda found: found["facts"].update(cores=0), "cores is 0; needs a number"),
         (lambda found: found.pop("facts"), "not a results file of a bundle: facts"),
     ],

@@ -1,4 +1,4 @@
-"""Kernels on a device behind TVM's RPC: a real server on this machine, which may go at any time."""
+"""Kernels on a device behind TVM's RPC: a real server on this machine, which may disappear at any time."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Generated code of running sums: right along every dimension, either way, and one addition for each element."""
+"""Generated code of running sums: right along every dimension and direction, with one addition per element."""
 
 import numpy as np
 import pytest

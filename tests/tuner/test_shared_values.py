@@ -1,4 +1,4 @@
-"""What operators read twice is computed once: in generated code, in the time that compiling takes, and in the model."""
+"""Values used twice are computed once: in generated code, in compile time, and in the machine model."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Generated code of transposed convolutions goes through the taps that meet an element, whatever their stride."""
+"""Generated code of transposed convolutions visits only taps that meet an element, for any stride."""
 
 import math
 from dataclasses import dataclass

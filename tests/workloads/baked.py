@@ -1,4 +1,4 @@
-"""Networks as an exporter writes them that has seen one batch: every size in them is a number of that batch.
+"""Networks as exported for one batch, with that batch baked into every size.
 
 A network is a list of blocks, each from [batch, tokens, features] to the same; `baked` writes it at any batch, so that
 a file rescaled to another batch can be compared with the file that an exporter writes for that batch.

@@ -1,4 +1,4 @@
-"""Small valid ONNX models of every operator, and changes to their bytes and structure that may make them invalid.
+"""Small valid ONNX models of every operator, and mutations of their bytes and structure that may break them.
 
 From the command line it searches further than the tests do: ``python -m tests.workloads.mutations FIRST LAST`` tries
 the seeds from FIRST to LAST, prints what ends otherwise than it should, and with ``--run`` simulates what imports;
@@ -33,7 +33,7 @@ _ATTRIBUTE_TYPES = (
     AttributeProto.GRAPH, AttributeProto.FLOATS, AttributeProto.INTS, AttributeProto.STRINGS, AttributeProto.TENSORS,
 )  # fmt: skip
 ROOM_BYTES = 2**30
-"""That an import may ask for beyond what the process has."""
+"""Memory that an import may use beyond what the process has."""
 LONGEST_S = 20
 
 Rng = random.Random

@@ -1,4 +1,4 @@
-"""Small ONNX models for the tests of the importer, and what to watch while it reads them."""
+"""Small ONNX models for the tests of the importer, and monitors of its memory and time."""
 
 import sys
 import tracemalloc

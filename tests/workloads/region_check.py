@@ -1,4 +1,4 @@
-"""Runs a one-operator model and asks, by changing inputs, what an output tile depends on."""
+"""Dependencies of an output tile of a one-operator model, found by changing inputs and running it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Random small instances of the operators that compute with windows, lines, matrices or states."""
+"""Random small instances of operators with windows, lines, matrix products or state."""
 
 from typing import Any
 

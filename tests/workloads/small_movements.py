@@ -1,4 +1,4 @@
-"""Random small instances of the operators that move elements or choose among them."""
+"""Random small instances of operators that move or select elements."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Random small instances of operators; ``MAKERS`` has one function per kind that makes them."""
+"""Random small instances of operators; ``MAKERS`` has one factory function per kind."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

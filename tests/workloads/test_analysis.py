@@ -1,4 +1,4 @@
-"""What is derived from a network is worked out once, kept within bounds, and what the plain function gives."""
+"""Results derived from a network are memoized within bounds, and equal those of the plain function."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,8 +17,8 @@ from tests.tiers import examples
 from tests.workloads.test_regions import boxes
 
 
-class Asked:
-    """A function to derive with, that notes what it is asked."""
+class RecordingDerivation:
+    """A derivation that records the arguments of its calls."""
 
     def __init__(self) -> None:
         self.arguments: list[tuple[object, ...]] = []
@@ -35,7 +35,7 @@ def network(name: str = "net") -> Graph:
 
 class TestOf:
     def test_a_value_is_worked_out_once_per_arguments(self) -> None:
-        analysis, derive = Analysis(network()), Asked()
+        analysis, derive = Analysis(network()), RecordingDerivation()
 
         found = [analysis.of(derive, *arguments) for arguments in ((1,), (2,), (1,), (1, 2), (), (2,), (), (1, 2))]
 
@@ -43,12 +43,12 @@ class TestOf:
         assert found == [("net", given) for given in ((1,), (2,), (1,), (1, 2), (), (2,), (), (1, 2))]
 
     def test_what_comes_back_is_the_same_object(self) -> None:
-        analysis, derive = Analysis(network()), Asked()
+        analysis, derive = Analysis(network()), RecordingDerivation()
 
         assert analysis.of(derive, 1) is analysis.of(derive, 1)
 
     def test_arguments_that_are_equal_are_the_same(self) -> None:
-        analysis, derive = Analysis(network()), Asked()
+        analysis, derive = Analysis(network()), RecordingDerivation()
         for ops in ([1, 2], [1, 2]):
             analysis.of(derive, tuple(ops), frozenset(ops))
 
@@ -68,7 +68,7 @@ class TestOf:
         assert asked == [1, 2]
 
     def test_two_functions_do_not_see_each_others_values(self) -> None:
-        analysis, one, other = Analysis(network()), Asked(), Asked()
+        analysis, one, other = Analysis(network()), RecordingDerivation(), RecordingDerivation()
         for derive in (one, other, one, other):
             analysis.of(derive, 1)
 
@@ -101,12 +101,12 @@ class TestOf:
 
     def test_arguments_that_cannot_be_hashed_are_refused(self) -> None:
         with pytest.raises(TypeError, match="unhashable"):
-            Analysis(network()).of(Asked(), [1, 2])
+            Analysis(network()).of(RecordingDerivation(), [1, 2])
 
 
 class TestBounds:
     def test_a_full_table_forgets_its_oldest_value_and_no_other(self) -> None:
-        analysis, derive = Analysis(network(), most_entries=2), Asked()
+        analysis, derive = Analysis(network(), most_entries=2), RecordingDerivation()
 
         for number in (1, 2, 3, 3, 2, 1, 3):  # 3 drives 1 out, 1 then drives 2 out
             analysis.of(derive, number)
@@ -114,14 +114,14 @@ class TestBounds:
         assert derive.arguments == [(1,), (2,), (3,), (1,)]
 
     def test_each_function_has_room_of_its_own(self) -> None:
-        analysis, one, other = Analysis(network(), most_entries=1), Asked(), Asked()
+        analysis, one, other = Analysis(network(), most_entries=1), RecordingDerivation(), RecordingDerivation()
         for derive in (one, other, one, other):
             analysis.of(derive, 1)
 
         assert len(one.arguments) == len(other.arguments) == 1
 
     def test_a_table_can_have_a_bound_of_its_own(self) -> None:
-        analysis, derive = Analysis(network(), most_entries=100), Asked()
+        analysis, derive = Analysis(network(), most_entries=100), RecordingDerivation()
         table = analysis.table(derive, 2)
         for number in range(10):
             table.get(number, partial(derive, analysis, number))
@@ -143,7 +143,7 @@ class TestBounds:
 
 class TestTwoAnalyses:
     def test_share_nothing_even_of_one_graph(self) -> None:
-        graph, derive = network(), Asked()
+        graph, derive = network(), RecordingDerivation()
         one, other = Analysis(graph), Analysis(graph)
 
         assert one.of(derive, 1) == other.of(derive, 1)
@@ -151,7 +151,7 @@ class TestTwoAnalyses:
         assert one.of(derive, 1) is not other.of(derive, 1)
 
     def test_answer_for_their_own_graphs(self) -> None:
-        derive = Asked()
+        derive = RecordingDerivation()
 
         assert [Analysis(network(name)).of(derive)[0] for name in ("a", "b")] == ["a", "b"]
 

@@ -1,4 +1,4 @@
-"""A network that was imported once comes back from disk the same; what is damaged there is imported anew."""
+"""A network imported once is loaded unchanged from the disk cache; a damaged entry is imported anew."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Work and parameters from the loop nests agree with counts made without them, network by network."""
+"""Operations and parameters from the loop nests agree with independent counts, network by network."""
 
 import math
 

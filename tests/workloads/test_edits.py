@@ -1,4 +1,4 @@
-"""Edits put operators in the place of others; the network is made again as if its file had said so."""
+"""Edits replace operators; the network is rebuilt as if its file had contained the new ones."""
 
 import numpy as np
 import pytest

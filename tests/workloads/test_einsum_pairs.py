@@ -1,4 +1,4 @@
-"""Einsums of several operands are multiplied two at a time, and still give what numpy gives."""
+"""Einsum with several operands is evaluated two operands at a time, with numpy's result."""
 
 import itertools
 import math

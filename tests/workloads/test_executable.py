@@ -1,4 +1,4 @@
-"""A graph can be run: every operator is a node of its file, every weight has values that keep activations finite."""
+"""A graph is executable: every operator is a node of its file, and drawn weights keep activations finite."""
 
 import numpy as np
 import onnx
@@ -46,7 +46,7 @@ def test_a_network_runs_at_another_batch() -> None:
     assert np.isfinite(np.asarray(output)).all()
 
 
-def test_any_tensor_on_the_way_can_be_asked_for() -> None:
+def test_any_intermediate_tensor_can_be_an_output() -> None:
     graph = small()
     names = [op.outputs[0] for op in graph.ops]
 

@@ -1,4 +1,4 @@
-"""What is computed or written out on import is counted first: a small file asks for little time and memory."""
+"""Constant folding and expansion are bounded before they start: a small file takes little time and memory."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What lies outside the derived input region never changes an output tile; the region as a whole does."""
+"""Elements outside the derived input region never change an output tile; the region as a whole does."""
 
 import warnings
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""An input of length zero is taken: it adds nothing where it is joined to others."""
+"""An input of length zero is accepted, and adds nothing where it is concatenated."""
 
 import pytest
 from onnx import TensorProto, helper

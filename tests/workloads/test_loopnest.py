@@ -1,4 +1,4 @@
-"""A loop nest with access maps says it all: counts, regions, matching dimensions, kinds of mapping, views."""
+"""Loop nests with access maps give counts, regions, matching dimensions, mapping types and views."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How tensors lie in memory follows from the operators that make them: images with channels innermost."""
+"""The memory layout of tensors follows from the operators that produce them: images with channels innermost."""
 
 import pytest
 

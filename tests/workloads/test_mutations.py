@@ -1,4 +1,4 @@
-"""A changed model gives a network, or one line that says what is wrong with the file; never anything else."""
+"""A mutated model is imported, or rejected with one line that says what is wrong with the file."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A file may call its tensors, and say of itself, whatever it likes: nothing of the importer's own collides with it."""
+"""Tensor names and metadata of a file are arbitrary, and never collide with names of the importer."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from dsascape.workloads import Graph
 from tests.workloads.onnx_models import model, read
 
 OWN = ("max", "sum", "mean", "exp", "sums", "product0", "statistic", "centred", "scores")
-"""What operators call tensors of their own, behind their result's name and a colon."""
+"""Suffixes of operators' internal tensors, after their result's name and a colon."""
 
 
 def softmax(x: str, hidden: str) -> ModelProto:

@@ -1,4 +1,4 @@
-"""Models that the onnx package tests itself with: they import and keep their regions, or say why not."""
+"""Models from the onnx package's own tests are imported with correct regions, or rejected with a reason."""
 
 import re
 import warnings

@@ -1,4 +1,4 @@
-"""An operator whose operands do not fit it is refused in one message that names the node."""
+"""An operator whose operands do not fit it is rejected in one message that names the node."""
 
 from typing import Any
 
@@ -110,7 +110,7 @@ class TestNames:
             read(built)
 
     def test_two_nodes_of_one_name_that_are_written_out_stay_apart(self) -> None:
-        """What a function of the standard computes in between is called after its result."""
+        """Intermediate tensors of an ONNX function are named after its result."""
         nodes = [
             helper.make_node("CenterCropPad", [source, "size"], [target], name="crop")
             for source, target in (("x", "a"), ("z", "b"))
@@ -189,7 +189,7 @@ class TestSkippedTaps:
         assert hit_share(index, (0, 3), 4) == 0
 
     def test_the_share_is_counted_without_listing_the_iterations(self) -> None:
-        """Of 2^40 places every second one divides; all quotients lie inside."""
+        """Every second of 2^40 positions divides; all quotients are inside."""
         index = Index(((0, 1),), divisor=2, rounding="exact")
 
         assert hit_share(index, (2**40,), 2**40) == hit_share(index, (4,), 4)

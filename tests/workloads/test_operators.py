@@ -1,4 +1,4 @@
-"""Every operator of the standard has a fate, and operators of one's own can be added."""
+"""Every standard operator is supported or rejected by design, and users can add operators."""
 
 import importlib.metadata
 import re

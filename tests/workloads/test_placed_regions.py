@@ -1,4 +1,4 @@
-"""Tiles that differ only in where they lie need the same, moved: exactly what looking at each of them gives."""
+"""Tiles that differ only in position need the same regions, translated: exactly those of each tile itself."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Which part of every tensor a tile needs: halos add up backwards, and nothing that is needed is left out."""
+"""Regions of every tensor that a tile needs: halos accumulate backwards, and nothing needed is left out."""
 
 import pytest
 from hypothesis import assume, given, settings

@@ -1,4 +1,4 @@
-"""Shape constants written for one length follow another one."""
+"""Shape constants written for one sequence length are adapted to another."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Simplifying drops operators that compute nothing and keeps the work, the outputs and their shapes."""
+"""Simplification removes operators that compute nothing, and keeps operations, outputs and shapes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A network at another batch, sequence length or size of images than its file has."""
+"""A network at another batch, sequence length or image size than that of its file."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Operators as a set: what goes in, what comes out, what stays inside; and the walk backwards through their nests."""
+"""Sets of operators: inputs, outputs and internal tensors, and the backward walk through their nests."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a network amounts to, in all and by kind of operator."""
+"""Totals of a network, overall and by kind of operator."""
 
 from dsascape.workloads import load_network
 from dsascape.workloads.summary import bytes_touched, kinds_table, networks_table, summarise, summarise_kinds

@@ -1,4 +1,4 @@
-"""The zoo: every network it names is there, without weights, with static shapes, and small."""
+"""The zoo: every listed network exists, without weights, with static shapes, and small."""
 
 import lzma
 import re

@@ -26,13 +26,13 @@ _EXECUTABLE, _PLAIN = 0o755, 0o644
 
 def packed(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
     """Write a bundle as plain ustar, atomically; equal contents give equal bytes."""
-    beside = path.with_name(f".{path.name[:100]}.part")
+    temporary = path.with_name(f".{path.name[:100]}.part")
     try:
-        with lzma.open(beside, "wb", preset=1) as compressed:
+        with lzma.open(temporary, "wb", preset=1) as compressed:
             _pack(compressed, manifest, files)
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

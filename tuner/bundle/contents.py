@@ -44,7 +44,7 @@ CARRIED = (
     "dsascape/tuner/measure/records.py",
     "dsascape/tuner/measure/timing.py",
 )
-"""Modules that run on the device."""
+"""Paths of the modules that a bundle carries to the device."""
 ALIGNMENT_BYTES = 64
 """Alignment of all data that kernels access, in bytes."""
 FORMATS: Mapping[str, str] = {

@@ -81,11 +81,11 @@ def read_calibration(path: Path) -> CalibrationResults | GpuCalibrationResults:
     memories = [f"l{cache.level}" for cache in facts.caches] + ["dram"]
     named = [[level.name for level in figures.levels], [each.name for each in figures.far]]
     if named != [memories, memories[1:]] or bool(facts.cache(3)) != bool(figures.idle):
-        raise BundleError(f"{path} has figures of other memories than {', '.join(memories)}")
+        raise BundleError(f"{path} has figures of memories other than {', '.join(memories)}")
     if any(each <= 0 for each in (figures.fma_chain_s, figures.fma_s, figures.fed_fma_s)):
-        raise BundleError(f"{path} has multiply-accumulates that take no time")
+        raise BundleError(f"{path} has a multiply-accumulate time of zero")
     if not facts.cache(1) or any(cache.source not in (ASSUMED, TOLD) for cache in facts.caches):
-        raise BundleError(f"{path} has caches that no system tells of")
+        raise BundleError(f"{path} has no first-level cache, or a cache of unknown source")
     return results
 
 
@@ -95,7 +95,7 @@ def _of_gpu(content: bytes, path: Path) -> GpuCalibrationResults:
         raise BundleError(f"{path} has the format {results.format[:40]!r}; needs {GPU_CALIBRATION!r}")
     _check_sound(results, path, results.measured_at)
     if not all(astuple(results.figures)):
-        raise BundleError(f"{path} has figures of zero, which no GPU has")
+        raise BundleError(f"{path} has figures of zero; a GPU's are positive")
     return results
 
 

@@ -52,13 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BundleError as error:
         sys.stderr.write(f"{START}: {error}\n")
         return 2
-    beside = parsed.out.with_name(f".{parsed.out.name}.part")
+    temporary = parsed.out.with_name(f".{parsed.out.name}.part")
     try:
-        beside.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        beside.replace(parsed.out)
+        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(parsed.out)
     except OSError as error:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         why = error.strerror or error
         sys.stderr.write(f"{START}: {parsed.out} cannot be written; a file there is from an earlier run: {why}\n")
         return 1

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dsascape.hw_models import Cpu
-from dsascape.hw_models.caches.lines import found_again
+from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.hw_models.text.yaml_file import parse_yaml
 from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
@@ -282,7 +282,7 @@ def _fresh(figures: Figures | None) -> _Value:
 
 def _times_for(share: float) -> float:
     """Return the number of cache fills after which ``share`` of the earlier contents is left."""
-    return next(times for step in itertools.count(1) if found_again(times := _LARGER * step) <= share)
+    return next(times for step in itertools.count(1) if random_placement_hit_rate(times := _LARGER * step) <= share)
 
 
 def _measured(value: float) -> _Value:

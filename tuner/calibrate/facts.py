@@ -25,9 +25,9 @@ _USUAL_CLOCK_HZ = 2.5e9
 _USUAL_MEMORY_BYTES = 8 * 2**30
 _USUAL_LINE_BYTES = 64
 TOLD, ASSUMED = "the system", "assumed"
-"""Sources of a fact."""
+"""Sources of a fact: read from the system, or assumed."""
 
-Told = Callable[[str], str]
+FileReader = Callable[[str], str]
 """Function that returns the text of a system file, empty if it does not exist."""
 
 
@@ -83,27 +83,27 @@ class HostFacts:
 
 def local_facts() -> HostFacts:
     """Return the facts of this machine."""
-    return facts_told(_local, platform.machine(), usable_cores())
+    return facts_from(_local, platform.machine(), usable_cores())
 
 
-def facts_told(told: Told, architecture: str, usable: int = 0) -> HostFacts:
-    """Return the facts of the machine whose system files ``told`` reads; ``architecture`` is that of its code.
+def facts_from(read_file: FileReader, architecture: str, usable: int = 0) -> HostFacts:
+    """Return the facts of the machine whose system files ``read_file`` reads; ``architecture`` is that of its code.
 
     ``usable`` is the number of cores that the process may use; 0: read from the system.
     """
-    information = fields(told(_PROCESSOR))
+    information = fields(read_file(_PROCESSOR))
     flags = (information.get("flags") or information.get("Features") or "").split()
     vectors = next(((width, count) for name, width, count in _VECTORS if name in flags), None)
-    memory = fields(told(_MEMORY)).get("MemTotal", "").split()
-    allowed = usable or _listed(fields(told(_STATUS)).get("Cpus_allowed_list", ""))
-    clock_hz = _clock_hz(told, information.get("cpu MHz", ""))
-    line = told(f"{_CORE}/cache/index0/coherency_line_size").strip()
+    memory = fields(read_file(_MEMORY)).get("MemTotal", "").split()
+    allowed = usable or _listed(fields(read_file(_STATUS)).get("Cpus_allowed_list", ""))
+    clock_hz = _clock_hz(read_file, information.get("cpu MHz", ""))
+    line = read_file(f"{_CORE}/cache/index0/coherency_line_size").strip()
     is_told = {
         "cores": allowed > 0, "clock_hz": clock_hz is not None, "memory_bytes": bool(memory),
         "register_bytes": vectors is not None, "line_bytes": line.isdigit() and int(line) > 0,
     }  # fmt: skip
     cores = max(allowed, 1)
-    caches = _caches(told, cores)
+    caches = _caches(read_file, cores)
     width, count = vectors or _SMALLEST
     return HostFacts(
         processor=information.get("model name") or information.get("Hardware") or "processor without a name",
@@ -127,24 +127,24 @@ def _local(path: str) -> str:
         return ""
 
 
-def _clock_hz(told: Told, megahertz: str) -> float | None:
+def _clock_hz(read_file: FileReader, megahertz: str) -> float | None:
     """Return the current clock, or else the highest; None if the system tells neither."""
     try:
         return float(megahertz) * 1e6
     except ValueError:
-        kilohertz = told(f"{_CORE}/cpufreq/cpuinfo_max_freq").strip()
+        kilohertz = read_file(f"{_CORE}/cpufreq/cpuinfo_max_freq").strip()
         return float(kilohertz) * 1e3 if kilohertz.isdigit() else None
 
 
-def _caches(told: Told, cores: int) -> dict[int, CacheFact]:
+def _caches(read_file: FileReader, cores: int) -> dict[int, CacheFact]:
     caches = {level: CacheFact(level, size, ways, 1, ASSUMED) for level, (size, ways) in _COMMON.items()}
     for number in range(_MOST_CACHES):
         folder = f"{_CORE}/cache/index{number}"
-        level, kind, size = (told(f"{folder}/{name}").strip() for name in ("level", "type", "size"))
+        level, kind, size = (read_file(f"{folder}/{name}").strip() for name in ("level", "type", "size"))
         if kind == "Instruction" or not level.isdigit() or not size[:-1].isdigit() or size[-1] not in _UNITS:
             continue
-        ways = told(f"{folder}/ways_of_associativity").strip()
-        sharing = min(_listed(told(f"{folder}/shared_cpu_list")), cores)
+        ways = read_file(f"{folder}/ways_of_associativity").strip()
+        sharing = min(_listed(read_file(f"{folder}/shared_cpu_list")), cores)
         size_bytes = int(size[:-1]) * _UNITS[size[-1]]
         usual = _COMMON.get(int(level), (0, 16))[1]
         ways_read = int(ways) if ways.isdigit() and int(ways) else usual

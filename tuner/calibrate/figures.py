@@ -45,7 +45,7 @@ class Reading:
 
     size_bytes: int
     byte_s: float
-    """Seconds per byte."""
+    """Seconds per byte read by one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Idle:
 
     idle_s: float
     byte_s: float
-    """Seconds per byte."""
+    """Seconds per byte read by one thread after the pause."""
 
 
 @dataclass(frozen=True, slots=True)

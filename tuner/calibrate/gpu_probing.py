@@ -11,9 +11,9 @@ from dsascape.tuner.measure.cuda import Cuda, CudaLaunch
 from dsascape.tuner.measure.timing import measured
 
 STEPS = 4096
-"""Iterations of each timed loop."""
+"""Number of iterations of each probe's timed loop."""
 CHAINS = 8
-"""Independent chains per thread."""
+"""Number of independent chains of operations per thread."""
 LINE = 32
 """Four-byte numbers in a line of 128 bytes."""
 TILE = 2048
@@ -47,13 +47,13 @@ class GpuFacts:
     driver: str
     sms: int
     clock_hz: float
-    """Highest clock."""
+    """Highest clock of the SMs, in Hz."""
     memory_bytes: int
     memory_bytes_per_s: float
     """Two transfers per cycle over the whole bus; 0 where the driver does not tell."""
     l2_bytes: int
     shared_bytes: int
-    """Capacity per SM."""
+    """Shared memory per SM, in bytes."""
     shared_per_block_bytes: int
     shared_reserved_bytes: int
     registers: int

@@ -67,7 +67,7 @@ class Bench(Protocol):
 
 
 def register_rows(registers: int) -> int:
-    """Return the rows of a product's register tile: as many as fit beside its operands."""
+    """Return the rows of a product's register tile: as many as the registers hold in addition to its operands."""
     return (registers - 1) // COLUMNS - 1
 
 

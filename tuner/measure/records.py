@@ -66,7 +66,7 @@ class KernelMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The machine that ran the code. Values that its system does not tell are None or empty."""
+    """The machine that ran the code. Values that its operating system does not report are None or empty."""
 
     name: str
     """``local``, or the address of the device."""

@@ -118,7 +118,7 @@ def check_target(name: str) -> None:
         if gpu_here(name) is None:
             device = "OpenCL" if cuda_architecture(name) is None else "CUDA"
             raise TargetError(
-                f"target has {name!r}, and no {device} device is here that code could be measured on; --out DIR writes"
+                f"target has {name!r}, and no {device} device is here to measure on; --out DIR writes"
                 " it"
             )
         return

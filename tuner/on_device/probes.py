@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm
 
-from dsascape.tuner.calibrate.facts import HostFacts, facts_told, local_facts
+from dsascape.tuner.calibrate.facts import HostFacts, facts_from, local_facts
 from dsascape.tuner.calibrate.figures import Figures
 from dsascape.tuner.calibrate.plan import ProbePlan, ProbeShape, probe_plan
 from dsascape.tuner.calibrate.probing import probed
@@ -16,9 +16,9 @@ from dsascape.tuner.measure.targets import target_description
 from dsascape.tuner.measure.timing import measured
 from dsascape.tuner.on_device.places import LocalPlace, Place, RemotePlace
 from dsascape.tuner.on_device.probe_kernels import probe_functions
+from dsascape.tuner.on_device.remote_facts import file_reader
 from dsascape.tuner.on_device.row import Row
 from dsascape.tuner.on_device.session import own_processor
-from dsascape.tuner.on_device.telling import told_by
 
 _WIDTH = 0.01
 _TIMES = 8
@@ -77,7 +77,7 @@ def probe(device: str, target: str, most_bytes: int | None, probe_s: float) -> t
         place, facts = LocalPlace(), local_facts()
     else:
         place = RemotePlace(address, target)
-        facts = facts_told(told_by(place, _target(target, 1)), place.architecture)
+        facts = facts_from(file_reader(place, _target(target, 1)), place.architecture)
         facts = facts.on_threads(place.threads)
         place.use_threads(facts.cores)
     plan: ProbePlan = probe_plan(facts, most_bytes, probe_s)

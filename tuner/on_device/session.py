@@ -20,8 +20,8 @@ from dsascape.tuner.measure.worker import FAILURES, NETWORK, reason
 from dsascape.tuner.on_device.flushing import after_first
 from dsascape.tuner.on_device.places import place_of
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
+from dsascape.tuner.on_device.remote_facts import remote_device_facts
 from dsascape.tuner.on_device.row import Row
-from dsascape.tuner.on_device.telling import device_told
 from dsascape.workloads.executable import drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
 
@@ -37,7 +37,7 @@ class Session:
         self.graph = job.plan.graph
         self.target = tvm.target.Target(target_description(job.target, job.threads, own_processor()))
         self.place = place_of(job)
-        self.device = None if self.place.is_here else device_told(job.device, self.place, self.target)
+        self.device = None if self.place.is_here else remote_device_facts(job.device, self.place, self.target)
         """Description of a remote device, from its system; None for this machine."""
         self.executable = executable(self.graph, job.seed)
         self.code = generate(job.plan, self.executable, job.tiles, job.lanes)

@@ -16,10 +16,10 @@ import onnx
 
 from dsascape.workloads.batch.place import Batched, MixedError, Place, RigidError, place_after, ways_to_reshape
 from dsascape.workloads.graph import Tensor, WorkloadError
-from dsascape.workloads.known import MALFORMED, Infer, Known, Typed, Walk, dtype_of, node_name
 from dsascape.workloads.operands import misfit
 from dsascape.workloads.operators import RULES, kind_of
 from dsascape.workloads.operators.registry import Array
+from dsascape.workloads.walk_state import MALFORMED, Infer, Typed, Walk, WalkState, dtype_of, node_name
 
 _RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _LONGEST_SHAPE = 8
@@ -88,22 +88,22 @@ class Trial:
 class Probe:
     """Follows a trial batch through a file and records its flow.
 
-    ``known``: tensors of this walk so far; ``before``: the walk at the file's own batch; ``live``: the tensors that an
+    ``state``: tensors of this walk so far; ``before``: the walk at the file's own batch; ``live``: the tensors that an
     output depends on.
     """
 
-    def __init__(self, known: Known, before: Walk, opset: int, live: frozenset[str], trial: Trial) -> None:
+    def __init__(self, state: WalkState, before: Walk, opset: int, live: frozenset[str], trial: Trial) -> None:
         self.tensors: dict[str, Batched] = {}
         self.following: dict[str, tuple[Following, ...]] = {}
         self.ways: dict[str, int] = {}
         """Number of ways of each ambiguous reshape, by its output."""
-        self._known, self._before, self._opset, self._live = known, before, opset, live
+        self._state, self._before, self._opset, self._live = state, before, opset, live
         self._own, self._batch = trial.own, trial.batch
         self._choices, self._own_only = trial.choices, trial.own_only
 
     def start(self, name: str, dim: int) -> None:
         """Record that dimension ``dim`` of input ``name`` is the batch."""
-        self._note(name, self._known.types[name].shape, Place(dim))
+        self._note(name, self._state.types[name].shape, Place(dim))
 
     def prepared(self, node: onnx.NodeProto) -> onnx.NodeProto:
         """Return ``node`` as it is: the operands that depend on the batch are found by trying."""
@@ -134,7 +134,7 @@ class Probe:
         """Whether a tensor depends on the batch; constants that the file computes from a shape do so by themselves."""
         if name in self.tensors:
             return True
-        old, new = self._before.types.get(name), self._known.types[name]
+        old, new = self._before.types.get(name), self._state.types[name]
         if old is None or old.shape == new.shape:
             return False
         if len(old.shape) != len(new.shape):
@@ -148,7 +148,7 @@ class Probe:
     def _reshaped(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
         source, output = node.input[0], node.output[0]
         old, target = self._before.types[source].shape, self._before.types[output].shape
-        written = self._known.values.get(node.input[1]) if node.op_type == "Reshape" else None
+        written = self._state.values.get(node.input[1]) if node.op_type == "Reshape" else None
         open_dim = None
         if written is not None:
             open_dim = next((dim for dim, size in enumerate(written.reshape(-1)) if size == -1), None)
@@ -168,7 +168,7 @@ class Probe:
             self.ways[output] = len(ways)
         way = ways[self._choices.get(output, 0)]
         following = (Following(1, way.of_one, (way.place.dim,), is_value=True),)
-        changed = with_operands(self._known, node, following, self._batch)
+        changed = with_operands(self._state, node, following, self._batch)
         types = infer(changed)
         self.tensors[output] = way
         self.following[output] = following
@@ -178,7 +178,7 @@ class Probe:
         """Return the variant of ``node`` with the fewest changed operands that keeps images separate, and its types."""
         refusal: MixedError | None = None
         for following in itertools.islice(self._variants(node), _MOST_VARIANTS):
-            changed = with_operands(self._known, node, following, self._batch)
+            changed = with_operands(self._state, node, following, self._batch)
             try:
                 types = infer(changed)
                 places = self._places(changed, types, following)
@@ -203,7 +203,7 @@ class Probe:
         """
         options: list[list[Following]] = []
         for operand, name in enumerate(node.input):
-            if name in self._known.weights and name not in self.tensors:
+            if name in self._state.weights and name not in self.tensors:
                 options.append([*self._by_shape(operand, name), *self._by_value(operand, name)])
         exact = [[each for each in some if all(each.of_one[dim] == 1 for dim in each.dims)] for some in options]
         for several in (exact, options):
@@ -212,7 +212,7 @@ class Probe:
                     yield from itertools.product(*chosen)
 
     def _by_shape(self, operand: int, name: str) -> Iterator[Following]:
-        shape = self._known.types[name].shape
+        shape = self._state.types[name].shape
         for dim, size in enumerate(shape):
             if size and size % self._own == 0:
                 repeated = size // self._own
@@ -221,7 +221,7 @@ class Probe:
                     yield Following(operand, of_one, (dim,), is_value=False, inner=inner)
 
     def _by_value(self, operand: int, name: str) -> Iterator[Following]:
-        value = self._known.values.get(name)
+        value = self._state.values.get(name)
         if value is None or value.ndim > 1 or value.size > _LONGEST_SHAPE or value.dtype.kind != "i":
             return
         sizes = tuple(value.reshape(-1).tolist())
@@ -238,7 +238,7 @@ class Probe:
         self, node: onnx.NodeProto, types: Mapping[str, Typed], following: Sequence[Following]
     ) -> dict[str, Place]:
         """Return the position of the batch in each output; raise ``MixedError`` where images are mixed."""
-        known, kind = self._known, kind_of(node.domain, node.op_type)
+        state, kind = self._state, kind_of(node.domain, node.op_type)
         rule = RULES.get(kind)
         if rule is None:
             raise MixedError("has no loop nests, so it may mix its elements")
@@ -247,7 +247,7 @@ class Probe:
             if name in types else None
             for name in node.output
         )  # fmt: skip
-        nests = rule.build(replace(known.context(node, kind, self._opset), outputs=outputs)).nests
+        nests = rule.build(replace(state.context(node, kind, self._opset), outputs=outputs)).nests
         wrong = None if rule.partial else misfit(nests)
         if wrong is not None:
             raise MixedError(wrong)
@@ -280,13 +280,13 @@ class Probe:
 class Target:
     """Resizes operands to ``batch`` images along ``flow``."""
 
-    known: Known
+    state: WalkState
     flow: BatchFlow
     batch: int
 
     def prepared(self, node: onnx.NodeProto) -> onnx.NodeProto:
         """Return ``node`` with its operands at this batch."""
-        return with_operands(self.known, node, self.flow.following.get(node.output[0], ()), self.batch)
+        return with_operands(self.state, node, self.flow.following.get(node.output[0], ()), self.batch)
 
     def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
         """Return ``node``, and the types of its outputs.
@@ -297,7 +297,7 @@ class Target:
         for name, typed in types.items():
             expected = self.flow.tensors.get(name)
             if expected is not None and typed.shape != expected.at(self.batch):
-                raise self.known.error(
+                raise self.state.error(
                     node,
                     f"cannot change the batch to {self.batch}: writes {list(typed.shape)}, not"
                     f" {list(expected.at(self.batch))}",
@@ -306,7 +306,7 @@ class Target:
 
 
 def with_operands(
-    known: Known, node: onnx.NodeProto, following: Sequence[Following], batch: int
+    state: WalkState, node: onnx.NodeProto, following: Sequence[Following], batch: int
 ) -> onnx.NodeProto:
     """Return ``node`` with the constant operands ``following`` resized to ``batch`` images."""
     if not following:
@@ -316,12 +316,12 @@ def with_operands(
     for each in following:
         name, shape = node.input[each.operand], each.at(batch)
         if each.is_value:
-            old = known.values[name]
+            old = state.values[name]
             value = np.asarray(shape, old.dtype).reshape(old.shape if old.size == len(shape) else -1)
-            changed.input[each.operand] = known.learn_at(name, shape, value)
+            changed.input[each.operand] = state.add_resized(name, shape, value)
         else:
-            resized = _for_images(known.values[name], each, batch) if name in known.values else None
-            changed.input[each.operand] = known.learn_at(name, shape, resized)
+            resized = _for_images(state.values[name], each, batch) if name in state.values else None
+            changed.input[each.operand] = state.add_resized(name, shape, resized)
     return changed
 
 

@@ -13,10 +13,10 @@ import onnx
 
 from dsascape.workloads.batch.follow import BatchFlow, Probe, StuckError, Trial
 from dsascape.workloads.graph import WorkloadError
-from dsascape.workloads.known import Known, Typed, Walk, typed
 from dsascape.workloads.lowering import live_nodes
 from dsascape.workloads.onnx_file import OnnxFile
-from dsascape.workloads.walk import Again, Follower, walk_file
+from dsascape.workloads.walk import OperandAdapter, Rewalk, walk_file
+from dsascape.workloads.walk_state import Typed, Walk, WalkState, typed
 
 Dims = tuple[tuple[str, int], ...]
 """Inputs, each with its batch dimension."""
@@ -47,11 +47,11 @@ class _State:
 
 
 def find_batch(file: OnnxFile, walk: Walk, inputs: Mapping[str, Typed], given: Dims = ()) -> BatchFlow | NoBatch:
-    """Return the flow of the batch through ``file``, from the dimensions ``given`` or the likeliest that work.
+    """Return the flow of the batch through ``file``, from the dimensions ``given`` or the first candidates that work.
 
     Candidates are the first dimension of the first input and of all inputs of the same size there, then the first
-    dimension of the other inputs, then the second dimension of inputs of rank 3 and more whose first one is mixed.
-    ``walk`` is at the file's own sizes.
+    dimension of the other inputs, then the second dimension of inputs of rank 3 and more whose first dimension is no
+    batch, as the network combines elements along it. ``walk`` is at the file's own sizes.
     """
     search = _Search(file, walk, inputs, trusted=bool(given))
     reason = ""
@@ -130,14 +130,14 @@ class _Search:
 
         trial = Trial(own, batch, dict(state.choices), own_only=own == 1 or self._trusted)
 
-        def follower(known: Known) -> Follower:
-            probe = Probe(known, self._walk, self._file.opset, self._live, trial)
+        def new_adapter(walk_state: WalkState) -> OperandAdapter:
+            probe = Probe(walk_state, self._walk, self._file.opset, self._live, trial)
             for name, dim in state.dims:
                 probe.start(name, dim)
             probes.append(probe)
             return probe
 
-        walk_file(self._file, wanted, Again(self._walk, follower))
+        walk_file(self._file, wanted, Rewalk(self._walk, new_adapter))
         (probe,) = probes
         if not any(entry.name in probe.tensors for entry in self._file.model.graph.output):
             raise StuckError("", "no output depends on it", mixes=True)

@@ -23,13 +23,13 @@ MOVEMENTS = _RENAMES | {
 _TRAINING = 2
 """Operand of Dropout that enables training mode."""
 _REACH = 6
-"""Operators in sequence at most that are traced."""
+"""Maximum number of consecutive operators that are traced."""
 _ELSEWHERE = -1
 _Places = npt.NDArray[np.int64]
 """Origin of each element of a tensor (row-major): its place in another tensor, or `_ELSEWHERE`."""
 
 
-def undone(network: Network, graph: Graph) -> Iterator[tuple[str, str]]:
+def cancelled_movements(network: Network, graph: Graph) -> Iterator[tuple[str, str]]:
     """Yield (tensor, earlier tensor) pairs of equal tensors, with the nearest such; readers may read the earlier one.
 
     ``graph`` is the network before any rewriting. Movements that cancel out only for one image, such as a row that is

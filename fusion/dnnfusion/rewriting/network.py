@@ -35,7 +35,7 @@ class Saved:
 
     flops: int
     elements: int
-    """Elements that operators read or write, saved."""
+    """Number of elements that operators no longer read or write."""
 
     @property
     def first(self) -> tuple[int, int]:
@@ -52,7 +52,7 @@ class Replacement:
 
     root: str
     output: str
-    made: tuple[tuple[Node, Drafted], ...]
+    nodes: tuple[tuple[Node, Drafted], ...]
     constants: tuple[Constant, ...]
     saved: Saved
 
@@ -186,7 +186,7 @@ class Network:
             self._constants[constant.name] = constant
         place = self._writer[chosen.root].place
         slot = self._places[place]
-        for node, drafted in chosen.made:
+        for node, drafted in chosen.nodes:
             is_last = node.outputs[0] == chosen.output
             name = chosen.root if is_last else node.outputs[0]
             if is_last:
@@ -194,7 +194,7 @@ class Network:
             else:
                 slot.insert(slot.index(chosen.root), name)
             self._enter(_Placed(replace(node, outputs=(name,)), place, drafted.operations, is_new=True), slotted=True)
-        if not any(node.outputs[0] == chosen.output for node, _ in chosen.made):
+        if not any(node.outputs[0] == chosen.output for node, _ in chosen.nodes):
             self._call(chosen.root, chosen.output)
         self._drop_unread()
         return self._touched
@@ -295,7 +295,7 @@ class Network:
             return None
 
     def add_constant(self, constant: Constant) -> None:
-        """Add a weight of one element for operators that are drafted later."""
+        """Add a constant of one element, to be read by operators drafted after it."""
         self._draft.add_constant(constant)
         self.shape[constant.name] = ()
         self.weights.add(constant.name)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dsascape.fusion.dnnfusion.rewriting.building import best_replacement
-from dsascape.fusion.dnnfusion.rewriting.movements import undone
+from dsascape.fusion.dnnfusion.rewriting.movements import cancelled_movements
 from dsascape.fusion.dnnfusion.rewriting.network import Network, Replacement
-from dsascape.fusion.dnnfusion.rewriting.rules import RULES, UNDONE, Rule
+from dsascape.fusion.dnnfusion.rewriting.rules import CANCELLED_MOVEMENTS, RULES, Rule
 from dsascape.fusion.dnnfusion.rewriting.terms import kinds_in
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
@@ -82,9 +82,9 @@ def rewritten(analysis: Analysis, rules: tuple[Rule, ...] = RULES) -> Rewritten:
 
 def _undone(network: Network, graph: Graph) -> Iterator[Application]:
     """Redirect readers of tensors that only restore an earlier one to that one; yield each application."""
-    for name, equal in undone(network, graph):
+    for name, equal in cancelled_movements(network, graph):
         network.apply(Replacement(name, equal, (), (), network.saved(name, equal, ())))
-        yield Application(UNDONE, name, 0)
+        yield Application(CANCELLED_MOVEMENTS, name, 0)
 
 
 def _kinds(network: Network, name: str) -> list[str]:

@@ -109,7 +109,7 @@ _IDENTITIES = (
     "A / 1 -> A",
     "Pow(A, 1) -> A",
 )
-UNDONE = Rule("identity", "Identity(A)", "A")
+CANCELLED_MOVEMENTS = Rule("identity", "Identity(A)", "A")
 """Rule that stands for all sequences of data movements that leave every element in place (`movements`)."""
 
 _ASSOCIATIVE = (

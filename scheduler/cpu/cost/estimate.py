@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dsascape.hw_models import Cpu
-from dsascape.hw_models.caches.lines import found_again
+from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.hw_models.cpu.machine import DRAM, L1, L3
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.footprints import footprints_of
@@ -81,7 +81,7 @@ def handed_over(footprints: Footprints, scratch: int, threads: int, cache: Cache
     """
     touched = sum([operand.used_bytes for operand in footprints.operands]) + threads * scratch
     parts = threads if cache.is_private else 1
-    share = found_again(touched / (cache.capacity_bytes * parts)) / parts
+    share = random_placement_hit_rate(touched / (cache.capacity_bytes * parts)) / parts
     operands = [(place, operand) for place, operand in enumerate(footprints.operands) if not operand.array.is_packed]
     kept = [(place, share) for place, operand in operands if operand.is_written]
     return Found(tuple([(place, share) for place, _ in operands]), tuple(kept), (share, share))

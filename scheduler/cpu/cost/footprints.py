@@ -17,7 +17,7 @@ from dsascape.scheduler.cpu.structure.chains import is_computed_before, parts_of
 from dsascape.scheduler.cpu.structure.passes import nests_in_order, passes_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.workloads.loopnest import Extents
-from dsascape.workloads.spaced import met_extents, spaced_loops
+from dsascape.workloads.spaced import spaced_loops, used_extents
 
 
 def footprints_of(layer: Layer) -> Footprints:
@@ -200,7 +200,7 @@ def _needed(layer: Layer, tile: Extents, depth: int | None) -> Mapping[str, Exte
     found = {**work.operand_extents, **work.usual_extents}
     for each in work.nests:
         spaced = spaced_loops(each.nest)
-        met = met_extents(spaced, each.extents)
+        met = used_extents(spaced, each.extents)
         for read in each.nest.reads[1:] if spaced else ():
             if read.tensor in found:
                 found[read.tensor] = tuple(map(min, found[read.tensor], read.extents(met)))

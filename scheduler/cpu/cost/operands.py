@@ -214,7 +214,7 @@ class TouchedLines:
 
     def of_operands(self, tile: Extents) -> tuple[Lines, ...]:
         """Return what a tile touches of each operand."""
-        row = self._rows.known(tile)
+        row = self._rows.peek(tile)
         return self._rows.get(tile, partial(self._row, tile)) if row is None else row
 
     def of_copies(self, tiles: tuple[Extents, ...], parts: tuple[Extents, ...]) -> tuple[Lines, ...]:
@@ -225,7 +225,7 @@ class TouchedLines:
         line_bytes, row = self._line_bytes, []
         for operand, pick, known in self._operands:
             picked = pick(tile)
-            lines = known.known(picked)
+            lines = known.peek(picked)
             row.append(known.get(picked, partial(operand.lines, tile, line_bytes)) if lines is None else lines)
         return tuple(row)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dsascape.hw_models.caches.lines import CacheShape, found_again
+from dsascape.hw_models.caches.lines import CacheShape, random_placement_hit_rate
 from dsascape.hw_models.caches.nests import Nest
 from dsascape.hw_models.caches.passing import Passed, passed_on
 from dsascape.scheduler.cpu.cost.chunk_nests import nest_in_front
@@ -58,7 +58,7 @@ class PartInFront:
 def lost_share(lines: float, cache: CacheShape) -> float:
     """Return the share of a buffer that ``cache`` loses while so many lines are used by turns."""
     times = lines / cache.lines
-    return 1 - found_again(times) if cache.by_chance else float(times > 1)
+    return 1 - random_placement_hit_rate(times) if cache.is_randomly_placed else float(times > 1)
 
 
 def lost_of_scratch(nest: Nest, cache: CacheShape, found: Footprints) -> float:

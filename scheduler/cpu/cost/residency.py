@@ -3,9 +3,9 @@
 Tensors lie in memory that they share with others in turns (`scheduler.kernels.buffers`), as in generated code. Between
 two uses of a piece of memory, all that is used meanwhile passes by, each piece of memory once, and of what both kernels
 use besides, half. The share of it that is left follows from that by what the cache holds
-(`hw_models.caches.lines.found_again`). Where others use the same cache, what they bring in passes by as well: after
-`CacheSize.kept_ps` as much as it holds. What is found by everyone who reads it, and is still there when the memory is
-written again, never leaves.
+(`hw_models.caches.lines.random_placement_hit_rate`). Where others use the same cache, what they bring in passes by as
+well: after `CacheSize.kept_ps` as much as it holds. What is found by everyone who reads it, and is still there when the
+memory is written again, never leaves.
 
 Some shared caches do not trust lines that are new to them: until a line is used again, it has only the part
 `CacheSize.fresh_bytes` of the cache to share with others of its kind. It is settled as soon as it is found there, or
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsascape.hw_models.caches.lines import MOST_TIMES, found_again
+from dsascape.hw_models.caches.lines import MOST_TIMES, random_placement_hit_rate
 from dsascape.scheduler.cpu.cost.operands import Footprints
 from dsascape.scheduler.cpu.cost.work import Found
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel
@@ -166,8 +166,8 @@ class _Uses:
             rounds = step // count - last // count
             since_ps = self._begin_ps[own] - self._begin_ps[other] + rounds * self._begin_ps[-1]
             gone = (since_ps + (self._times_ps[own] - self._times_ps[other]) / 2) / cache.kept_ps
-        old = found_again(times + gone)
-        fresh = old if cache.fresh_bytes is None else found_again(passed / cache.fresh_bytes + gone)
+        old = random_placement_hit_rate(times + gone)
+        fresh = old if cache.fresh_bytes is None else random_placement_hit_rate(passed / cache.fresh_bytes + gone)
         share = 1 if own == other else 1 / threads
         return share * old, share * fresh
 

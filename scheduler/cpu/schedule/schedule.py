@@ -49,7 +49,8 @@ class CpuKernel(Kernel):
     def __str__(self) -> str:
         tiles = self.tiles
         if self.steps:
-            return f"{self.name}: {len(self.steps)} steps, {self.threads} threads, {self.chunks} chunks"
+            decided = count(len(self.steps), "step"), count(self.threads, "thread"), count(self.chunks, "chunk")
+            return f"{self.name}: {', '.join(decided)}"
         depth = "all" if tiles.depth_step is None else str(tiles.depth_step)
         vectors = "no vectors" if tiles.vector_dim < 0 else f"vectors along d{tiles.vector_dim}"
         in_front = "".join([

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.requests import How, RunAsked, asked_of, capacities
+from dsascape.scheduler.dsa.deciding.requests import ExecutionOptions, RunRequest, capacities, requests_of
 from dsascape.scheduler.dsa.placing.free_space import Blocks, RunAtWork
 from dsascape.scheduler.dsa.placing.needs import RunNeeds, needs_of
 from dsascape.scheduler.dsa.schedule.limits import check_ddr, check_instructions
@@ -66,8 +66,8 @@ class Decisions:
     ) -> None:
         prefetch = prefetch_buffers(costs.view) if overlaps_layers else None
         self._layout = layout
-        self._how = How(prefetch, overlaps_layers, paper_tiles)
-        self._asked = asked_of(layout, costs, self._how, needs)
+        self._options = ExecutionOptions(prefetch, overlaps_layers, paper_tiles)
+        self._requests = requests_of(layout, costs, self._options, needs)
         self._tilings: list[Tiling] = []
         """Tilings of the requests on the previous machine."""
         self._steps: list[_Step] = []
@@ -79,11 +79,11 @@ class Decisions:
         Raises ``ScheduleError`` if a layer's smallest tile does not fit, DDR cannot hold the network, or the program
         would exceed ``tuning.most_instructions``.
         """
-        layout, view, prefetch = self._layout, costs.view, self._how.prefetch
+        layout, view, prefetch = self._layout, costs.view, self._options.prefetch
         check_ddr(layout, view)
         room = capacities(view, prefetch)
-        tilings = self._asked.tilings(TileChooser(view, room[LOCAL], room[GLOBAL], costs.known))
-        most_at_work = view.tuning.most_layers_at_work if self._how.overlaps_layers else 0
+        tilings = self._requests.tilings(TileChooser(view, room[LOCAL], room[GLOBAL], costs.tiling_cache))
+        most_at_work = view.tuning.most_layers_at_work if self._options.overlaps_layers else 0
         self._steps = list(self._run_by_run(tilings, most_at_work))
         self._tilings = tilings
         executions = tuple([step.execution for step in self._steps])
@@ -99,7 +99,7 @@ class Decisions:
 
         ``most_at_work``: maximum number of earlier runs that may still be executing.
         """
-        previous_steps, run_requests = iter(self._steps), iter(self._asked.runs)
+        previous_steps, run_requests = iter(self._steps), iter(self._requests.runs)
         kept = [tiling == before for tiling, before in zip_longest(tilings, self._tilings)]
         number = 0
         for instance in self._layout.instances:
@@ -125,7 +125,7 @@ class _Step(NamedTuple):
 
 
 def _placed(
-    number: int, writes: tuple[int, ...], fetched: set[int], run_request: RunAsked, tiling: Tiling,
+    number: int, writes: tuple[int, ...], fetched: set[int], run_request: RunRequest, tiling: Tiling,
     at_work: tuple[RunAtWork, ...], most_at_work: int,
 ) -> _Step:  # fmt: skip
     """Return the addresses of a run's tiles, and which of the runs ``at_work`` must have ended before it begins.
@@ -137,10 +137,10 @@ def _placed(
     for place, one in enumerate(at_work):
         if fetched.intersection(one.writes):
             ended = max(ended, place + 1)
-    blocks = space.beside(at_work[ended:], own, sizes)
+    blocks = space.allocate(at_work[ended:], own, sizes)
     while blocks is None and ended < len(at_work):
         ended += 1
-        blocks = space.beside(at_work[ended:], own, sizes)
+        blocks = space.allocate(at_work[ended:], own, sizes)
     addresses = TileAddresses() if blocks is None else tile_addresses(tiling, blocks)
     begins_after = at_work[ended - 1].number if ended else (at_work[0].number if at_work else number) - 1
     execution = Execution(run_request.routes, run_request.units, tiling, run_request.exchange, addresses, begins_after)

@@ -12,12 +12,12 @@ from dsascape.scheduler.dsa.deciding.unit_choice import Units
 from dsascape.scheduler.dsa.placing.free_space import Blocks, FreeSpace, KeptSlices
 from dsascape.scheduler.dsa.placing.needs import RunNeeds, exchange_rounds, outermost_memory, output_shares
 from dsascape.scheduler.dsa.schedule.schedule import HaloExchange, LayerRun, Layout, PrefetchBuffers
-from dsascape.scheduler.dsa.tiling.choice import TileChooser, asked_alike
+from dsascape.scheduler.dsa.tiling.choice import TileChooser, equivalence_key
 from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
 from dsascape.scheduler.dsa.view import GLOBAL, LOCAL, DsaView
 
 
-class How(NamedTuple):
+class ExecutionOptions(NamedTuple):
     """Options of execution: prefetch buffers (None: no prefetching), overlap of layers, the paper's tiles."""
 
     prefetch: PrefetchBuffers | None
@@ -25,14 +25,14 @@ class How(NamedTuple):
     paper_tiles: bool
 
 
-class RunAsked(NamedTuple):
+class RunRequest(NamedTuple):
     """Decisions about a layer run before its tiles are chosen, and the free space for them."""
 
     routes: Mapping[str, Route]
     units: Units
     exchange: HaloExchange
     request: int
-    """Number of its tile request."""
+    """Index of its tile request in `TileRequests.requests`."""
     space: FreeSpace
     """Free space of the on-chip memories while it runs."""
     own: Blocks
@@ -41,10 +41,10 @@ class RunAsked(NamedTuple):
     """Blocks of the slices that are dead once it has ended."""
 
 
-class Asked(NamedTuple):
+class TileRequests(NamedTuple):
     """Tile requests of a layout: one entry per run, and the distinct requests, operand names aside."""
 
-    runs: tuple[RunAsked, ...]
+    runs: tuple[RunRequest, ...]
     requests: tuple[TileRequest, ...]
 
     def tilings(self, chooser: TileChooser) -> list[Tiling]:
@@ -59,34 +59,34 @@ def capacities(view: DsaView, prefetch: PrefetchBuffers | None) -> dict[str, int
     return {LOCAL: prefetch.local_address, GLOBAL: prefetch.global_address}
 
 
-def asked_of(layout: Layout, costs: DsaCosts, how: How, needs: Sequence[RunNeeds]) -> Asked:
+def requests_of(layout: Layout, costs: DsaCosts, options: ExecutionOptions, needs: Sequence[RunNeeds]) -> TileRequests:
     """Return the tile requests of the runs of ``layout``; ``needs``: halos and routes of each run.
 
     Raises ``ScheduleError`` if an on-chip slice has no address.
     """
-    builder = _Asking(layout, costs, how)
-    kept = KeptSlices(layout, capacities(costs.view, how.prefetch), costs.view.tuning.most_gaps)
-    runs: list[RunAsked] = []
+    builder = _RequestBuilder(layout, costs, options)
+    kept = KeptSlices(layout, capacities(costs.view, options.prefetch), costs.view.tuning.most_gaps)
+    runs: list[RunRequest] = []
     numbers: dict[Hashable, int] = {}
     requests: list[TileRequest] = []
     for step, (run, (core_bytes, routes)) in enumerate(zip(layout.runs, needs, strict=True)):
         own, space = kept.begin(run), kept.space()
         exchange = builder.exchange(run, core_bytes, space)
         request = builder.request(run, routes, exchange, space)
-        key = asked_alike(request), request.local_gaps, request.global_gaps
+        key = equivalence_key(request), request.local_gaps, request.global_gaps
         number = numbers.setdefault(key, len(numbers))
         if number == len(requests):
             requests.append(request)
-        runs.append(RunAsked(routes, request.units, exchange, number, space, own, kept.end(run, step)))
-    return Asked(tuple(runs), tuple(requests))
+        runs.append(RunRequest(routes, request.units, exchange, number, space, own, kept.end(run, step)))
+    return TileRequests(tuple(runs), tuple(requests))
 
 
-class _Asking:
-    def __init__(self, layout: Layout, costs: DsaCosts, how: How) -> None:
+class _RequestBuilder:
+    def __init__(self, layout: Layout, costs: DsaCosts, options: ExecutionOptions) -> None:
         self._slices = layout.slices
         self._costs = costs
         self._view = costs.view
-        self._how = how
+        self._options = options
 
     def exchange(self, run: LayerRun, core_bytes: int, space: FreeSpace) -> HaloExchange:
         """Return the halo exchange of ``core_bytes`` per core through half of the global buffer's largest gap.
@@ -102,16 +102,17 @@ class _Asking:
         self, run: LayerRun, routes: Mapping[str, Route], exchange: HaloExchange, space: FreeSpace
     ) -> TileRequest:
         """Return the tile request of a run; its buffers have to fit the gaps of ``space``."""
-        how, tensors, part = self._how, run.layer.graph.tensors, run.binding.part_extents(run.extents)
+        options, tensors, part = self._options, run.layer.graph.tensors, run.binding.part_extents(run.extents)
+        prefetch = options.prefetch
         step = max(self._view.local_buffer_bytes // self._view.tuning.gap_steps, 1)
         brings_activations = any(tensors[name].role != "weight" for name in routes)
         return TileRequest(
             layer=run.layer, box=run.extents, part=part, cores=run.binding.cores,
             units=self._costs.units_of(run.layer, part), routes=routes,
             output_memory=outermost_memory(output_shares(run, self._slices)),
-            dtype=self._costs.dtype, paper_tiles=how.paper_tiles,
-            prefetch=None if how.prefetch is None else (how.prefetch.local_bytes, how.prefetch.global_bytes),
+            dtype=self._costs.dtype, paper_tiles=options.paper_tiles,
+            prefetch=None if prefetch is None else (prefetch.local_bytes, prefetch.global_bytes),
             local_gaps=space.free_gaps(LOCAL, exchange.core_bytes, step),
             global_gaps=space.free_gaps(GLOBAL, exchange.staged_bytes, 1),
-            overlaps=how.overlaps_layers and not brings_activations and not exchange.core_bytes,
+            overlaps=options.overlaps_layers and not brings_activations and not exchange.core_bytes,
         )  # fmt: skip

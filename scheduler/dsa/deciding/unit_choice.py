@@ -37,7 +37,7 @@ class Assignment:
     array, in sequential rounds by each round; 0 where operands are read once."""
     part: tuple[int, int] = (1, 1)
     """Its share of the nest's arithmetic, as (own operations, operations of all units that share the nest)."""
-    beside: bool = False
+    is_concurrent: bool = False
     """Whether it runs concurrently with the previous assignment, as another part of the same nest."""
     follows: bool = False
     """Whether it is the post-processing of the nest's products on another unit, which reads their results."""
@@ -114,7 +114,7 @@ def _shared(work: NestWork, name: str, view: DsaView, dtype: str) -> list[Assign
             _part(whole, each, payload, view)
             for each, payload in zip(names, payloads, strict=True) if payload is not None
         ]  # fmt: skip
-        alternatives.append([replace(part, beside=number > 0) for number, part in enumerate(parts)])
+        alternatives.append([replace(part, is_concurrent=number > 0) for number, part in enumerate(parts)])
     return min((parts for parts in alternatives if parts), key=lambda parts: max(part.duration_ps for part in parts))
 
 
@@ -133,7 +133,7 @@ def side_by_side(jobs: Sequence[Assignment]) -> list[list[Assignment]]:
     """Return assignments grouped by concurrent execution."""
     groups: list[list[Assignment]] = []
     for job in jobs:
-        if job.beside:
+        if job.is_concurrent:
             groups[-1].append(job)
         else:
             groups.append([job])

@@ -16,7 +16,7 @@ from dsascape.scheduler.dsa.placing.binding import Binding, plain_binding
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.graphturbo.splitting import tensor_matches
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.parts import cuts_well, filled
+from dsascape.scheduler.parts import filled, splits_evenly_enough
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Box
@@ -114,7 +114,7 @@ def infer_binding(
             return None
         factors[matched] *= factor
         order[matched] = None
-        if not cuts_well(extents[matched], factors[matched], most_padding):
+        if not splits_evenly_enough(extents[matched], factors[matched], most_padding):
             return None
     inherited = Binding(tuple(factors), tuple({**order, **dict.fromkeys(sink.order)}))
     fits = filled(extents, inherited.part_extents(extents)) * (1 + most_padding) >= 1 - _ROUNDING

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 
 from dsascape.scheduler.dsa.placing.allocation import LiveBuffer, addresses, without_spilled
-from dsascape.scheduler.dsa.placing.needs import lacking, looked_at
+from dsascape.scheduler.dsa.placing.needs import evaluated_cores, lacking
 from dsascape.scheduler.dsa.schedule.schedule import LayerRun, TensorSlice, live_ranges
 from dsascape.workloads.analysis import Table
 
@@ -97,7 +97,7 @@ class Placement:
     @cached_property
     def _looked_at(self) -> Callable[[int], tuple[int, ...]]:
         """Cached function from a step to the cores whose needs are evaluated."""
-        return cache(lambda step: looked_at(self._runs[step], self._slices))
+        return cache(lambda step: evaluated_cores(self._runs[step], self._slices))
 
     def _may_be_near(self, capacity: Capacity) -> Iterator[LiveBuffer]:
         """Yield the slices eligible for the local buffers: those that fit and are not mostly exchanged."""

@@ -59,7 +59,7 @@ def _read_by(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[tuple[int
         yield _OF_NETWORK, ddr_bytes
 
 
-def apart_s(costs: DsaCosts, layout: Layout) -> float:
+def no_overlap_s(costs: DsaCosts, layout: Layout) -> float:
     """Return an approximate lower bound in seconds on the layers of ``layout`` run in sequence, without overlap.
 
     Each layer takes the longer of its off-chip traffic, begun after the first load's start-up, and its arithmetic with

@@ -67,7 +67,7 @@ class Emitting:
     run: LayerRun
     execution: Execution
     shares: Mapping[str, float]
-    """Share of the output that goes to each memory."""
+    """Fraction of the output that goes to each memory, 0 to 1."""
     output_memory: str
     """Memory that the output goes to; the outermost if outputs go to several."""
     bursts: Bursts
@@ -95,7 +95,7 @@ class Emitting:
         return self.writer.add(work, label, after)
 
 
-def made_of(run: LayerRun, execution: Execution) -> Hashable:
+def content_key(run: LayerRun, execution: Execution) -> Hashable:
     """Return the cache key of a run's instructions, without names, addresses, bursts and external dependencies."""
     layer, tiling, exchange = run.layer, execution.tiling, execution.exchange
     place = {name: number for number, name in enumerate(layer.inputs)}

@@ -33,7 +33,7 @@ from dsascape.scheduler.kernels.layer import TileWork
 from dsascape.scheduler.programs.fragments import Fragment, FragmentBuffer, Outside
 from dsascape.workloads.loopnest import Extents, LoopNest
 
-_MOST_ALIKE = 4
+_MOST_EQUIVALENT = 4
 """Size of the cache of variants of one layer run that differ in their bursts of outputs."""
 
 
@@ -54,7 +54,7 @@ class WrittenLayer:
     """Position of the first transfer of outputs into the global buffer."""
     first_dma_store: int
     """Position of the first transfer of outputs into DDR."""
-    alike_bytes: range
+    equivalent_bytes: range
     """Range of output burst sizes, in bytes, for which the instructions are the same."""
     fetches: tuple[Fetches, ...] = ()
     """Fetches of each operand that stays in the global buffer, until they are coalesced into bursts."""
@@ -77,7 +77,7 @@ class WrittenLayer:
         )
 
 
-class AlikeLayers:
+class EquivalentLayers:
     """Bounded cache of variants of a layer run that differ in their output bursts; each serves a range of sizes."""
 
     def __init__(self) -> None:
@@ -86,10 +86,10 @@ class AlikeLayers:
     def get(self, stored_bytes: int, write: Callable[[], WrittenLayer]) -> WrittenLayer:
         """Return the variant for bursts of ``stored_bytes``; call ``write`` to make it if it is not cached."""
         for layer in self._written:
-            if stored_bytes in layer.alike_bytes:
+            if stored_bytes in layer.equivalent_bytes:
                 return layer
         written = write()
-        self._written = [*self._written[1 - _MOST_ALIKE :], written]
+        self._written = [*self._written[1 - _MOST_EQUIVALENT :], written]
         return written
 
 
@@ -147,8 +147,8 @@ class _LayerEmitter:
         prefetch = () if self._prefetch is None else self._prefetch.noted()
         fragment = self._at.writer.written()
         outside = tuple([what for what in fragment.outside if what.kind != ROOM or what.part == 0])
-        alike_bytes, fetches = self._storer.alike_bytes, self._loader.fetches
-        return WrittenLayer(fragment, outside, prefetch, tuple(self._done), *firsts, alike_bytes, fetches)
+        equivalent_bytes, fetches = self._storer.equivalent_bytes, self._loader.fetches
+        return WrittenLayer(fragment, outside, prefetch, tuple(self._done), *firsts, equivalent_bytes, fetches)
 
     def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[list[int]]]:
         """Return a tile's work and its jobs: numbers of works, in groups that run concurrently, one after the other.

@@ -42,7 +42,7 @@ class _Operand:
     held: dict[tuple[int, int], FragmentBuffer] = field(default_factory=dict)
     """Cache of its buffers by size and slot."""
     version: Any = None
-    """Key of the current version."""
+    """Identity of the tile's data that its buffers hold now."""
     buffer: int = -1
     users: list[int] = field(default_factory=list)
     """Last user of each version (instruction position)."""
@@ -63,7 +63,7 @@ class TileBytes(NamedTuple):
     """Bytes of each streamed operand for one tile."""
 
     streamed: Mapping[str, int]
-    """Bytes brought to one core."""
+    """Bytes loaded into one core's local buffer."""
     from_ddr: Mapping[str, int]
     """Bytes from DDR for all cores; staged operands are not listed."""
 

@@ -21,10 +21,10 @@ from dsascape.scheduler.dsa.lower.emit import (
     Emitting,
     Transfers,
     addresses_of,
-    made_of,
+    content_key,
     names_of,
 )
-from dsascape.scheduler.dsa.lower.layer import AlikeLayers, WrittenLayer, written_layer
+from dsascape.scheduler.dsa.lower.layer import EquivalentLayers, WrittenLayer, written_layer
 from dsascape.scheduler.dsa.lower.prefetch import Prefetch, PrefetchUse
 from dsascape.scheduler.dsa.lower.prefetch_buffer import prefetch_buffer
 from dsascape.scheduler.dsa.lower.tile_waits import TileWaits, Waits, WrittenRun
@@ -122,7 +122,7 @@ class _Lowering:
         prefetch_bytes = schedule.prefetch.global_bytes if schedule.prefetch is not None else 0
         shares = output_shares(run, self._slices)
         key = (
-            made_of(run, execution), waits, tuple(shares.items()), schedule.dtype, self._prefetch is None,
+            content_key(run, execution), waits, tuple(shares.items()), schedule.dtype, self._prefetch is None,
             view.on_chip_rates,
         )  # fmt: skip
         sizes = schedule.burst_bytes, execution.tiling.store_burst_bytes, prefetch_bytes
@@ -130,7 +130,7 @@ class _Lowering:
         def of_bursts() -> WrittenLayer:
             bursts = bursts_of(run, execution, schedule.burst_bytes, prefetch_bytes, stores=DDR in shares)
             staged_bytes, analysis = staged_burst_bytes(execution, schedule.burst_bytes), run.layer.analysis
-            variants = analysis.table(AlikeLayers, _MOST_LAYERS).get((key, bursts.ahead), AlikeLayers)
+            variants = analysis.table(EquivalentLayers, _MOST_LAYERS).get((key, bursts.ahead), EquivalentLayers)
             layer = variants.get(bursts.stored_bytes, partial(write, bursts))
             if not staged_bytes:
                 return layer

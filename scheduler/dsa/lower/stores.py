@@ -8,7 +8,7 @@ from dsascape.scheduler.parts import filled
 from dsascape.scheduler.programs.fragments import FragmentBuffer
 
 _MOST_BYTES = 1 << 62
-"""Value that stands for no limit."""
+"""Burst size that stands for no limit."""
 
 
 class OutputStorer:
@@ -74,7 +74,7 @@ class OutputStorer:
                 self._kept_bytes = max(self._kept_bytes, gathered)
 
     @property
-    def alike_bytes(self) -> range:
+    def equivalent_bytes(self) -> range:
         """Range of burst sizes, in bytes, with which the stores so far are the same."""
         return range(self._kept_bytes + 1, self._sent_bytes + 1)
 

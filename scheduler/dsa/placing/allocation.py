@@ -19,8 +19,8 @@ class LiveBuffer:
     owner: int
     size_bytes: int
     live: range
-    beside: Mapping[int, int] = field(default_factory=dict)
-    """Bytes, by step, of a further buffer that lives for that step only."""
+    scratch_bytes: Mapping[int, int] = field(default_factory=dict)
+    """Bytes, by step, of an additional buffer that lives for that step only."""
 
 
 class Block(NamedTuple):
@@ -84,19 +84,19 @@ def without_spilled(buffers: Iterable[LiveBuffer], capacity_bytes: int, *, longe
     owner.
     """
     coming: dict[int, list[LiveBuffer]] = {}
-    beside: dict[int, dict[int, int]] = {}
+    scratch: dict[int, dict[int, int]] = {}
     for buffer in buffers:
-        if buffer.size_bytes + max(buffer.beside.values(), default=0) > capacity_bytes:
+        if buffer.size_bytes + max(buffer.scratch_bytes.values(), default=0) > capacity_bytes:
             continue  # never fits: spill nothing else for it
         coming.setdefault(buffer.live.start, []).append(buffer)
-        for step, size_bytes in buffer.beside.items():
-            beside.setdefault(step, {})[buffer.owner] = size_bytes
+        for step, size_bytes in buffer.scratch_bytes.items():
+            scratch.setdefault(step, {})[buffer.owner] = size_bytes
     alive: dict[int, LiveBuffer] = {}
     alive_bytes = 0
     ending: list[tuple[int, int]] = []
     first_to_go: list[tuple[int, int, int]] = []
     kept: dict[int, LiveBuffer] = {}
-    for step in sorted({*coming, *beside}):
+    for step in sorted({*coming, *scratch}):
         while ending and ending[0][0] <= step:
             ended = alive.pop(heappop(ending)[1], None)
             alive_bytes -= 0 if ended is None else ended.size_bytes
@@ -105,7 +105,7 @@ def without_spilled(buffers: Iterable[LiveBuffer], capacity_bytes: int, *, longe
             alive_bytes += buffer.size_bytes
             heappush(ending, (buffer.live.stop, buffer.owner))
             heappush(first_to_go, (-len(buffer.live) if longest else 0, -buffer.live.start, -buffer.owner))
-        extra = beside.get(step, {})
+        extra = scratch.get(step, {})
         needed_bytes = alive_bytes + sum([size for owner, size in extra.items() if owner in alive])
         while needed_bytes > capacity_bytes:
             victim = -heappop(first_to_go)[2]
@@ -154,8 +154,8 @@ def _in_order(
     missing = 0
     for buffer in buffers:
         taken: list[tuple[range, Block]] = []
-        beside = [(range(step, step + 1), size) for step, size in sorted(buffer.beside.items())]
-        for live, size_bytes in ((buffer.live, buffer.size_bytes), *beside):
+        scratch = [(range(step, step + 1), size) for step, size in sorted(buffer.scratch_bytes.items())]
+        for live, size_bytes in ((buffer.live, buffer.size_bytes), *scratch):
             address = None
             for more in dict.fromkeys((apart_steps, 0)):
                 begin, end = live.start - more, live.stop + more

@@ -5,7 +5,7 @@ import operator
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from dsascape.scheduler.parts import cuts_well, divisors
+from dsascape.scheduler.parts import divisors, splits_evenly_enough
 from dsascape.workloads.loopnest import Box, box_volume, intersect
 
 
@@ -66,7 +66,7 @@ def plain_binding(
     for dim in order:
         if dim in unbound:
             continue
-        factors[dim] = next(d for d in divisors(left) if cuts_well(extents[dim], d, room - 1))
+        factors[dim] = next(d for d in divisors(left) if splits_evenly_enough(extents[dim], d, room - 1))
         left //= factors[dim]
         room /= -(-extents[dim] // factors[dim]) * factors[dim] / extents[dim] if extents[dim] else 1
     return Binding(tuple(factors), tuple(order))

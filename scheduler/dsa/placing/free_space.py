@@ -14,7 +14,7 @@ from dsascape.scheduler.dsa.view import DDR
 from dsascape.scheduler.errors import ScheduleError
 
 Blocks = Mapping[str, Sequence[Block]]
-"""Blocks by memory."""
+"""Occupied address blocks by memory."""
 
 
 class RunAtWork(NamedTuple):
@@ -35,7 +35,7 @@ class FreeSpace:
     """Bytes of each memory less its prefetch buffer."""
     most_gaps: int
     held: Blocks
-    """Blocks of the slices kept."""
+    """Blocks of slices that are still live, by memory."""
 
     def free_gaps(self, memory: str, beside_bytes: int, step_bytes: int) -> tuple[int, ...]:
         """Return the bytes of the largest gaps after reserving ``beside_bytes`` in the smallest gap that holds them.
@@ -58,7 +58,7 @@ class FreeSpace:
     def _gaps(self, memory: str, others: Iterable[Block]) -> Iterable[Gap]:
         return gaps((*self.held[memory], *others), self.capacities[memory])
 
-    def beside(self, at_work: Sequence[RunAtWork], own: Blocks, sizes: Mapping[str, Sequence[int]]) -> Blocks | None:
+    def allocate(self, at_work: Sequence[RunAtWork], own: Blocks, sizes: Mapping[str, Sequence[int]]) -> Blocks | None:
         """Return blocks for buffers of ``sizes`` while all ``at_work`` may still execute; None if they do not fit.
 
         ``own``: blocks of the slices that the new run writes, allocated already. Blocks are in the order of ``sizes``.

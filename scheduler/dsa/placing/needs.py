@@ -22,7 +22,7 @@ def whole_needs(run: LayerRun) -> Mapping[str, Box]:
     return layer_needs(run.layer, run.box)
 
 
-def looked_at(run: LayerRun, slices: Sequence[TensorSlice]) -> tuple[int, ...]:
+def evaluated_cores(run: LayerRun, slices: Sequence[TensorSlice]) -> tuple[int, ...]:
     """Return the cores whose needs are evaluated: a representative sample where parts are equal, else all."""
     binding = run.binding
     return sample_cores(binding) if _are_alike(run, slices, whole_needs(run)) else tuple(range(binding.cores))
@@ -98,7 +98,7 @@ def halo_bytes(run: LayerRun, slices: Sequence[TensorSlice]) -> int:
     resident = {name: held for name, held in resident.items() if held}
     if not resident:
         return 0
-    cores, tensors = looked_at(run, slices), run.layer.graph.tensors
+    cores, tensors = evaluated_cores(run, slices), run.layer.graph.tensors
     fetched = ((tensors[name].element_bytes, lacking(run, name, held, cores)) for name, held in resident.items())
     return sum(element_bytes * missing.elements for element_bytes, missing in fetched)
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from dsascape.scheduler.dsa.deciding.unit_choice import unit_ps
 from dsascape.scheduler.dsa.placing.allocation import fit
 from dsascape.scheduler.dsa.tiling.cuts import Cut, Cuts
+from dsascape.scheduler.dsa.tiling.encoding import compiled_tiles, may_compile, request_numbers
 from dsascape.scheduler.dsa.tiling.estimate import Choice, stages_of
-from dsascape.scheduler.dsa.tiling.in_numbers import asked_numbers, compiled_tiles, may_compile
 from dsascape.scheduler.dsa.tiling.lattice import Halved, Lattice, Placed, Shape
 from dsascape.scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from dsascape.scheduler.dsa.view import DDR, LOCAL, DsaView
@@ -71,7 +71,7 @@ class TileCandidates:
         lattices = request.layer.analysis.table(Lattice, _MOST_TABLES)
         self.lattice: Lattice = lattices.get(key, partial(Lattice, (*request.part, request.searched_depth), inner))
         """Lattice shared by requests that differ in free space alone, on machines with equal on-chip rates."""
-        self._alike = key
+        self._lattice_key = key
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
         self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
@@ -115,11 +115,11 @@ class TileCandidates:
         if not may_compile():
             return None
         cache = request.layer.analysis.table(compiled_tiles, _MOST_TABLES)
-        compiled = cache.get(self._alike, partial(compiled_tiles, request, self._cuts, view))
+        compiled = cache.get(self._lattice_key, partial(compiled_tiles, request, self._cuts, view))
         if compiled is None:
             return None
         try:
-            best = compiled.search(asked_numbers(request, self._burst, view))
+            best = compiled.search(request_numbers(request, self._burst, view))
         except (ValueError, OverflowError):  # more or larger gaps than the compiled search supports
             return None
         return None if best is None else self.halved(self.lattice.at(best[0]))

@@ -17,7 +17,7 @@ from dsascape.workloads.analysis import Table
 _MOST_TILINGS = 20_000
 
 
-def asked_alike(request: TileRequest) -> Hashable:
+def equivalence_key(request: TileRequest) -> Hashable:
     """Return the cache key of a tile request without its gaps and operand names."""
     layer, routes = request.layer, request.routes
     ways = tuple([(place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes])
@@ -28,7 +28,7 @@ def asked_alike(request: TileRequest) -> Hashable:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTilings:
+class TilingCache:
     """Bounded cache of tilings for one machine, shared by networks and policies."""
 
     tilings: Table[Tiling] = field(default_factory=lambda: Table(_MOST_TILINGS))
@@ -41,7 +41,7 @@ class TileChooser:
     view: DsaView
     local_bytes: int
     global_bytes: int
-    known: KnownTilings
+    cache: TilingCache
 
     def choose(self, request: TileRequest) -> Tiling:
         """Return the tiling for ``request``; raise ``ScheduleError`` if not even the smallest tile fits."""
@@ -55,9 +55,9 @@ class TileChooser:
 
     def _found(self, request: TileRequest, local_gaps: tuple[int, ...], global_gaps: tuple[int, ...]) -> Tiling:
         """Return the cached or searched tiling for ``request`` in these gaps instead of its own."""
-        key = asked_alike(request), local_gaps, global_gaps, self.view.ddr_bytes_per_ps
+        key = equivalence_key(request), local_gaps, global_gaps, self.view.ddr_bytes_per_ps
 
         def choose() -> Tiling:
             return choose_tiling(replace(request, local_gaps=local_gaps, global_gaps=global_gaps), self.view)
 
-        return self.known.tilings.get(key, choose)
+        return self.cache.tilings.get(key, choose)

@@ -19,7 +19,7 @@ _MOST_WAYS = 4_000
 
 
 class Shape(NamedTuple):
-    """A cut, and the options for prefetching and staging its operands."""
+    """Tiling candidate before placement: a cut, and its operands that may be prefetched or staged."""
 
     cut: Cut
     prefetched: Mapping[str, tuple[int, int]]
@@ -32,11 +32,11 @@ class Shape(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Derived data of a cut with its operands' placement, independent of free space and DDR bandwidth."""
+    """Costs and buffer sizes of a cut with placed operands, independent of free space and DDR bandwidth."""
 
     local_buffers: tuple[int, ...]
     local_bytes: int
-    """Sum of ``local_buffers``, in bytes."""
+    """Total size of the local buffers, in bytes."""
     near_bytes: int
     """Bytes occupied in the local prefetch buffer."""
     ahead_bytes: tuple[int, ...]

@@ -14,6 +14,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Scope
+from dsascape.wording import count
 
 _MOST_STATEMENTS = 4096
 """Statements that unrolled loops may make of one; compilers take minutes for more."""
@@ -48,10 +49,10 @@ def _loops(program: LoopProgram, limits: Limits) -> Iterator[str]:
             yield f"loop {around[kinds.index('vector')].name} is a vector and has loops inside"
         wide = [loop for loop in around if loop.kind == "vector" and loop.extent > _MOST_LANES]
         if wide:
-            yield f"loop {wide[0].name} is a vector of {wide[0].extent} lanes; the most are {_MOST_LANES}"
+            yield f"loop {wide[0].name} is a vector of {count(wide[0].extent, 'lane')}; the most are {_MOST_LANES}"
         copies = math.prod([loop.extent for loop in around if loop.kind == "unrolled"])
         if copies > _MOST_STATEMENTS:
-            yield f"unrolled loops make {copies} statements of one; the most are {_MOST_STATEMENTS}"
+            yield f"unrolled loops make {count(copies, 'statement')} of one; the most are {_MOST_STATEMENTS:,}"
 
 
 def _order(program: LoopProgram) -> Iterator[str]:
@@ -92,7 +93,7 @@ def _memory(program: LoopProgram, limits: Limits) -> Iterator[str]:
         own = [buffer for buffer in program.buffers if buffer.scope == scope]
         size = sum(map(_size_bytes, own))
         if size > most:
-            yield f"its {scope} buffers take {size} bytes; there are {most}"
+            yield f"what it keeps in {scope} takes {count(size, 'byte')}; there are {most:,}"
 
 
 def _size_bytes(buffer: Buffer) -> int:

@@ -15,6 +15,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
     reads_of,
 )
 from dsascape.scheduler.kernels.loops.steps import Layout
+from dsascape.wording import count
 from dsascape.workloads.loopnest import Access, LoopNest
 
 _KINDS = {"serial": "for", "unrolled": "unrolled for", "parallel": "parallel for", "vector": "vector"}
@@ -26,7 +27,7 @@ def program_text(
 ) -> str:
     """Return a program as text, outermost loop first."""
     text = _Text(stages, buffers)
-    panels = [f"{each.tensor} in panels of {each.panel} along d{each.dim}" for each in layouts]
+    panels = [f"{each.tensor}: panels of {each.panel} along d{each.dim}" for each in layouts]
     return "\n".join([*panels, *text.buffers("", ""), *text.nodes(body, "")])
 
 
@@ -41,7 +42,7 @@ class _Text:
     def buffers(self, loop: str, indent: str) -> Iterator[str]:
         for buffer in self._inside.get(loop, ()):
             shape = ", ".join(map(str, buffer.shape))
-            yield f"{indent}{buffer.scope} {buffer.name}[{shape}]  # {buffer.size_bytes} bytes"
+            yield f"{indent}{buffer.scope} {buffer.name}[{shape}]  # {count(buffer.size_bytes, 'byte')}"
 
     def nodes(self, nodes: Nodes, indent: str) -> Iterator[str]:
         for node in nodes:

@@ -153,7 +153,7 @@ class _StageLoops:
         """Return the loops with the innermost reduction loop cut in two, the inner of which is written out."""
         place = max([number for number, slot in enumerate(slots) if not slot.is_space], default=-1)
         if place < 0 or self.reductions[slots[place].axis] % factor:
-            raise StepError(f"UnrollReduction: {self.stage.name}: has no innermost reduction that {factor} divides")
+            raise StepError(f"UnrollReduction: {self.stage.name}: its innermost reduction is no multiple of {factor}")
         axis = slots[place].axis
         outer = _Slot(is_space=False, axis=axis, size=factor)
         return [*slots[:place], outer, replace(outer, size=1, is_unrolled=True), *slots[place + 1 :]]

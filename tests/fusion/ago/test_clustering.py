@@ -1,4 +1,4 @@
-"""AGO's partition: weights by eq. (1), affix sets, stages found again after every step (Algorithm 1)."""
+"""AGO's partition: weights by eq. (1), affix sets, and stages recomputed after every step (Algorithm 1)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Sub-graphs become kernels: split, and joined where nothing is computed twice and the machine does not take longer."""
+"""AGO's sub-graphs are split into kernels, and joined if nothing is computed twice and the machine is no slower."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,8 +28,8 @@ def fewer_is_faster(ops: Sequence[int]) -> float:
 FEWER_IS_FASTER = Tuning(kernel_s=fewer_is_faster)
 
 
-def test_kernels_that_no_cut_of_a_mini_sub_graph_leads_to_are_found_from_its_layers() -> None:
-    """Of two branches in turn, each as one kernel is fastest; but cut in two, either part would have two results."""
+def test_kernels_that_no_single_cut_gives_are_found_starting_from_layers() -> None:
+    """Each of two branches is fastest as one kernel, but any cut of both in order has a part with two results."""
     net = Net()
     x = net.input(1, 8)
     one, other = net.softmax(x), net.softmax(x)
@@ -60,7 +60,7 @@ class TestIntensiveFusion:
             "computed inside conv2, it would be computed again whichever dimension is cut"
         )
 
-    def test_where_a_machine_is_asked_one_image_may_have_the_kernels_of_two(self) -> None:
+    def test_with_a_cost_model_one_image_may_have_the_kernels_of_two(self) -> None:
         for batch in (1, 2):
             plan = ago_plan(Analysis(pair(3).with_batch(batch)), FEWER_IS_FASTER)
 
@@ -81,7 +81,7 @@ class TestIntensiveFusion:
 
 
 class TestTheMachineDecides:
-    def test_kernels_that_are_slower_together_stay_apart(self) -> None:
+    def test_kernels_that_are_slower_fused_stay_separate(self) -> None:
         plan = ago_plan(Analysis(pair(1)), Tuning(kernel_s=lambda ops: 1e-6 * len(ops) ** 2))
 
         assert names(plan) == [["conv1"], ["relu1"], ["conv2"]] or names(plan) == [["conv1", "relu1"], ["conv2"]]

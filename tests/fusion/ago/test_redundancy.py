@@ -1,4 +1,4 @@
-"""What intensive fusion computes twice, against a count element by element; the paper's categories come out of it."""
+"""Redundant computation of intensive fusion, compared with a count element by element, gives the paper's categories."""
 
 import itertools
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Networks that compute a term, for the tests of rules: what its variables are is chosen from a few ways."""
+"""Networks that compute a given term, for the tests of rewriting rules; variables are drawn as inputs or weights."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from dsascape.workloads import Graph, import_onnx
 SIDE = 6
 OPSET = 18
 Way = Literal["input", "weight", "columns", "rows", "single"]
-"""What a variable is: an input or a weight of full size, or a weight of one row, column or element."""
+"""Kinds of variables: an input or a weight of full size, or a weight of one row, column or element."""
 WAYS: tuple[Way, ...] = ("input", "weight", "columns", "rows", "single")
 IMAGE = (2, 4, SIDE, SIDE)
 KERNEL = (4, 4, 3, 3)

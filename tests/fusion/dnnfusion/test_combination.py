@@ -1,4 +1,4 @@
-"""Table 3: the type of two fused operators, and whether they are fused at all."""
+"""DNNFusion's Table 3: the mapping type of two fused operators, and whether they may be fused."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_every_row_is_the_papers(first: MappingType) -> None:
             assert combined(first, second) is expected
 
 
-def test_what_is_not_fused_has_no_type() -> None:
+def test_a_pair_that_is_not_fused_has_no_type() -> None:
     with pytest.raises(ValueError, match="Many-to-Many and then Many-to-Many are not fused"):
         combined(M2M, M2M)
 
@@ -40,6 +40,6 @@ def test_one_to_one_is_fused_with_everything_unseen(other: MappingType) -> None:
 
 @pytest.mark.parametrize("strong", [O2M, M2M])
 @pytest.mark.parametrize("moves", [REORGANIZE, SHUFFLE])
-def test_movements_beside_strong_types_are_profiled(strong: MappingType, moves: MappingType) -> None:
+def test_movements_next_to_strong_types_are_profiled(strong: MappingType, moves: MappingType) -> None:
     assert relation(strong, moves) is relation(moves, strong) is Relation.DEPEND
     assert relation(M2M, O2M) is Relation.DEPEND

@@ -1,4 +1,4 @@
-"""The extended graph: mapping types, laws, and which intermediate results a plan removes."""
+"""The extended graph: mapping types, algebraic laws, and which intermediate results a plan removes."""
 
 from dsascape.fusion.dnnfusion import Exploration, MappingType, dnnfusion_plan, extended, removable
 from dsascape.workloads.analysis import Analysis

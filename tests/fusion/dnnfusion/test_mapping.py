@@ -1,4 +1,4 @@
-"""Mapping types are derived from access maps; the paper's Table 2 is what they have to come out as."""
+"""Mapping types derived from access maps agree with the paper's Table 2."""
 
 from typing import Any
 

@@ -89,7 +89,7 @@ class TestYellowCases:
         assert names(plan) == [["matmul1"], ["relu1", "transpose1"]]
         assert plan.groups[1].boundary_reason == "fuse_depend: 27 us with matmul1, 12 us apart"
 
-    def test_they_can_be_left_apart(self) -> None:
+    def test_depend_pairs_can_be_left_unfused(self) -> None:
         assert names(plan_of(self.movement(), replace(UNSEEN, fuses_depend=False))) == [
             ["matmul1"],
             ["relu1", "transpose1"],
@@ -98,7 +98,7 @@ class TestYellowCases:
     def test_without_a_machine_they_are_fused(self) -> None:
         assert names(plan_of(self.movement())) == [["matmul1", "relu1", "transpose1"]]
 
-    def test_what_is_fused_unseen_is_not_if_it_takes_a_multiple(self) -> None:
+    def test_a_pair_fused_without_profile_is_not_if_much_slower(self) -> None:
         net = Net()
         graph = net.graph(net.unary("Tanh", net.relu(net.input(2, 4))))
 
@@ -109,7 +109,7 @@ class TestYellowCases:
         assert names(together(5e-6)) == [["relu1"], ["tanh1"]]
         assert together(5e-6).groups[0].boundary_reason == "fuse_through: 5 us with tanh1, 2 us apart"
 
-    def test_no_profile_is_made_where_bounds_decide(self) -> None:
+    def test_no_kernel_is_profiled_if_bounds_decide(self) -> None:
         net = Net()
         graph = net.graph(net.unary("Exp", net.unary("Tanh", net.relu(net.input(2, 4)))))
         asked: list[tuple[int, ...]] = []
@@ -122,7 +122,7 @@ class TestYellowCases:
         assert names(plan_of(graph, how)) == [["relu1", "tanh1", "exp1"]]
         assert asked == []
 
-    def test_what_the_machine_cannot_run_as_one_kernel_is_no_block(self) -> None:
+    def test_operators_that_the_machine_cannot_run_as_one_kernel_are_no_block(self) -> None:
         def kernel_s(ops: Sequence[int]) -> float:
             return float("inf") if len(ops) > 2 else 1.0
 
@@ -136,7 +136,7 @@ class TestYellowCases:
 
 
 class TestConstraints:
-    def test_a_path_over_another_block_keeps_its_ends_apart(self) -> None:
+    def test_a_path_through_another_block_keeps_its_ends_separate(self) -> None:
         """Between the first and the last addition lies a product of matrices, which cannot join."""
         net = Net()
         x = net.relu(net.input(1, 8, 8))

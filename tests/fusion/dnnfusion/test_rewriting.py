@@ -1,4 +1,4 @@
-"""Rules of algebra that save operations: each one is applied where it saves, and changes no result."""
+"""Algebraic rewriting rules that save operations are applied where they save, and change no result."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_every_rule_saves_operations_somewhere_and_changes_no_result(rule: Rule)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.pattern.kind in ("Add", "Mul")], ids=str)
-def test_what_a_rule_leaves_outside_in_its_chain_stays_there(rule: Rule) -> None:
+def test_chain_operands_that_a_rule_does_not_match_are_kept(rule: Rule) -> None:
     """``B / C * A`` with one more factor, and so on: the replacement need not be a chain of the same kind."""
     sign = {"Add": "+", "Mul": "*"}[rule.pattern.kind]
     longer = replace(rule, before=f"({rule.before}) {sign} R")
@@ -130,7 +130,7 @@ class TestSideConditions:
     def applied(self, graph: Graph) -> Rewritten:
         return rewritten(Analysis(graph))
 
-    def test_what_others_read_is_not_computed_twice(self) -> None:
+    def test_shared_results_are_not_computed_twice(self) -> None:
         """Both products are results of their own, so that a sum of the factors would come on top."""
         net = Net()
         a, b, c = (net.input(4, 4) for _ in range(3))
@@ -196,7 +196,7 @@ class TestWholeNetworks:
     [("squeezenet", None), ("bert-tiny-raw", None), pytest.param("mobilebert", 8, marks=pytest.mark.night)],
 )
 def test_networks_of_the_zoo_compute_the_same_as_before(name: str, sequence: int | None) -> None:
-    """Those that take a second or two; `zoo_equality` does them all."""
+    """Networks that take a second or two; `zoo_equality` checks all."""
     graph = load_network(name, sequence=sequence)
     found = rewritten(Analysis(graph))
 

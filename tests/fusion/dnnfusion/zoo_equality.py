@@ -1,4 +1,4 @@
-"""Rewritten networks of the zoo beside the originals, run by onnxruntime.
+"""Comparison of rewritten networks of the zoo with the originals, run by onnxruntime.
 
 ``python -m tests.fusion.dnnfusion.zoo_equality [NAMES]`` does all of them, or those named: minutes, and gigabytes for
 the largest. Prints for each how far the results are apart, as a share of the largest value, and how far they may be: by

@@ -1,4 +1,4 @@
-"""The search never makes a grouping dearer, and what it returns can run."""
+"""The search never returns a grouping that costs more than its start, and its groupings can run."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dsascape.fusion import fixed_pattern_plan
 from dsascape.fusion.plan import Group, Split, plan_from_groups, violations
-from dsascape.fusion.searched import Asked, Grouping, best_intervals, grouping_of, improved, neighbours
+from dsascape.fusion.searched import BudgetedCosts, Grouping, best_intervals, grouping_of, improved, neighbours
 from dsascape.workloads import Graph
 from tests.fusion.random_dags import random_dag
 from tests.graphs import Net
@@ -53,55 +53,55 @@ class TestImproved:
     @settings(max_examples=examples(300))
     @given(seed=SEEDS, most_ops=st.integers(1, 6))
     def test_it_costs_no_more_and_can_run(self, seed: int, most_ops: int) -> None:
-        graph, costs = random_dag(seed, 25), drawn_cost(seed)
-        asked = Asked(costs.__getitem__, MANY)
-        starts = (alone(graph), grouping_of(fixed_pattern_plan(graph)), best_intervals(graph, asked, most_ops))
+        graph = random_dag(seed, 25)
+        costs = BudgetedCosts(drawn_cost(seed).__getitem__, MANY)
+        starts = (alone(graph), grouping_of(fixed_pattern_plan(graph)), best_intervals(graph, costs, most_ops))
 
         for start in starts:
-            found = improved(graph, start, asked, most_ops)
+            found = improved(graph, start, costs, most_ops)
 
             assert plan_of(graph, found) == []
-            assert asked.total_s(found) <= asked.total_s(start) * (1 + 1e-12)
+            assert costs.total_s(found) <= costs.total_s(start) * (1 + 1e-12)
             assert all(len(part) <= most_ops for part in found - start)
 
     def test_two_kernels_become_one_where_that_is_cheaper(self) -> None:
-        asked = Asked(lambda part: 1.0, MANY)
+        costs = BudgetedCosts(lambda part: 1.0, MANY)
 
-        assert improved(chain(3), alone(chain(3)), asked, 8) == {(0, 1, 2)}
+        assert improved(chain(3), alone(chain(3)), costs, 8) == {(0, 1, 2)}
 
     def test_an_operator_goes_over_to_the_next_kernel_where_that_is_cheaper(self) -> None:
         seconds = {(0, 1): 5.0, (2,): 5.0, (0,): 1.0, (1, 2): 2.0}
-        asked = Asked(lambda part: seconds.get(part, math.inf), MANY)
+        costs = BudgetedCosts(lambda part: seconds.get(part, math.inf), MANY)
 
-        assert improved(chain(3), frozenset({(0, 1), (2,)}), asked, 8) == {(0,), (1, 2)}
+        assert improved(chain(3), frozenset({(0, 1), (2,)}), costs, 8) == {(0,), (1, 2)}
 
-    def test_what_would_close_a_circle_is_not_joined(self) -> None:
+    def test_groups_that_would_form_a_cycle_are_not_joined(self) -> None:
         net = Net()
         first = net.relu(net.input(1, 8))
         last = net.add(first, net.unary("Exp", first))
         graph = net.graph(last)
-        asked = Asked(lambda part: 0.0 if part == (0, 2) else float(len(part)), MANY)
+        costs = BudgetedCosts(lambda part: 0.0 if part == (0, 2) else float(len(part)), MANY)
 
-        found = improved(graph, alone(graph), asked, 8)
+        found = improved(graph, alone(graph), costs, 8)
 
         assert (0, 2) not in found
 
-    def test_no_more_kernels_are_asked_for_than_allowed(self) -> None:
+    def test_the_budget_of_evaluated_kernels_is_kept(self) -> None:
         asked_for: list[tuple[int, ...]] = []
 
         def kernel_s(part: tuple[int, ...]) -> float:
             asked_for.append(part)
             return 1.0
 
-        improved(chain(60), alone(chain(60)), Asked(kernel_s, 50), 8)
+        improved(chain(60), alone(chain(60)), BudgetedCosts(kernel_s, 50), 8)
 
         assert len(asked_for) == len(set(asked_for)) == 50
 
     def test_an_operator_that_no_kernel_can_hold_stays_by_itself(self) -> None:
-        asked = Asked(lambda part: math.inf, MANY)
+        costs = BudgetedCosts(lambda part: math.inf, MANY)
 
-        assert best_intervals(chain(3), asked, 8) == alone(chain(3))
-        assert improved(chain(3), alone(chain(3)), asked, 8) == alone(chain(3))
+        assert best_intervals(chain(3), costs, 8) == alone(chain(3))
+        assert improved(chain(3), alone(chain(3)), costs, 8) == alone(chain(3))
 
 
 def all_stretches(count: int, most_ops: int) -> Iterator[Grouping]:
@@ -115,13 +115,13 @@ def all_stretches(count: int, most_ops: int) -> Iterator[Grouping]:
 
 @settings(max_examples=examples(60))
 @given(seed=SEEDS, length=st.integers(1, 8), most_ops=st.integers(1, 8))
-def test_the_best_stretches_are_those_that_trying_all_finds(seed: int, length: int, most_ops: int) -> None:
-    asked = Asked(drawn_cost(seed).__getitem__, MANY)
-    least = min(asked.total_s(each) for each in all_stretches(length, most_ops))
+def test_the_best_intervals_are_those_of_exhaustive_search(seed: int, length: int, most_ops: int) -> None:
+    costs = BudgetedCosts(drawn_cost(seed).__getitem__, MANY)
+    least = min(costs.total_s(each) for each in all_stretches(length, most_ops))
 
-    found = best_intervals(chain(length), asked, most_ops)
+    found = best_intervals(chain(length), costs, most_ops)
 
-    assert asked.total_s(found) == pytest.approx(least)
+    assert costs.total_s(found) == pytest.approx(least)
 
 
 class TestNeighbours:

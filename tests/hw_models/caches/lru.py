@@ -1,4 +1,4 @@
-"""An exact cache: every access of a nest of loops, one after the other, against sets that forget what is oldest."""
+"""Exact cache simulation: every access of a loop nest in order, in sets with LRU replacement."""
 
 import itertools
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Small nests of loops, tiled by hand: products, convolutions, elementwise work, a transposition."""
+"""Small hand-tiled loop nests: matrix products, convolutions, elementwise work, a transposition."""
 
 from dsascape.hw_models.caches.lines import Array
 from dsascape.hw_models.caches.nests import Access

@@ -1,4 +1,4 @@
-"""Lines of boxes, and what a cache still has of them, by hand."""
+"""Cache lines of boxes, and hit rates of working sets, on small numbers."""
 
 import math
 import random
@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsascape.hw_models.caches.lines import Array, CacheShape, Lines, box_lines, found_again, kept_at_random
+from dsascape.hw_models.caches.lines import (
+    Array,
+    CacheShape,
+    Lines,
+    box_lines,
+    random_placement_hit_rate,
+    random_replacement_hit_rate,
+)
 from tests.hw_models.caches.nests import ELEMENT_BYTES, array
 
 LINE_BYTES = 64
@@ -40,24 +47,26 @@ class TestBoxes:
 
 
 class TestCachesThatReplaceAnyLine:
-    """What is used in turns and is more than a cache holds is not all gone."""
+    """With random replacement, part of a cyclic working set larger than the cache still hits."""
 
-    def test_what_fits_is_kept(self) -> None:
-        assert kept_at_random(0.5) == kept_at_random(1.0) == 1
+    def test_a_working_set_that_fits_always_hits(self) -> None:
+        assert random_replacement_hit_rate(0.5) == random_replacement_hit_rate(1.0) == 1
 
     @given(times=st.floats(1.05, 20))
     def test_a_line_survives_as_many_replacements_as_there_are_misses(self, times: float) -> None:
-        share = kept_at_random(times)
+        share = random_replacement_hit_rate(times)
 
         assert 0 <= share < 1
         assert share == pytest.approx(math.exp(-(1 - share) * times), abs=1e-3)
 
-    def test_of_twice_as_much_a_fifth_is_kept(self) -> None:
-        assert kept_at_random(2.0) == pytest.approx(0.2032, abs=1e-4)
+    def test_a_working_set_of_twice_the_capacity_hits_a_fifth(self) -> None:
+        assert random_replacement_hit_rate(2.0) == pytest.approx(0.2032, abs=1e-4)
 
     @given(times=st.floats(0, 20), more=st.floats(0, 20))
-    def test_of_more_there_is_no_larger_share_where_lines_lie_by_chance(self, times: float, more: float) -> None:
-        assert 0 <= found_again(times + more) <= found_again(times) <= found_again(0) == 1
+    def test_hit_rates_fall_with_the_working_set_under_random_placement(self, times: float, more: float) -> None:
+        rate = random_placement_hit_rate(times)
+
+        assert 0 <= random_placement_hit_rate(times + more) <= rate <= random_placement_hit_rate(0) == 1
 
     def test_lines_by_chance_are_lost_before_the_cache_is_full(self) -> None:
         # the sixteen ways of a set get sixteen lines or fewer besides one with Poisson's chance: 0.467 of the lines
@@ -66,15 +75,15 @@ class TestCachesThatReplaceAnyLine:
         filled = [0] * sets
         for _ in range(round(times * sets * ways)):
             filled[draws.randrange(sets)] += 1
-        kept = sum([lines * kept_at_random(lines / ways) ** 3 for lines in filled]) / (sets * ways * times)
+        kept = sum([lines * random_replacement_hit_rate(lines / ways) ** 3 for lines in filled]) / (sets * ways * times)
 
-        assert found_again(times) == pytest.approx(kept, abs=0.01)
-        assert found_again(0.25) == 1
+        assert random_placement_hit_rate(times) == pytest.approx(kept, abs=0.01)
+        assert random_placement_hit_rate(0.25) == 1
 
     def test_rows_in_too_few_sets_push_out_a_part_of_each_other(self) -> None:
         # 14 rows of a line, all in one set of 12 ways
         rows = Lines(14.0, runs=14, pitch_lines=64)
 
-        assert rows.pushed_out(CacheShape(768, 64)) == 1
-        assert rows.pushed_out(CacheShape(768, 64, forgets_oldest=False)) == pytest.approx(0.27, abs=0.01)
-        assert Lines(12.0, runs=12, pitch_lines=64).pushed_out(CacheShape(768, 64)) == 0
+        assert rows.conflict_share(CacheShape(768, 64)) == 1
+        assert rows.conflict_share(CacheShape(768, 64, is_lru=False)) == pytest.approx(0.27, abs=0.01)
+        assert Lines(12.0, runs=12, pitch_lines=64).conflict_share(CacheShape(768, 64)) == 0

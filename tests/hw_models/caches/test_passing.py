@@ -1,4 +1,4 @@
-"""What passes a cache while a nest of loops runs: by hand, and against an exact simulation of every access."""
+"""Traffic that a cache passes on during a loop nest, on small numbers and against an exact simulation."""
 
 import math
 from dataclasses import replace
@@ -59,7 +59,7 @@ class TestByHand:
         assert passed.fetched == (16.0, 4.0, 0.0)
         assert passed.written == (0, 0, 16.0)
 
-    def test_rows_a_way_apart_push_each_other_out(self) -> None:
+    def test_rows_at_a_distance_of_one_way_conflict(self) -> None:
         # columns of a matrix whose rows are 64 lines apart: in 64 sets all rows lie in one, which holds 4
         down = [64, 16], [Access(array(16, 1024), (((1, 1),), ((0, 1),)))]
 
@@ -146,7 +146,7 @@ def test_random_tilings_are_within_a_fifth_of_the_exact_cache(tiled: Tiled, line
 
 
 @given(tiled=tilings(), write_allocate=st.booleans())
-def test_an_infinite_cache_passes_on_what_is_compulsory(tiled: Tiled, write_allocate: bool) -> None:
+def test_an_infinite_cache_passes_on_compulsory_misses_only(tiled: Tiled, write_allocate: bool) -> None:
     passed = passed_on(nest_of(*tiled, LINE_BYTES), INFINITE, write_allocate=write_allocate)
 
     whole = [math.prod(access.array.shape) * ELEMENT_BYTES / LINE_BYTES for access in tiled[1]]
@@ -171,7 +171,7 @@ def test_nothing_passes_less_than_an_infinite_cache(tiled: Tiled, lines: int) ->
     assert modelled(tiled, lines).total >= passed_on(nest_of(*tiled, 64), INFINITE, write_allocate=True).total
 
 
-def test_what_stays_is_fetched_in_the_first_pass_over_it() -> None:
+def test_resident_data_is_fetched_in_its_first_pass() -> None:
     # 8 rows by 32 columns by 16 deep: the weights of 32 lines are the same for every row, the rows' own lines are new
     weights = Access(array(16, 32), (((2, 1),), ((1, 1),)))
     rows = Access(array(8, 16), (((0, 1),), ((2, 1),)))
@@ -210,12 +210,12 @@ class TestPasses:
         assert share_of_iterations(rows_in_three_passes(10), CacheShape(100)) == pytest.approx(1 / 3)
         assert share_of_iterations(rows_in_three_passes(10), CacheShape(8)) == pytest.approx(64**2 / 1536 / 3)
 
-    @given(size=st.integers(1, 10**6), lines=st.integers(16, 10**5), by_chance=st.booleans())
-    def test_no_more_passes_than_each_pass_uses(self, size: int, lines: int, by_chance: bool) -> None:
+    @given(size=st.integers(1, 10**6), lines=st.integers(16, 10**5), is_randomly_placed=st.booleans())
+    def test_no_more_passes_than_each_pass_uses(self, size: int, lines: int, is_randomly_placed: bool) -> None:
         body = Lines(float(size))
         nest = Nest((), ((body, body, body),), (False, True, True), passes=((0, 1), (3,), (1, 2, 3)))
 
-        passed = passed_on(nest, CacheShape(lines, by_chance=by_chance), write_allocate=True)
+        passed = passed_on(nest, CacheShape(lines, is_randomly_placed=is_randomly_placed), write_allocate=True)
 
         assert passed.total <= (2 + 2 + 4) * size
         assert passed.total >= (1 + 2 + 2) * size

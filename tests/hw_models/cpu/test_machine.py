@@ -1,4 +1,4 @@
-"""What cores take for chunks and how they share what is further out: small numbers, worked out by hand."""
+"""Time of chunks on CPU cores, and their contention for shared caches and DRAM, on small numbers."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ class TestChunks:
         assert run(cpu(), (1, chunk(traffic=moved))).makespan_ps == 1 * US + 145 * NS
 
     @pytest.mark.parametrize(("overlap", "cycles"), [(1.0, 125), (0.0, 100 + 37.5 + 125), (0.5, 125 + 50 + 18.75)])
-    def test_what_does_not_overlap_is_added(self, overlap: float, cycles: float) -> None:
+    def test_exposed_time_is_added(self, overlap: float, cycles: float) -> None:
         # 100 cycles of arithmetic, in which the first cache moves its bytes too; l3 125, l2 37.5 for what it has itself
         spec = cpu(cores={"big": core(overlap=overlap)})
         work = chunk(fma=200, accumulators=8, traffic=(("l1", 3200), ("l2", 1600), ("l3", 1000)))
@@ -125,7 +125,7 @@ class TestChunks:
 
         assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + (200 + 75 + 50) * NS
 
-    def test_lines_that_are_written_or_lie_apart_take_as_long_as_the_spec_says(self) -> None:
+    def test_written_and_scattered_lines_take_the_time_in_the_spec(self) -> None:
         # 125 cycles of a stream of reads: a half written back for nothing, half in lines that take three times
         spec = cpu(cores={"big": core(writing={"l3": 0.0}, scattered={"l3": 3.0})})
         work = chunk(traffic=(("l3", 1000),), written=(("l3", 0.5),), scattered=(("l3", 0.5),))

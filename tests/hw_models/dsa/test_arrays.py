@@ -1,4 +1,4 @@
-"""A product keeps a matrix array busy for its blocks, for filling it and for draining the results."""
+"""A matrix product occupies an array for its blocks, for filling it and for draining the results."""
 
 from typing import Any
 

@@ -1,5 +1,6 @@
-"""A scratchpad accelerator has its units and memories where they are, and its engines take their peak rate for what
-fills them, and as long for what does not.
+"""A scratchpad accelerator has its units and memories on the right levels.
+
+Engines reach their peak rate on full tiles only; partial tiles take as long.
 """
 
 from dataclasses import replace

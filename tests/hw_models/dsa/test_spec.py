@@ -1,4 +1,4 @@
-"""A description of a scratchpad accelerator that makes no sense is refused when it is read."""
+"""A description of a scratchpad accelerator that makes no sense is rejected when it is read."""
 
 import importlib.resources
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What SMs take for the blocks that they hold, and how grids run: small numbers, worked out by hand."""
+"""Time of thread blocks on SMs, and of whole grids, on small numbers."""
 
 from typing import Any
 
@@ -102,7 +102,7 @@ class TestLatencies:
         # with all four SMs at work each has 16 B a cycle of L2: a block takes 200 ns, more than the latency
         assert taken(Issued(waits=1), ("l2", 3200), blocks=2) == Taken(0.0, 200 * NS, "l2")
 
-    def test_what_is_asked_for_ahead_hides_the_latency_of_later_steps(self) -> None:
+    def test_prefetching_hides_the_latency_of_later_steps(self) -> None:
         """Ten steps of 10 cycles each; of them as many as there are stages come in one latency and one step."""
         steps = {stages: Issued(fma=100, accumulators=4, waits=10, ahead=stages) for stages in (1, 3, 11)}
 
@@ -180,7 +180,7 @@ class TestGrids:
         assert run(gpu(), 1, work(traffic=(("l2", 32_000),))).makespan_ps == 2 * US + 1000 * NS
         assert run(gpu(), 4, work(traffic=(("l2", 32_000),))).makespan_ps == 2 * US + 2000 * NS
 
-    def test_the_clock_is_what_is_sustained(self) -> None:
+    def test_the_clock_is_the_sustained_one(self) -> None:
         assert run(gpu(sustained_factor=0.5), 4).makespan_ps == 2 * US + 2000 * NS
 
     @pytest.mark.parametrize(("blocks", "held"), [(3, 1), (11, 2), (40, 8), (7, 3)])
@@ -232,7 +232,7 @@ class TestSpec:
         assert spent["dram"] == 128 * 40
         assert {"shared", "l2", "static"} <= spent.keys()
 
-    def test_what_an_sm_does_not_compute_is_refused(self) -> None:
+    def test_an_unsupported_dtype_is_refused(self) -> None:
         with pytest.raises(HardwareError, match="small: SMs compute fp32, fp16, not int8"):
             run(gpu(), 1, work("int8", fma=1))
         with pytest.raises(HardwareError, match="small has no tensor units for fp32"):

@@ -1,4 +1,4 @@
-"""How many blocks an SM holds, worked out by hand as CUDA's occupancy calculator does."""
+"""Blocks per SM on small numbers, computed as in CUDA's occupancy calculator."""
 
 import pytest
 

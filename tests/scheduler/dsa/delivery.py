@@ -1,4 +1,4 @@
-"""Whether every byte that a core computes with has come to it: streamed, held where it was written, or exchanged.
+"""Check that every byte a core computes with has been delivered: streamed, kept where written, or exchanged.
 
 What is needed is traced back by `tests.scheduler.dsa.products`, which shares nothing with the scheduler; what comes is
 read off the schedule's slices and the program.
@@ -18,16 +18,16 @@ LOCAL = "local_buffer"
 
 @dataclass
 class Needs:
-    """What layers need of their operands, traced once for all that have the same loop nests, and how much was skipped.
+    """Needs of layers, traced once for all with the same loop nests, and the number of nests skipped.
 
     Layers share an answer if their nests are equal but for the names of tensors: these are all that tracing reads. What
     the scheduler takes for equal plays no part, and what has come to a core is looked at in every layer run.
     """
 
     nests: int = 0
-    """That were to be followed back, once for every part that differs."""
+    """Number of nests to trace, one per distinct part."""
     skipped: int = 0
-    """Those of them that were not, since they have too long a group of loops: less is asked for than is needed."""
+    """Number of nests not traced, because a group of loops is too long: less is checked than is needed."""
     _layers: dict[tuple[LoopNest, ...], int] = field(default_factory=dict)
     _traced: dict[tuple[int, str, Box], Traced] = field(default_factory=dict)
     _counted: dict[tuple[int, str, Box, str, tuple[Box, ...]], int] = field(default_factory=dict)
@@ -69,11 +69,11 @@ class LayerNeeds:
 
     known: Needs
     number: int
-    """Of its nests among those that differ."""
+    """Index of its nests among the distinct ones."""
     nests: tuple[LoopNest, ...]
-    """With other names for their tensors."""
+    """Its nests, with tensors renamed so that equal nests of different layers are equal."""
     names: Mapping[str, str]
-    """Those other names."""
+    """Replacement names by original name."""
     sink: str
 
     def count(self, part: Box, name: str, held: Sequence[Box] = ()) -> int:

@@ -1,4 +1,4 @@
-"""Elements traced back one by one: which of each operand a core's part of a layer really reads.
+"""Elements that a core's part of a layer reads of each operand, found by walking every iteration.
 
 Shares nothing with the scheduler: it walks all iterations of every loop nest and marks the elements that they touch.
 For nests small enough; `tests.scheduler.dsa.products` finds the same elements of large ones.

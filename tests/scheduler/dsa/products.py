@@ -1,4 +1,4 @@
-"""Elements traced back group by group: what a core's part of a layer reads, however long the loop nests are.
+"""Elements that a core's part of a layer reads, found group of loops by group, for nests of any length.
 
 Shares nothing with the scheduler. A set of elements is kept as a product: each dimension of the tensor, or the few that
 depend on each other, has a mask of its own. Loops that occur together in one index make a group (output row and kernel
@@ -21,9 +21,9 @@ from dsascape.workloads.loopnest import Access, Box, LoopNest
 from tests.scheduler.dsa.touched import Mask, loop_values, touched_places
 
 MOST_ITERATIONS = 4_000_000
-"""Of a group; longer ones are not walked."""
+"""Maximum number of iterations of a group of loops; longer ones are not walked."""
 MOST_ELEMENTS = 1 << 24
-"""Of a tensor of which several products together are marked one by one."""
+"""Maximum elements of a tensor whose several products are marked one by one."""
 
 
 class Cluster(NamedTuple):
@@ -43,12 +43,12 @@ class GroupTooLongError(Exception):
 
 @dataclass(frozen=True)
 class Traced:
-    """What is read to compute a part of a layer's output."""
+    """Elements read to compute a part of a layer's output."""
 
     products: Mapping[str, Sequence[Product]]
     """By tensor; the elements are those of all its products."""
     shapes: Mapping[str, tuple[int, ...]]
-    """Of all tensors."""
+    """Elements by tensor."""
     skipped: int
     """Nests that were not followed back, since they have too long a group: less may be marked than is read."""
 

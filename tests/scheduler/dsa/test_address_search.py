@@ -1,4 +1,4 @@
-"""The search for addresses gives what its definition gives, which looks at every step and every buffer."""
+"""The address search gives the result of its definition, which examines every step and every buffer."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ def buffer_lists(draw: st.DrawFn) -> list[LiveBuffer]:
     for owner in draw(st.permutations(range(draw(st.integers(1, 14))))):
         begin = draw(st.integers(0, STEPS - 1))
         live = range(begin, min(begin + draw(st.sampled_from([1, 2, 3, 8, 30])), STEPS))
-        beside = draw(st.dictionaries(st.sampled_from(live), st.integers(0, 4), max_size=2))
-        buffers.append(LiveBuffer(owner, draw(st.integers(0, 9)), live, beside))
+        scratch = draw(st.dictionaries(st.sampled_from(live), st.integers(0, 4), max_size=2))
+        buffers.append(LiveBuffer(owner, draw(st.integers(0, 9)), live, scratch))
     return buffers
 
 
@@ -28,12 +28,12 @@ def spilled_by_looking(buffers: Sequence[LiveBuffer], capacity: int, *, longest:
 
     What does not fit alone, at each of its steps, is never there.
     """
-    fitting = [b for b in buffers if all(b.size_bytes + more <= capacity for more in (0, *b.beside.values()))]
+    fitting = [b for b in buffers if all(b.size_bytes + more <= capacity for more in (0, *b.scratch_bytes.values()))]
     kept = {buffer.owner: buffer for buffer in fitting}
     for step in range(STEPS):
         alive = [buffer for buffer in kept.values() if step in buffer.live]
-        comes_or_needs = [b for b in fitting if b.live.start == step or step in b.beside]
-        while comes_or_needs and sum(b.size_bytes + b.beside.get(step, 0) for b in alive) > capacity:
+        comes_or_needs = [b for b in fitting if b.live.start == step or step in b.scratch_bytes]
+        while comes_or_needs and sum(b.size_bytes + b.scratch_bytes.get(step, 0) for b in alive) > capacity:
             victim = max(alive, key=lambda b: (len(b.live) if longest else 0, b.live.start, b.owner))
             alive.remove(victim)
             del kept[victim.owner]
@@ -57,7 +57,7 @@ def in_order_by_looking(buffers: Sequence[LiveBuffer], capacity: int, apart_step
     for buffer in buffers:
         taken: list[tuple[range, Block]] = []
         parts = [(buffer.live, buffer.size_bytes)]
-        parts += [(range(step, step + 1), size) for step, size in sorted(buffer.beside.items())]
+        parts += [(range(step, step + 1), size) for step, size in sorted(buffer.scratch_bytes.items())]
         for live, size in parts:
             fitting: list[Block] = []
             for more in (apart_steps, 0):
@@ -75,7 +75,7 @@ def in_order_by_looking(buffers: Sequence[LiveBuffer], capacity: int, apart_step
 
 
 @given(buffer_lists(), st.integers(1, 40), st.booleans())
-def test_what_is_spilled_is_what_summing_up_every_step_gives(
+def test_spilled_buffers_are_those_of_the_definition(
     buffers: list[LiveBuffer], capacity: int, longest: bool
 ) -> None:
     kept = without_spilled(buffers, capacity, longest=longest)
@@ -87,17 +87,17 @@ def test_what_is_spilled_is_what_summing_up_every_step_gives(
 
 @settings(max_examples=examples(200))
 @given(buffer_lists(), st.integers(1, 40), st.sampled_from([0, 1, 3]))
-def test_addresses_are_those_that_looking_at_every_step_gives(
+def test_addresses_are_those_of_the_definition(
     buffers: list[LiveBuffer], capacity: int, apart_steps: int
 ) -> None:
     assert addresses(buffers, capacity, apart_steps) == addresses_by_looking(buffers, capacity, apart_steps)
 
 
-@given(data=st.data(), stretch_steps=st.integers(0, 12))
-def test_every_block_that_is_there_is_found_once_however_long_the_stretches_are(
-    data: st.DataObject, stretch_steps: int
+@given(data=st.data(), window_steps=st.integers(0, 12))
+def test_every_block_is_found_once_for_any_window_length(
+    data: st.DataObject, window_steps: int
 ) -> None:
-    occupied = OccupiedAddresses(stretch_steps)
+    occupied = OccupiedAddresses(window_steps)
     lives = []
     for number in range(data.draw(st.integers(0, 8))):
         live = range(begin := data.draw(st.integers(0, 20)), begin + data.draw(st.integers(1, 20)))

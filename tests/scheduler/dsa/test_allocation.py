@@ -1,4 +1,4 @@
-"""Buffers at addresses: never two in one place, gaps as they are, what is spilled lives longest."""
+"""Address allocation: no two live buffers overlap, gaps are exact, and the longest-lived are spilled."""
 
 from itertools import pairwise
 
@@ -22,16 +22,16 @@ def buffer_lists(draw: st.DrawFn) -> list[LiveBuffer]:
     buffers = []
     for owner in range(draw(st.integers(1, 10))):
         live = draw(live_ranges())
-        beside = draw(st.dictionaries(st.sampled_from(live), st.integers(1, 4), max_size=2))
-        buffers.append(LiveBuffer(owner, draw(st.integers(1, 8)), live, beside))
+        scratch = draw(st.dictionaries(st.sampled_from(live), st.integers(1, 4), max_size=2))
+        buffers.append(LiveBuffer(owner, draw(st.integers(1, 8)), live, scratch))
     return buffers
 
 
 def held_at(step: int, buffers: list[LiveBuffer]) -> int:
-    return sum(w.size_bytes + w.beside.get(step, 0) for w in buffers if step in w.live)
+    return sum(w.size_bytes + w.scratch_bytes.get(step, 0) for w in buffers if step in w.live)
 
 
-def test_gaps_are_what_lies_between_and_behind_the_blocks() -> None:
+def test_gaps_lie_between_and_behind_the_blocks() -> None:
     blocks = [Block(8, 4), Block(0, 2), Block(10, 4)]
 
     assert list(gaps(blocks, 20)) == [Block(2, 6), Block(14, 6)]
@@ -67,7 +67,7 @@ def end(block: Block) -> int:
 
 
 @given(buffer_lists(), st.integers(1, 20), st.booleans())
-def test_what_is_kept_fits_at_every_step(buffers: list[LiveBuffer], capacity: int, longest: bool) -> None:
+def test_kept_buffers_fit_at_every_step(buffers: list[LiveBuffer], capacity: int, longest: bool) -> None:
     kept = without_spilled(buffers, capacity, longest=longest)
 
     assert all(held_at(step, kept) <= capacity for step in range(STEPS))
@@ -81,7 +81,7 @@ def test_what_is_spilled_met_a_full_buffer_and_outlived_all_who_stayed_beside_it
 ) -> None:
     kept = without_spilled(buffers, capacity)
     owners = {w.owner for w in kept}
-    fitting = [each for each in buffers if each.size_bytes + max(each.beside.values(), default=0) <= capacity]
+    fitting = [each for each in buffers if each.size_bytes + max(each.scratch_bytes.values(), default=0) <= capacity]
 
     assert owners <= {each.owner for each in fitting}
     for buffer in fitting:
@@ -95,7 +95,7 @@ def test_what_is_spilled_met_a_full_buffer_and_outlived_all_who_stayed_beside_it
 
 @pytest.mark.parametrize(("size_bytes", "beside_bytes"), [(5, 0), (3, 2)])
 def test_nothing_makes_room_for_what_never_fits(size_bytes: int, beside_bytes: int) -> None:
-    """Of four bytes a residual has two for six steps; what takes five for one of these does not push it out."""
+    """A residual holds two of four bytes for six steps; a buffer of five for one of these steps does not spill it."""
     residual, large = LiveBuffer(0, 2, range(6)), LiveBuffer(1, size_bytes, range(2, 3), {2: beside_bytes})
 
     assert without_spilled([residual, large], 4) == [residual]
@@ -123,8 +123,8 @@ def test_room_is_left_at_the_steps_that_need_it_beside(buffers: list[LiveBuffer]
     for step in range(STEPS):
         alive = [Block(found[w.owner], w.size_bytes) for w in placed if step in w.live]
         free = [size_bytes for _, size_bytes in gaps(alive, capacity)]
-        beside = [w.beside[step] for w in placed if step in w.beside]
-        assert packs(beside, free), step
+        scratch = [w.scratch_bytes[step] for w in placed if step in w.scratch_bytes]
+        assert packs(scratch, free), step
 
 
 def packs(sizes: list[int], free: list[int]) -> bool:

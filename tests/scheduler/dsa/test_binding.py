@@ -1,4 +1,4 @@
-"""Cores get equal parts of a tensor, the outermost dimensions first; what a core lacks, it fetches from others."""
+"""Tensors are split evenly over cores, outermost dimensions first; a core fetches what it lacks from others."""
 
 import itertools
 
@@ -112,7 +112,7 @@ class TestNeededAndHeld:
     def test_a_core_without_a_part_holds_nothing_of_what_it_needs(self) -> None:
         assert needed_and_held(1, ((0, 2), (0, 3)), [(((0, 2), (0, 3)), Binding((1, 1), (0, 1)))]) == (6, 0)
 
-    def test_of_what_nobody_needs_nothing_is_said(self) -> None:
+    def test_a_tensor_that_a_core_does_not_need_is_none(self) -> None:
         assert needed_and_held(0, None, [(((0, 4),), Binding((2,), (0,)))]) is None
         assert needed_and_held(0, ((4, 6),), [(((0, 4),), Binding((2,), (0,)))]) is None
 
@@ -145,7 +145,7 @@ def test_both_ends_the_second_of_each_dimension_and_one_inside_stand_for_all(
 
 
 def test_another_numbering_of_cores_shows_in_the_sample() -> None:
-    """The same parts, but cores are numbered along the second dimension first."""
+    """Equal parts, with cores numbered along the second dimension first."""
     box = ((0, 4), (0, 4))
     one, other = Binding((2, 2), (0, 1)), Binding((2, 2), (1, 0))
 

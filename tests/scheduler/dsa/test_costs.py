@@ -1,4 +1,4 @@
-"""What a planner is told about a kernel is near what the machine takes for it, so that sums of it can be compared."""
+"""The cost model's estimate of a kernel is near its simulated time, so that sums of estimates can be compared."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_a_kernel_is_estimated_within_a_quarter_of_its_simulated_time(network: s
 
 @pytest.mark.parametrize("bandwidth", ["2 GB/s", "128 GB/s"])
 def test_operands_of_products_are_read_at_the_local_buffers_pace(bandwidth: str) -> None:
-    """What vector units read of it is not in the estimate, which is 0.81 of the simulated time where that is slow."""
+    """The estimate leaves out reads by vector units: 0.81 of the simulated time where that memory is slow."""
     net = Net()
     x = net.input(12, 8, 8, 8)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Decisions for one layout serve machines that differ in DDR alone, as if each had been decided for anew."""
+"""Execution decisions for a layout are shared by machines that differ in DDR alone, with equal results."""
 
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from dsascape.scheduler import ScheduleError
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import Decisions, decide, prefetch_buffers
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
-from dsascape.scheduler.dsa.deciding.requests import How, asked_of
+from dsascape.scheduler.dsa.deciding.requests import ExecutionOptions, requests_of
 from dsascape.scheduler.dsa.placing.needs import needs_of
 from dsascape.scheduler.dsa.schedule.schedule import Layout
 from dsascape.scheduler.policies.graphturbo import GraphTurbo
@@ -71,13 +71,13 @@ def test_a_layout_whose_layers_overlap_is_decided_as_if_anew_where_few_of_its_ti
     check_like_anew(layout, costs, overlaps_layers=True)
 
 
-def test_runs_that_ask_alike_are_asked_for_once() -> None:
+def test_runs_with_equal_requests_share_one_search() -> None:
     graph = load_network("bert-tiny").with_dtype("fp16")
     costs = costs_on(load_hardware("stcp920", ClusteredDsa), graph)
     layout = through_ddr(fixed_pattern_plan(graph), costs)
     needs = needs_of(layout.runs, layout.slices, broadcasts=costs.view.broadcasts)
 
-    asked = asked_of(layout, costs, How(prefetch_buffers(costs.view), True, False), needs)
+    asked = requests_of(layout, costs, ExecutionOptions(prefetch_buffers(costs.view), True, False), needs)
     assert len(asked.runs) == len(layout.runs)
     assert len(asked.requests) < len(layout.runs) * 2 / 3
     for run, one in zip(layout.runs, asked.runs, strict=True):

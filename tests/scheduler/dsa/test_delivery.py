@@ -1,4 +1,4 @@
-"""Every byte that a core computes with has come to it: streamed, held where it was written, or exchanged."""
+"""Every byte that a core computes with has been delivered: streamed, kept where written, or exchanged."""
 
 from dataclasses import replace
 

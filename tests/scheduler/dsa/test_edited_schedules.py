@@ -1,4 +1,4 @@
-"""A schedule that is edited by hand runs as it says, or is refused with what is wrong and in which run."""
+"""A hand-edited schedule runs as it says, or is rejected with the fault and the layer run that has it."""
 
 import json
 from collections.abc import Mapping

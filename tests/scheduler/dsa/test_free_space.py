@@ -1,4 +1,4 @@
-"""No layer lies on what others still use: what is put into a memory goes beside what is there."""
+"""No layer's buffers overlap slices that are still live."""
 
 from dsascape.scheduler.dsa.placing.allocation import Block
 from dsascape.scheduler.dsa.placing.free_space import FreeSpace, RunAtWork
@@ -20,20 +20,20 @@ class TestOccupancy:
         sizes = {"local_buffer": [30, 20], "global_buffer": []}
         nothing: dict[str, list[Block]] = {"local_buffer": [], "global_buffer": []}
 
-        found = space.beside([at_work(Block(0, 50))], nothing, sizes)
+        found = space.allocate([at_work(Block(0, 50))], nothing, sizes)
 
         assert found is not None
         assert sorted((b.address, b.size_bytes) for b in found["local_buffer"]) == [(50, 30), (80, 20)]
-        assert space.beside([at_work(Block(0, 51))], nothing, sizes) is None
-        assert space.beside([], nothing, sizes) is not None
+        assert space.allocate([at_work(Block(0, 51))], nothing, sizes) is None
+        assert space.allocate([], nothing, sizes) is not None
 
     def test_its_own_slices_may_not_lie_on_what_those_at_work_use(self) -> None:
         space = space_beside()
         own: dict[str, list[Block]] = {"local_buffer": [Block(40, 10)], "global_buffer": []}
         none: dict[str, list[int]] = {"local_buffer": [], "global_buffer": []}
 
-        assert space.beside([at_work(Block(0, 40))], own, none) is not None
-        assert space.beside([at_work(Block(0, 41))], own, none) is None
+        assert space.allocate([at_work(Block(0, 40))], own, none) is not None
+        assert space.allocate([at_work(Block(0, 41))], own, none) is None
 
 
 class TestGaps:

@@ -1,4 +1,4 @@
-"""What DDR cannot hold, or what would take too many instructions, is refused before it is lowered."""
+"""Networks too large for DDR, or with too many instructions, are rejected before lowering."""
 
 import pytest
 

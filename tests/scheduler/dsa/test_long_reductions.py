@@ -1,4 +1,4 @@
-"""Whatever a local buffer cannot hold whole is added up piece by piece; what follows in order takes its time."""
+"""Reductions too long for a local buffer are accumulated in parts; sequential loops take their full time."""
 
 from typing import Any
 

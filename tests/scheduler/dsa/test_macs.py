@@ -1,4 +1,4 @@
-"""Multiply-accumulates that are issued: the network's, times what uneven parts, halos and taps between strides cost."""
+"""Issued multiply-accumulates: the network's, plus those of uneven parts, halos and taps between strides."""
 
 from math import ceil, inf, prod
 

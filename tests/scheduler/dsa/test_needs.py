@@ -1,4 +1,4 @@
-"""What a layer run needs of a tensor is looked up where its slices lie."""
+"""The regions that a layer run needs are routed from the memories where their slices lie."""
 
 from dsascape.scheduler import TensorSlice
 from dsascape.scheduler.dsa.placing.binding import Binding

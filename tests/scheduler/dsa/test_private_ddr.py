@@ -1,4 +1,4 @@
-"""DDR of which every cluster has a part to itself: idle clusters waste theirs, weights are there once a cluster."""
+"""DDR partitioned per cluster: idle clusters waste their bandwidth, and each part holds its own weights."""
 
 import pytest
 
@@ -52,6 +52,6 @@ def test_every_cluster_holds_all_weights() -> None:
         simulate("vgg16", with_values(PRIVATE, small), "fixed-pattern", batch=4)
 
 
-def test_only_two_ways_are_known() -> None:
+def test_only_two_kinds_of_sharing_exist() -> None:
     with pytest.raises(HardwareError, match="sharing"):
         with_values(PRIVATE, {"ddr.sharing": "split"})

@@ -1,4 +1,4 @@
-"""Marking elements group by group finds what walking every iteration finds."""
+"""Tracing elements group by group gives the same result as walking every iteration."""
 
 
 import pytest

@@ -1,4 +1,4 @@
-"""A schedule counts its launches and says how much of each memory every tensor slice takes."""
+"""A schedule counts its launches, and the bytes that every tensor slice takes of each memory."""
 
 
 from dsascape.scheduler import Schedule, make_policy

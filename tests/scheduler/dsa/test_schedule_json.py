@@ -1,4 +1,4 @@
-"""A schedule written as JSON and read back is the same schedule; a file that is none is refused, whatever it holds."""
+"""A schedule written as JSON and read back is unchanged; any other file is rejected."""
 
 import copy
 import json
@@ -39,7 +39,7 @@ def written(schedule: Schedule) -> Any:
 class TestRoundTrip:
     @EXAMPLES
     @given(data=st.data(), graph=networks(), spec=machines())
-    def test_what_is_read_is_what_was_written(
+    def test_a_schedule_reads_back_as_written(
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
         schedule = drawn_schedule(data.draw(policies(name)), graph, spec)

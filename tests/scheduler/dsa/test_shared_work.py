@@ -1,4 +1,4 @@
-"""Units of a core that can do the same work share it: what the peak counts is what runs."""
+"""Units of a core that can do the same work share it, so that the peak rate is reached."""
 
 from collections.abc import Mapping
 from typing import Any

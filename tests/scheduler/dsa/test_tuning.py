@@ -1,4 +1,4 @@
-"""Every tuned number says what it does, takes no nonsense, and changes some schedule."""
+"""Every tuning parameter is documented, rejects nonsense, and changes some schedule."""
 
 import ast
 import inspect
@@ -156,7 +156,7 @@ class TestEveryNumber:
 
         assert name in documented
 
-    def test_is_in_a_small_case_or_in_a_test_of_its_own(self) -> None:
+    def test_every_tuning_parameter_is_tested(self) -> None:
         assert {*CASES, *ELSEWHERE} == set(NAMES)
 
     @pytest.mark.parametrize("name", CASES)
@@ -197,7 +197,7 @@ class TestTuning:
         with pytest.raises(ScheduleError, match=r"tuning\.xyz is unknown; known: grouping_headrooms, contenders"):
             make_tuning(machine(), {"xyz": 1})
 
-    def test_what_is_not_given_keeps_its_default(self) -> None:
+    def test_omitted_parameters_keep_their_defaults(self) -> None:
         assert make_tuning(machine(), {}) == DsaTuning()
         assert make_tuning(machine(), {"most_tiles": 2}) == DsaTuning(most_tiles=2)
 

@@ -1,4 +1,4 @@
-"""Which unit does a loop nest follows from the layer and a core's part alone, not from what was asked before."""
+"""The unit chosen for a loop nest depends on the layer and a core's part alone, not on earlier requests."""
 
 import itertools
 from functools import cache
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dsascape.scheduler import make_policy, policy_types
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.unit_choice import Units, choose_units
-from dsascape.scheduler.dsa.tiling.choice import KnownTilings, TileChooser
+from dsascape.scheduler.dsa.tiling.choice import TileChooser, TilingCache
 from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
 from dsascape.scheduler.dsa.view import DsaView
 from dsascape.scheduler.kernels.layer import Layer
@@ -42,18 +42,18 @@ def asked(layer: Layer, part: Extents) -> Units:
     return choose_units(layer, part, VIEW, DTYPE)
 
 
-def tiles(layer: Layer, part: Extents, known: KnownTilings) -> tuple[Tiling, float]:
+def tiles(layer: Layer, part: Extents, cache: TilingCache) -> tuple[Tiling, float]:
     """Return the tiling of a core's part that comes from DDR and goes there, and its estimate."""
     routes = {name: Route(1.0, 0.0, 1) for name in NAMES}
     room = (16384,), (VIEW.global_buffer_bytes,)
     request = TileRequest(layer, part, part, 1, asked(layer, part), routes, "ddr", *room, DTYPE)
-    tiling = TileChooser(VIEW, room[0][0], room[1][0], known).choose(request)
+    tiling = TileChooser(VIEW, room[0][0], room[1][0], cache).choose(request)
     return tiling, tiling.estimate_ps
 
 
 @cache
 def each_asked_alone() -> dict[Extents, tuple[Units, tuple[Tiling, float]]]:
-    return {part: (asked(convolution(), part), tiles(convolution(), part, KnownTilings())) for part in PARTS}
+    return {part: (asked(convolution(), part), tiles(convolution(), part, TilingCache())) for part in PARTS}
 
 
 def test_neither_unit_is_the_faster_one_for_all_parts_of_a_convolution() -> None:
@@ -66,21 +66,21 @@ def test_neither_unit_is_the_faster_one_for_all_parts_of_a_convolution() -> None
 @settings(max_examples=examples(20))
 @given(order=st.permutations(PARTS))
 def test_units_and_tiles_are_the_same_in_whatever_order_they_are_asked_for(order: list[Extents]) -> None:
-    layer, known = convolution(), KnownTilings()
+    layer, cache = convolution(), TilingCache()
 
-    assert {part: (asked(layer, part), tiles(layer, part, known)) for part in order} == each_asked_alone()
+    assert {part: (asked(layer, part), tiles(layer, part, cache)) for part in order} == each_asked_alone()
 
 
 @settings(max_examples=10)
 @given(names=st.permutations(sorted(policy_types())))
 def test_policies_get_the_same_schedules_whichever_of_them_comes_first(names: list[str]) -> None:
-    """They share what is known of the machine and of the network."""
+    """They share what is cache of the machine and of the network."""
     net = Net("shared")
     x = net.relu(net.conv(net.input(4, 3, 24, 24), 12))
     graph = net.graph(net.relu(net.add(net.conv(net.relu(net.conv(x, 4)), 12), x)))
-    analysis, known = Analysis(graph), KnownTilings()
+    analysis, cache = Analysis(graph), TilingCache()
     for name in names:
-        together = DsaCosts(VIEW, analysis, DTYPE, known)
+        together = DsaCosts(VIEW, analysis, DTYPE, cache)
         alone = DsaCosts(VIEW, Analysis(graph), DTYPE)
         policy = make_policy(name)
         assert schedule_with(policy, together).executions == schedule_with(policy, alone).executions

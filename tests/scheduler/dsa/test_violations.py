@@ -1,4 +1,4 @@
-"""A schedule says when each part is computed and where it lives; `violations` finds what is missing or too early."""
+"""`violations` reports every part of a schedule that is missing, misplaced or computed too early."""
 
 from dataclasses import replace
 

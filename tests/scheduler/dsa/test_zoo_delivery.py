@@ -1,4 +1,4 @@
-"""Every byte that a core computes with has come to it, in all networks of the zoo."""
+"""Every byte that a core computes with has been delivered, in all networks of the zoo."""
 
 import pytest
 
@@ -14,7 +14,7 @@ Changes = dict[str, str]
 """Values of a machine file."""
 PRESET: Changes = {}
 SMALL: Changes = {"local_buffer.capacity": "100 KiB"}
-"""What is changed of the stcp920."""
+"""Changes to the preset stcp920."""
 BOTH_SIMPLE = (("unfused", PRESET), ("fixed-pattern", SMALL))
 IN_TURN = ((("unfused", SMALL), ("astitch", PRESET)), (("fixed-pattern", SMALL), ("graphturbo", PRESET)))
 LONG = {
@@ -33,7 +33,7 @@ def cases(number: int, network: str) -> tuple[tuple[str, Changes], ...]:
 
 @pytest.fixture(scope="module")
 def needs() -> Needs:
-    """What all networks together need: many have layers in common."""
+    """Needs of all networks together: many share layers."""
     return Needs()
 
 

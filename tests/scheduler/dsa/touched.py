@@ -1,4 +1,4 @@
-"""Which elements the iterations of a loop nest touch, read off the records of its index expressions one by one."""
+"""Elements that the iterations of a loop nest touch, computed from its index expressions one by one."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The order that keeps the fewest bytes alive, and how far the heuristics are from it."""
+"""The instance order with the fewest live bytes, and the gap of the heuristics to it."""
 
 from itertools import permutations
 
@@ -55,7 +55,7 @@ def test_no_permutation_needs_less(data: st.DataObject) -> None:
     )
 
 
-def test_with_next_to_no_effort_it_is_no_worse_than_what_is_known() -> None:
+def test_with_almost_no_effort_it_is_no_worse_than_its_start() -> None:
     producers, images = pyramid(), dict.fromkeys(range(15), 1)
     wide = breadth_first(range(15), producers)
 

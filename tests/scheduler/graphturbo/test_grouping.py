@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dsascape.fusion.fixed_pattern import fixed_pattern_plan
 from dsascape.fusion.plan import plan_from_groups, violations
 from dsascape.scheduler.graphturbo.grouping import Grouped, group_subgraphs, tensors_inside
-from dsascape.scheduler.graphturbo.room import Room
+from dsascape.scheduler.graphturbo.local_capacity import LocalCapacity
 from dsascape.scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
 from dsascape.scheduler.kernels.cut import layers_by_pattern
 from dsascape.workloads import Graph
@@ -67,7 +67,7 @@ class TestFigure5:
     def test_a_smaller_buffer_makes_more_instances_of_the_same_sub_graph(self, local_bytes: int, factor: int) -> None:
         assert factors(blocks(), local_bytes) == [factor]
 
-    def test_a_buffer_that_holds_no_image_keeps_the_blocks_apart(self) -> None:
+    def test_blocks_are_not_merged_if_the_buffer_holds_no_image(self) -> None:
         assert len(grouped(blocks(), 4 * KIB)) > 1
 
 
@@ -247,7 +247,7 @@ def test_weights_that_every_instance_would_load_again_keep_products_apart() -> N
 
 
 class TestWhatAPlanRecords:
-    """Of a sub-graph that needs instances to fit."""
+    """A plan records the split of a sub-graph that needs instances to fit."""
 
     @staticmethod
     def split_group(graph: Graph) -> Grouped:
@@ -313,7 +313,7 @@ def test_sub_graphs_are_made_of_whole_layers(graph: Graph) -> None:
 
 def best_by_definition(sub: Splittable, local_bytes: int) -> SplitChoice | None:
     """Return the best of all splits that fit, repeat little and save more traffic than they cost."""
-    fitting = [s for s in fitting_splits(sub, Room(local_bytes)) if repeats_little(sub, s, MOST_RECOMPUTE)]
+    fitting = [s for s in fitting_splits(sub, LocalCapacity(local_bytes)) if repeats_little(sub, s, MOST_RECOMPUTE)]
     is_layer = len(layers_by_pattern(sub.analysis, sub.ops)) == 1
     saves = [is_layer or (s.factor - 1) * sub.weight_bytes <= 2 * sub.inner_bytes for s in fitting]
     return best_split([split for split, pays in zip(fitting, saves, strict=True) if pays or split.factor == 1])

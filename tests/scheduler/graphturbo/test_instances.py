@@ -1,4 +1,4 @@
-"""Sub-graphs become instances: what each computes and reads, and which edges between them are left."""
+"""Sub-graphs are split into instances: the regions each computes and reads, and the edges between them."""
 
 import numpy as np
 import pytest
@@ -160,7 +160,7 @@ def test_instances_repeat_no_more_operations_than_allowed(data: st.DataObject, g
 
 @settings(max_examples=examples(40))
 @given(graph=networks())
-def test_what_an_instance_hands_on_is_no_more_than_it_writes(graph: Graph) -> None:
+def test_an_instance_s_output_is_no_more_than_it_writes(graph: Graph) -> None:
     _, found = drawn_instances(graph, 2048)
 
     for number, instance in enumerate(found.instances):

@@ -1,4 +1,4 @@
-"""Pieces that were merged know what a walk over all their operators finds."""
+"""The properties of merged pieces equal those found by a walk over all their operators."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Maps from numbers are dictionaries that share what they have in common; bytes alive are lists that do."""
+"""Persistent maps from numbers behave as dictionaries, and persistent lists of live bytes as lists."""
 
 from hypothesis import given
 from hypothesis import strategies as st

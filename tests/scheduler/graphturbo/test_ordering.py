@@ -1,4 +1,4 @@
-"""Algorithm 3: breadth-first or depth-first, and what each keeps alive; beside it, heaviest first."""
+"""Algorithm 3: the breadth-first and depth-first orders and their live bytes, and heaviest first."""
 
 from collections.abc import Mapping
 
@@ -116,7 +116,7 @@ class TestEveryOrder:
 
     def test_instances_that_wait_for_each_other_are_named(self, order: object) -> None:
         assert callable(order)
-        with pytest.raises(ValueError, match=r"instances \[0, 1\] wait for each other in a circle"):
+        with pytest.raises(ValueError, match=r"instances \[0, 1\] wait for each other in a cycle"):
             order(range(2), {0: frozenset({1}), 1: frozenset({0})})
 
 

@@ -1,11 +1,11 @@
-"""Algorithm 1 and equation (1): where a sub-graph may be cut, into how many instances, and what that repeats."""
+"""Algorithm 1 and equation (1): where a sub-graph may be split, into how many instances, and the recomputation."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.fusion.plan import Split
-from dsascape.scheduler.graphturbo.room import Room
+from dsascape.scheduler.graphturbo.local_capacity import LocalCapacity
 from dsascape.scheduler.graphturbo.splitting import (
     SplitChoice,
     Splittable,
@@ -24,7 +24,7 @@ NO_RECOMPUTE = 0.0
 
 
 def split_info(sub: Splittable, local_bytes: int, most_recompute: float) -> tuple[SplitChoice, ...]:
-    return tuple(s for s in fitting_splits(sub, Room(local_bytes)) if repeats_little(sub, s, most_recompute))
+    return tuple(s for s in fitting_splits(sub, LocalCapacity(local_bytes)) if repeats_little(sub, s, most_recompute))
 
 
 def relu_chain(batch: int = 8) -> Splittable:
@@ -54,7 +54,7 @@ def test_v_is_1_2_4_then_8_and_beyond_where_it_divides(extent: int, factors: lis
 class TestByHand:
     """The chain holds two tensors of 1024 bytes at a time."""
 
-    def test_what_fits_is_not_split(self) -> None:
+    def test_a_sub_graph_that_fits_is_not_split(self) -> None:
         assert split_info(relu_chain(), 2048, NO_RECOMPUTE) == (SplitChoice(2, 1, 0, 0),)
 
     def test_a_byte_less_makes_two_instances_along_each_dimension_that_divides(self) -> None:
@@ -73,7 +73,7 @@ class TestByHand:
     def test_a_dimension_that_is_too_short_is_left_out(self) -> None:
         assert [split.dim for split in split_info(relu_chain(), 256, NO_RECOMPUTE)] == [0]
 
-    def test_what_fits_in_no_way_has_no_split(self) -> None:
+    def test_a_sub_graph_that_cannot_fit_has_no_split(self) -> None:
         assert split_info(relu_chain(), 255, NO_RECOMPUTE) == ()
         assert best_split(()) is None
 
@@ -261,6 +261,6 @@ def test_the_factor_is_the_least_that_fits(data: st.DataObject, graph: Graph) ->
     sub = whole(graph)
     local_bytes = data.draw(st.integers(1, sub.peak_bytes()))
 
-    for split in fitting_splits(sub, Room(local_bytes)):
+    for split in fitting_splits(sub, LocalCapacity(local_bytes)):
         fitting = (f for f in split_factors(sub.sink.shape[split.dim]) if sub.alive_bytes(split.dim, f) <= local_bytes)
         assert split.factor == next(fitting)

@@ -53,9 +53,9 @@ TILES = LoopTiles((1, 8, 4, 8), (1, 0, 2, 3), 3, (1, 8, 1, 4), 1, None)
 
 def test_a_tiled_convolution_prints_as_one_would_write_it_down() -> None:
     assert str(program_of(convolution(), TILES, 4)).splitlines() == [
-        "w1 in panels of 8 along d0",
+        "w1: panels of 8 along d0",
         "parallel for p0 in 6  # i10 in 2 * i20 in 3:",
-        "  stack in1.copy[1, 8, 6, 10]  # 1920 bytes",
+        "  stack in1.copy[1, 8, 6, 10]  # 1,920 bytes",
         "  for d10 in 8:",
         "    for d20 in 6:",
         "      for d30 in 5:",

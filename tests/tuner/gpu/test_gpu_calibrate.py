@@ -87,7 +87,7 @@ class TestResults:
         assert json.loads(capsys.readouterr().out)["hardware"] == "mine"
 
     def test_those_of_no_gpu_are_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(BundleError, match="which no GPU has"):
+        with pytest.raises(BundleError, match="figures of zero"):
             read_calibration(self.written(tmp_path / "r.json", launch_s=0.0))
 
     def test_they_are_not_those_of_a_network(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""A file rescaled to another batch is the file that an exporter writes for that batch."""
+"""A file rescaled to another batch equals the file that an exporter writes for that batch."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What slices may take of the local buffers: not what weights and tiles on their way through need."""
+"""Capacity that slices may take of the local buffers: total less the space of weights and streamed tiles."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def chain() -> Graph:
         ("1 ms", "global_buffer"),  # never more than half: 26.2 kB remain
     ],
 )
-def test_a_tile_that_loads_as_long_as_its_start_up_has_room_beside_what_stays(startup: str, memory: str) -> None:
+def test_space_is_kept_for_tiles_that_load_as_long_as_their_start_up(startup: str, memory: str) -> None:
     spec = machine(on_chip_path={"bandwidth": "16 GB/s", "startup": startup, "broadcast": True})
 
     schedule = schedule_of(make_policy("graphturbo", {"instances": False}), chain(), spec)
@@ -44,7 +44,7 @@ def test_however_long_the_start_up_half_of_the_room_is_for_what_stays() -> None:
 
 
 @pytest.mark.parametrize(("shared", "memory"), [("1 MiB", "global_buffer"), (None, "local_buffer")])
-def test_what_other_cores_need_is_exchanged_where_there_is_no_global_buffer(shared: str | None, memory: str) -> None:
+def test_cores_exchange_directly_without_a_global_buffer(shared: str | None, memory: str) -> None:
     """Columns of a product are on the cores, each of which needs all rows of what comes before."""
     net = Net("columns")
     x = net.relu(net.dense(net.relu(net.input(64, 64)), 64))

@@ -1,4 +1,4 @@
-"""Section 3.5, Fig. 9: outputs of instances meet at a consumer, and are moved where memories or bindings differ.
+"""Section 3.5, Fig. 9: outputs of instances meet at a consumer, and move if memories or bindings differ.
 
 The concatenation itself moves nothing here: its consumer reads the slices. What the paper inserts in front of it is
 what the consumer's layer does first: it copies what lies in the global buffer, tile by tile, and cores fetch from each
@@ -68,7 +68,7 @@ def moved(program: Program, unit: str, label: str) -> int:
     )
 
 
-def test_what_lies_in_the_global_buffer_is_copied_and_what_is_bound_otherwise_is_redistributed() -> None:
+def test_slices_in_the_global_buffer_are_copied_and_other_bindings_redistributed() -> None:
     program = consumer_of((images(0, 2), bound(2, 2), "global_buffer"), (images(2, 4), bound(2, 4), "local_buffer"))
 
     assert moved(program, "path_load", "tile") == 2 * IMAGE_BYTES  # copy(LB, GB)

@@ -1,4 +1,4 @@
-"""Algorithm 4: a producer is bound as its reader needs it, unless two readers disagree."""
+"""Algorithm 4: a producer is bound to cores as its consumer needs it, unless two consumers disagree."""
 
 import math
 
@@ -131,7 +131,7 @@ class TestAnnotatedDimensions:
         assert policy_label(policy) == "graphturbo(unbound=*:2,*:3)"
 
     @pytest.mark.parametrize("annotation", ["a", ":1", "a:x", "a:-1", "a:1234"])
-    def test_what_is_no_annotation_is_refused(self, annotation: str) -> None:
+    def test_an_invalid_annotation_is_refused(self, annotation: str) -> None:
         with pytest.raises(ScheduleError, match="option unbound"):
             make_policy("graphturbo", {"unbound": [annotation]})
 

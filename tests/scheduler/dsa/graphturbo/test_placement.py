@@ -1,4 +1,4 @@
-"""Slices live in the local buffers where they fit for all their live range, else in the global buffer, else in DDR."""
+"""Slices are placed in local buffers if they fit for their whole live range, else in the global buffer, else in DDR."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ class TestChain:
         # live ranges are equally long: the later one goes
         assert memories(chain(4), Capacity(511, 0)) == ["local_buffer", "ddr", "local_buffer", "ddr"]
 
-    def test_what_does_not_fit_goes_to_the_global_buffer(self) -> None:
+    def test_slices_that_do_not_fit_go_to_the_global_buffer(self) -> None:
         assert memories(chain(4), Capacity(511, 1024)) == ["local_buffer", "global_buffer", "local_buffer", "ddr"]
 
     def test_without_room_everything_goes_to_ddr(self) -> None:
@@ -113,7 +113,7 @@ class TestSpilling:
 
         assert placed["out3"].address == placed["in1"].address
 
-    def test_the_one_that_comes_last_goes_where_that_is_asked_for(self) -> None:
+    def test_the_latest_slice_is_spilled_under_that_option(self) -> None:
         placed = self.placed(Capacity(self.THREE, self.TENSOR_BYTES, spills_longest=False))
 
         assert {name for name, each in placed.items() if each.memory != "local_buffer"} == {"out4"}

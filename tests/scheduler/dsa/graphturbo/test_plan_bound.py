@@ -1,4 +1,4 @@
-"""What any layout of a plan moves at least: by hand, and beside layouts of random networks."""
+"""Lower bound on a plan's traffic: small numbers, and against layouts of random networks."""
 
 import pytest
 from hypothesis import given, settings
@@ -64,10 +64,10 @@ def test_no_layout_moves_less_than_the_least(
 @pytest.mark.parametrize(("split", "room_bytes", "spilled"), [
     (None, 2048, 0), (None, 2047, 2 * 2048), (Split(0, 2), 1024, 0), (Split(0, 2), 1000, 2 * (2048 - 1000)),
 ])  # fmt: skip
-def test_what_is_made_and_fits_no_buffer_is_stored_and_loaded(
+def test_intermediates_that_fit_no_buffer_are_stored_and_loaded(
     split: Split | None, room_bytes: int, spilled: int
 ) -> None:
-    """Of two images, 1024 bytes each between the layers: one part of them may fit, the other not."""
+    """Two images of 1024 bytes each between the layers: one instance may fit where two do not."""
     net = Net("two layers")
     graph = net.graph(net.conv(net.conv(net.input(2, 8, 8, 8), 8, 1), 8, 1))
     analysis, plan = Analysis(graph), plan_from_groups(graph, [Group(tuple(range(len(graph.ops))), "", split)])
@@ -75,7 +75,7 @@ def test_what_is_made_and_fits_no_buffer_is_stored_and_loaded(
     assert least_bytes(analysis, plan, room_bytes) - least_bytes(analysis, plan) == spilled
 
 
-def test_of_inputs_and_weights_only_what_the_result_needs_is_counted() -> None:
+def test_only_needed_regions_of_inputs_and_weights_count() -> None:
     """A stride of 2 leaves out three quarters of 15 x 15 elements; half of the channels that are made is dropped."""
     net = Net("strided")
     first, _ = net.halves(net.conv(net.input(1, 4, 16, 16), 8, 1, 2))

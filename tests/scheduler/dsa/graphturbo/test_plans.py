@@ -1,4 +1,4 @@
-"""Of several plans the one with the least traffic and fewest launches is taken; ResNet-50's is the paper's."""
+"""The plan with the least traffic and fewest launches is chosen; ResNet-50's is the paper's."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -57,7 +57,7 @@ def test_instances_whose_launches_cost_more_than_they_save_are_not_made(launch: 
 
 
 @pytest.mark.parametrize(("model", "images"), [("resnet50", 16), ("mobilenet-v2", 32), ("unet", 1)])
-def test_what_is_said_to_leave_the_chip_is_what_the_simulation_moves(model: str, images: int) -> None:
+def test_estimated_off_chip_traffic_is_the_simulated_one(model: str, images: int) -> None:
     schedule = schedule_of(GraphTurbo(), network(model, images), SPEC)
 
     assert ddr_bytes(schedule) == pytest.approx(moved_bytes(schedule)["ddr"], rel=0.01)

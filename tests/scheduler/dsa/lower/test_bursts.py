@@ -1,4 +1,4 @@
-"""What bursts are made of depends on their size only as far as instructions do."""
+"""DMA burst sizes are recorded only as far as a layer's instructions depend on them."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.scheduler.runs import schedule_of
 
 KIB = 1024
 WEIGHTS_BYTES = 64 * 32 * 9 * 2
-"""Of the convolution, in 16 versions of 4 channels each, tile by tile."""
+"""Weights of the convolution, in 16 versions of 4 channels each, tile by tile."""
 IMAGE_BYTES = 32 * 32 * 32 * 2
 """Staged in the global buffer."""
 
@@ -51,6 +51,6 @@ def test_staged_operands_come_in_bursts_until_one_is_enough() -> None:
     assert [staged_burst_bytes(execution, size) for size in (KIB, 2 * IMAGE_BYTES)] == [KIB, IMAGE_BYTES]
 
 
-def test_bursts_beyond_all_operands_are_alike() -> None:
+def test_burst_sizes_above_all_operands_are_equivalent() -> None:
     """Layer runs are written once for all of them, however fast DDR is."""
     assert bursts(WEIGHTS_BYTES) == bursts(100 * WEIGHTS_BYTES)

@@ -1,4 +1,4 @@
-"""What stays in the global buffer is written fetch by fetch, and comes in bursts."""
+"""Fetches of operands that stay in the global buffer are written one by one and coalesced into bursts."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""A prefetch buffer lets in what it has room for, and says what has to end before the rest comes in."""
+"""A prefetch buffer admits what fits, and returns the instructions that must end before the rest is admitted."""
 
 import pytest
 from hypothesis import given
@@ -50,7 +50,7 @@ def test_a_large_version_waits_for_all_that_it_replaces(room: PrefetchBuffer) ->
     assert let_in(room, (75, 5)) == [(1, 2, 3)]
 
 
-def test_what_is_in_use_keeps_its_room(room: PrefetchBuffer) -> None:
+def test_entries_in_use_are_not_evicted(room: PrefetchBuffer) -> None:
     run = filling((40, 4, IN_USE), (30, 5, 2), (60, 6, IN_USE))
 
     assert list(room.pass_through(run, 0)) == [(), (), (5,)]
@@ -76,7 +76,7 @@ def test_instructions_are_those_of_the_place(room: PrefetchBuffer) -> None:
     assert [list(room.pass_through(run, first)) for first in (10, 20, 30)] == [[()], [(13,)], [(23, 22)]]
 
 
-def test_what_follows_a_transfer_that_waits_for_room_does_not_pass_it(room: PrefetchBuffer) -> None:
+def test_transfers_do_not_overtake_one_that_waits_for_space(room: PrefetchBuffer) -> None:
     """The second makes room; the third fits only because of that, so it waits for the second, not just for room."""
     let_in(room, (80, 1), transfer=0)
 

@@ -1,4 +1,4 @@
-"""A program spends time, traffic and energy on what the schedule says, and on nothing else."""
+"""A program's time, traffic and energy are exactly those of the schedule's decisions."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.dsa.schedule.violations import violations
-from dsascape.scheduler.dsa.tiling.choice import KnownTilings
+from dsascape.scheduler.dsa.tiling.choice import TilingCache
 from dsascape.scheduler.dsa.view import DsaView
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
@@ -187,20 +187,20 @@ def test_a_network_that_ddr_cannot_hold_is_refused() -> None:
 
 
 @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "graphturbo"])
-def test_tilings_that_are_known_already_change_nothing(policy: str) -> None:
+def test_cached_tilings_change_nothing(policy: str) -> None:
     net = Net()
     x = net.input(4, 4, 8, 8)
     for _ in range(4):
         x = net.relu(net.conv(x, 4))
     graph = net.graph(x)
     spec = machine(local_buffer={"capacity": "2 KiB", "bandwidth": "128 GB/s"})
-    known = KnownTilings()
+    cache = TilingCache()
     programs = []
-    for kept in (known, known, None):
+    for kept in (cache, cache, None):
         costs = DsaCosts(DsaView(spec, 1), Analysis(graph), "fp16", kept)
         programs.append(lower(schedule_with(make_policy(policy), costs), costs.view))
 
-    assert len(known.tilings) > 0
+    assert len(cache.tilings) > 0
     assert programs[0].instructions == programs[1].instructions == programs[2].instructions
 
 
@@ -260,7 +260,7 @@ def test_a_layer_split_along_its_depth_waits_for_what_its_views_rename() -> None
     assert min(begins) >= max(ends)
 
 
-def test_what_is_read_through_a_view_is_read_all_the_same() -> None:
+def test_reads_through_a_view_count() -> None:
     net = Net("renamed")
     last = net.relu(net.reshape(net.relu(net.input(4, 16)), 16, 4))
     program = program_of("unfused", net.graph(last), machine())

@@ -1,4 +1,4 @@
-"""A tile waits for the tiles that write what it reads."""
+"""A tile waits for exactly the producer tiles that write what it reads."""
 
 import math
 
@@ -18,7 +18,7 @@ from tests.scheduler.runs import drawn_schedule
 from tests.tiers import examples
 
 MOST_TILES = 10_000
-"""Of one layer run: instructions of others have other numbers."""
+"""More than the tiles of any layer run: instructions of run n are numbered from n times this."""
 
 
 def cut(run: LayerRun, halvings: tuple[int, ...]) -> Tiling:

@@ -1,4 +1,4 @@
-"""Equal layers in equal places are searched once, and get what a search of their own would give."""
+"""Equal tile requests are searched once, and get the result that their own search would give."""
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +10,7 @@ from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.deciding.unit_choice import choose_units
-from dsascape.scheduler.dsa.tiling.choice import KnownTilings, TileChooser
+from dsascape.scheduler.dsa.tiling.choice import TileChooser, TilingCache
 from dsascape.scheduler.dsa.tiling.search import choose_tiling
 from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest
 from dsascape.scheduler.dsa.view import DDR, DsaView
@@ -42,7 +42,7 @@ def two_alike() -> tuple[Layer, Layer]:
 
 
 def chooser() -> TileChooser:
-    return TileChooser(VIEW, 64 * KIB, 1024 * KIB, KnownTilings())
+    return TileChooser(VIEW, 64 * KIB, 1024 * KIB, TilingCache())
 
 
 def test_equal_layers_share_a_tiling_each_under_its_own_names() -> None:
@@ -50,9 +50,9 @@ def test_equal_layers_share_a_tiling_each_under_its_own_names() -> None:
     tiles = chooser()
 
     one = tiles.choose(request_of(first))
-    assert len(tiles.known.tilings) == 1
+    assert len(tiles.cache.tilings) == 1
     other = tiles.choose(request_of(second))
-    assert len(tiles.known.tilings) == 1
+    assert len(tiles.cache.tilings) == 1
 
     assert (list(one.loads), list(other.loads)) == (["conv1", "w2"], ["conv2", "w3"])
     assert other == choose_tiling(request_of(second), VIEW)
@@ -64,7 +64,7 @@ def test_tiles_that_are_best_with_the_buffers_to_themselves_are_kept_where_they_
     alone = tiles.choose(request_of(layer))
 
     assert tiles.choose(request_of(layer, sum(alone.local_buffers))) == alone
-    assert len(tiles.known.tilings) == 1
+    assert len(tiles.cache.tilings) == 1
 
 
 def test_where_they_do_not_fit_tiles_are_sought_for_just_the_room_there_is() -> None:
@@ -78,9 +78,9 @@ def test_where_they_do_not_fit_tiles_are_sought_for_just_the_room_there_is() -> 
     assert tiling == choose_tiling(request_of(layer, little), VIEW)
 
 
-def test_what_does_not_fit_even_alone_names_network_and_layer() -> None:
+def test_a_layer_that_cannot_fit_is_reported_with_its_network() -> None:
     layer, _ = two_alike()
-    tiles = TileChooser(VIEW, 4, 1024 * KIB, KnownTilings())
+    tiles = TileChooser(VIEW, 4, 1024 * KIB, TilingCache())
 
     with pytest.raises(ScheduleError, match="alike: layer 'conv2': its smallest tile needs"):
         tiles.choose(request_of(layer, 4))
@@ -88,15 +88,15 @@ def test_what_does_not_fit_even_alone_names_network_and_layer() -> None:
 
 @settings(max_examples=examples(40))
 @given(one=networks(), other=networks(), spec=machines())
-def test_what_one_network_has_left_changes_nothing_for_the_next(one: Graph, other: Graph, spec: ClusteredDsa) -> None:
-    view, known = DsaView(spec, spec.clusters), KnownTilings()
+def test_cached_results_of_one_network_change_nothing_for_another(one: Graph, other: Graph, spec: ClusteredDsa) -> None:
+    view, cache = DsaView(spec, spec.clusters), TilingCache()
 
-    def decided(graph: Graph, known: KnownTilings) -> str:
-        costs = DsaCosts(view, Analysis(graph), "fp16", known)
+    def decided(graph: Graph, cache: TilingCache) -> str:
+        costs = DsaCosts(view, Analysis(graph), "fp16", cache)
         try:
             return decide(through_ddr(fixed_pattern_plan(graph), costs), costs, "test").in_full()
         except ScheduleError as refused:
             return str(refused)
 
-    decided(one, known)
-    assert decided(other, known) == decided(other, KnownTilings())
+    decided(one, cache)
+    assert decided(other, cache) == decided(other, TilingCache())

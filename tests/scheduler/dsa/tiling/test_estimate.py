@@ -1,4 +1,4 @@
-"""The time that tiles are chosen by is near the time that the machine takes for them, and ranks layers alike."""
+"""The estimated time of tilings is near the simulated time, and ranks layers in the same order."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""Ways to halve a part: which lie next to each other, and how many tiles they make."""
+"""The lattice of tilings: neighbours of a point, and the number of tiles of each."""
 
 from itertools import product
 

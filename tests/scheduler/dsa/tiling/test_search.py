@@ -1,4 +1,4 @@
-"""Tiles cover a core's part exactly once, fit the space there is, and are nearly as fast as the best ones."""
+"""Tiles cover a core's part exactly once, fit the free space, and are nearly as fast as the optimum."""
 
 import itertools
 import math
@@ -182,7 +182,7 @@ def test_the_chosen_tiles_are_nearly_as_fast_as_the_best(case: Case) -> None:
 
 @settings(max_examples=examples(60))
 @given(case=cases(), further=machines(), prefetch=st.sampled_from([None, (128, 4096), (2048, 2**16)]))
-def test_what_other_machines_have_tried_changes_no_tiling(
+def test_cached_results_of_other_machines_change_no_tiling(
     case: Case, further: ClusteredDsa, prefetch: tuple[int, int] | None
 ) -> None:
     """Cuts and what they ask of the chip are kept with the network, for machines that differ in DDR and in room."""
@@ -274,7 +274,7 @@ class TestPaperTiles:
     def tile(budget_bytes: int) -> tuple[int, ...]:
         return chosen(replace(by_hand(16, budget_bytes), paper_tiles=True)).tile
 
-    def test_what_fits_is_not_cut(self) -> None:
+    def test_a_layer_that_fits_is_not_cut(self) -> None:
         assert self.tile(512 + 2 * 8 * 256) == (1, 16, 8, 8)
 
     def test_rows_are_cut_by_the_largest_divisor_that_fits_twice_for_overlap(self) -> None:

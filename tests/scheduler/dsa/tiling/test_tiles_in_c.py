@@ -1,4 +1,4 @@
-"""Compiled code finds the tiles that Python finds, whatever the layer, the machine and the room, or leaves it to it."""
+"""The compiled tile search returns the tiles that Python returns, or leaves the request to Python."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +18,7 @@ from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.deciding.unit_choice import choose_units
 from dsascape.scheduler.dsa.tiling.candidates import TileCandidates
 from dsascape.scheduler.dsa.tiling.cuts import Cuts
-from dsascape.scheduler.dsa.tiling.in_numbers import asked_numbers, compiled_tiles
+from dsascape.scheduler.dsa.tiling.encoding import compiled_tiles, request_numbers
 from dsascape.scheduler.dsa.tiling.search import TilingError, choose_tiling
 from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
 from dsascape.scheduler.dsa.view import DsaView
@@ -75,7 +75,7 @@ def check_alike(request: TileRequest, view: DsaView) -> bool:
     if found is None or of_python is None:
         return False
     burst_bytes = candidates.tiling(of_python).store_burst_bytes
-    halvings, estimate_ps = found.search(asked_numbers(request, burst_bytes, view))
+    halvings, estimate_ps = found.search(request_numbers(request, burst_bytes, view))
     assert (candidates.lattice.at(halvings).tile, estimate_ps) == (of_python.cut.tile, of_python.estimate_ps)
     return True
 
@@ -96,7 +96,7 @@ def specs(draw: st.DrawFn) -> ClusteredDsa:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), spec=specs(), graph=networks())
-def test_whatever_is_asked_the_same_tiles_are_found(data: st.DataObject, spec: ClusteredDsa, graph: Graph) -> None:
+def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: ClusteredDsa, graph: Graph) -> None:
     view, draw = DsaView(spec, spec.clusters), data.draw
     asked = draw(st.sampled_from(layers(graph, view)))
     cores, has_global = asked.cores, bool(view.global_buffer_bytes)
@@ -147,8 +147,8 @@ def test_where_not_even_single_elements_fit_nothing_is_found() -> None:
     found = compiled(request, view)
 
     assert found is not None
-    assert found.search(asked_numbers(request, 64, view)) is not None
-    assert found.search(asked_numbers(replace(request, local_gaps=(3,)), 64, view)) is None
+    assert found.search(request_numbers(request, 64, view)) is not None
+    assert found.search(request_numbers(replace(request, local_gaps=(3,)), 64, view)) is None
     assert TileCandidates(replace(request, local_gaps=(3,)), view).searched() is None
 
 
@@ -182,7 +182,7 @@ def layer_numbers() -> list[float]:
 
     request, view = convolution()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dsascape.scheduler.dsa.tiling.in_numbers.Tiles", take)
+        patch.setattr("dsascape.scheduler.dsa.tiling.encoding.Tiles", take)
         compiled(request, view)
     return list(given[0])
 
@@ -199,11 +199,11 @@ def test_malformed_numbers_are_refused_or_harmless(data: st.DataObject) -> None:
         [*numbers[:place], *numbers[place + 1 :]],
     ]))  # fmt: skip
     with suppress(TypeError, ValueError, OverflowError):
-        tiles.Tiles(tuple(changed)).search(asked_numbers(request, 64, view))
+        tiles.Tiles(tuple(changed)).search(request_numbers(request, 64, view))
 
 
 @pytest.mark.parametrize("asked", [(), (1,), (1, 64.5), ("one",), [1, 64], None, (17, *range(17)), (1, 64, 1, 64)])
-def test_what_is_asked_wrongly_is_refused(asked: object) -> None:
+def test_invalid_requests_are_refused(asked: object) -> None:
     found = tiles.Tiles(tuple(layer_numbers()))
 
     with pytest.raises((TypeError, ValueError)):

@@ -1,4 +1,4 @@
-"""Results that others bring: whatever is changed in a file, it is refused with one message or is sound when shown."""
+"""A results file with any change is rejected with one message, or sound when shown."""
 
 import json
 import math
@@ -144,7 +144,7 @@ def test_as_they_are_written_are_stored(good: dict[str, Any], tmp_path: Path) ->
         (("origin", "layers", 0, "critical_s"), -1.0, "critical_s is -1.0"),
         (("origin", "kernels", "kernel0_matmul", "seconds"), 0.0, "seconds is 0.0"),
         (("origin", "area_mm2"), -1.0, "area_mm2 is -1.0"),
-        (("origin", "record", "utilisation"), {"CORE": 0.5}, "figures under names"),
+        (("origin", "record", "utilisation"), {"CORE": 0.5}, "columns that a bundle"),
     ],
 )
 def test_absurd_ones_are_refused_and_change_nothing(

@@ -38,7 +38,7 @@ def share_of_cluster(batch: int, clusters: int, missing: str = "") -> tuple[int,
     return -(-batch // share), share
 
 
-def run_shared_out(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
+def run_on_best_clusters(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
     """Simulate the batch of ``job`` on all parts of the machine, and on fewer where that may pay; return the fastest.
 
     ``analysis`` is the network at one part's batch with all parts at work. Fewer parts are not tried where the policy

@@ -1,11 +1,11 @@
-"""Spaced loops: which taps of a transposed convolution meet an output, against trying them all."""
+"""Spaced loops: which taps of a transposed convolution meet an output, compared with trying all of them."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dsascape.workloads.index import Index, Loop
 from dsascape.workloads.loopnest import Access, LoopNest, Operations
-from dsascape.workloads.spaced import executed_extents, met_extents, spaced_loops
+from dsascape.workloads.spaced import executed_extents, spaced_loops, used_extents
 
 SIZES = st.integers(1, 9)
 
@@ -47,7 +47,7 @@ def test_a_tile_meets_no_more_taps_than_are_said(outputs: int, taps: int, stride
     nest = transposed(outputs, taps, stride, dilation, pad)
     together = {tap for output in range(outputs) for tap in meeting(nest, output)}
 
-    assert len(together) <= met_extents(spaced_loops(nest), nest.extents)[1] <= taps
+    assert len(together) <= used_extents(spaced_loops(nest), nest.extents)[1] <= taps
     assert max(len(meeting(nest, output)) for output in range(outputs)) <= executed_extents(nest)[1]
 
 
@@ -55,7 +55,7 @@ def test_of_four_taps_at_stride_two_each_output_takes_every_second() -> None:
     nest = transposed(8, 4, 2, 1, 1)
 
     assert executed_extents(nest) == (8, 2)
-    assert [met_extents(spaced_loops(nest), (outputs, 4)) for outputs in (1, 2, 5)] == [[1, 2], [2, 4], [5, 4]]
+    assert [used_extents(spaced_loops(nest), (outputs, 4)) for outputs in (1, 2, 5)] == [[1, 2], [2, 4], [5, 4]]
 
 
 def test_at_stride_one_all_taps_are_taken() -> None:

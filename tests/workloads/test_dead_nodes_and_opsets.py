@@ -1,4 +1,4 @@
-"""Nodes that no output needs are dropped; functions of another opset are converted, or refused with both numbers."""
+"""Nodes that no output needs are dropped; functions of another opset are converted, or rejected with both numbers."""
 
 from collections.abc import Sequence
 

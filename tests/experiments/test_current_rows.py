@@ -1,4 +1,4 @@
-"""All that is shown of a folder is of its current rows; the table keeps the others and says what took their place."""
+"""Reports and tables show a folder's current rows only; superseded rows are kept with what replaced them."""
 
 import json
 import sqlite3

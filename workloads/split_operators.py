@@ -13,13 +13,13 @@ from dsascape.workloads.graph import Graph, Op
 from dsascape.workloads.loopnest import LoopNest
 
 
-def nests_apart(analysis: Analysis, ops: tuple[int, ...]) -> Analysis:
+def with_operators_split(analysis: Analysis, ops: tuple[int, ...]) -> Analysis:
     """Return the network with the operators at positions ``ops`` split; the same analysis where none can be."""
-    graph = with_nests_apart(analysis.graph, ops)
+    graph = graph_with_operators_split(analysis.graph, ops)
     return analysis if graph is analysis.graph else Analysis(graph)
 
 
-def with_nests_apart(graph: Graph, ops: Collection[int]) -> Graph:
+def graph_with_operators_split(graph: Graph, ops: Collection[int]) -> Graph:
     """Return ``graph`` with the operators at positions ``ops`` split, as far as they can be.
 
     ``Graph.with_batch`` returns them whole again.

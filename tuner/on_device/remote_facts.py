@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from dsascape.tuner.calibrate.facts import TOLD, facts_told
+from dsascape.tuner.calibrate.facts import TOLD, facts_from
 from dsascape.tuner.measure.device import versions
 from dsascape.tuner.measure.records import Device
 from dsascape.tuner.measure.worker import FAILURES
@@ -30,9 +30,9 @@ returns the number of bytes, negative on failure.
 """
 
 
-def device_told(name: str, place: Place, target: Any) -> Device:
+def remote_device_facts(name: str, place: Place, target: Any) -> Device:
     """Describe the machine of ``place``, reached as ``name``, without assumed values."""
-    facts = facts_told(told_by(place, target), place.architecture)
+    facts = facts_from(file_reader(place, target), place.architecture)
     told = {field: value for field, value in asdict(facts).items() if field not in facts.assumed}
     caches = {f"l{each.level}{'d' if each.level == 1 else ''}": each.size_bytes for each in facts.caches
               if each.source == TOLD}  # fmt: skip
@@ -42,7 +42,7 @@ def device_told(name: str, place: Place, target: Any) -> Device:
     )  # fmt: skip
 
 
-def told_by(place: Place, target: Any) -> Callable[[str], str]:
+def file_reader(place: Place, target: Any) -> Callable[[str], str]:
     """Return a function that reads a text file there; its result is empty if the file cannot be read."""
     source = _READER.format(path=_PATH_BYTES, size=_PIECE_BYTES)
     try:

@@ -1,4 +1,4 @@
-"""Types and values of a file's tensors, as the importer collects them node by node."""
+"""State and result of a walk over a file's nodes: types and constant values of its tensors, collected node by node."""
 
 import contextlib
 import math
@@ -59,7 +59,7 @@ Infer = Callable[[onnx.NodeProto], dict[str, "Typed"]]
 
 
 @dataclass(slots=True)
-class Known:
+class WalkState:
     """Types of all tensors so far, and values of small ones that do not depend on the network's inputs."""
 
     where: str
@@ -71,7 +71,7 @@ class Known:
     reserved: frozenset[str] = frozenset()
     """Names that the file gives to its own tensors."""
 
-    def learn(self, name: str, value: Array) -> None:
+    def set_constant(self, name: str, value: Array) -> None:
         """Record value and type of a tensor that does not depend on the network's inputs."""
         self.values[name] = value
         self.weights.add(name)
@@ -83,14 +83,14 @@ class Known:
             name += "'"
         return name
 
-    def learn_at(self, name: str, shape: tuple[int, ...], value: Array | None) -> str:
+    def add_resized(self, name: str, shape: tuple[int, ...], value: Array | None) -> str:
         """Add constant ``name`` at another size, ``shape`` or that of ``value``; return the name of the new tensor.
 
         The name is the same for every operator that needs the constant at that size.
         """
         resized = self.free_name(f"{name}[{'x'.join(map(str, shape))}]")
         if value is not None:
-            self.learn(resized, value)
+            self.set_constant(resized, value)
         else:
             self.weights.add(resized)
             self.types[resized] = Typed(self.types[name].element, shape)

@@ -7,15 +7,15 @@ own, whose reduction can be accumulated piece by piece.
 
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.nests_apart import nests_apart
+from dsascape.workloads.split_operators import with_operators_split
 
 
-def with_large_operators_apart(costs: DsaCosts) -> DsaCosts:
+def with_large_operators_split(costs: DsaCosts) -> DsaCosts:
     """Return the cost model of the network in which operators that fit no tile are decomposed into their nests."""
     analysis = costs.analysis
     ops = analysis.of(_of_several_nests)
     large = tuple([position for position in ops if not costs.fits((position,))])
-    return costs.with_network(analysis.of(nests_apart, large)) if large else costs
+    return costs.with_network(analysis.of(with_operators_split, large)) if large else costs
 
 
 def _of_several_nests(analysis: Analysis) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Layer runs are written once for all sizes of bursts with which they have the same instructions."""
+"""The instructions of a layer run are written once per range of burst sizes that leave them unchanged."""
 
 from dataclasses import replace
 from functools import partial
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dsascape.hw_models import Instruction
 from dsascape.scheduler import Schedule, make_policy
-from dsascape.scheduler.dsa.lower.layer import AlikeLayers, WrittenLayer
+from dsascape.scheduler.dsa.lower.layer import EquivalentLayers, WrittenLayer
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.dsa.view import DsaView
 from dsascape.scheduler.programs.fragments import FragmentWriter
@@ -20,8 +20,8 @@ MIB = 1 << 20
 SPEC = machine(cores_per_cluster=2)
 
 
-def written(alike_bytes: range) -> WrittenLayer:
-    return WrittenLayer(FragmentWriter().written(), (), (), (), -1, -1, -1, alike_bytes)
+def written(equivalent_bytes: range) -> WrittenLayer:
+    return WrittenLayer(FragmentWriter().written(), (), (), (), -1, -1, -1, equivalent_bytes)
 
 
 def unfused() -> Schedule:
@@ -43,8 +43,8 @@ def program(schedule: Schedule, stored_bytes: int, burst_bytes: int) -> list[Ins
     return list(lower(changed, DsaView(SPEC, 1)).instructions)
 
 
-def test_what_has_been_written_serves_all_sizes_that_are_alike() -> None:
-    layers, ten, twenty = AlikeLayers(), written(range(5, 11)), written(range(11, 21))
+def test_written_code_serves_all_equivalent_burst_sizes() -> None:
+    layers, ten, twenty = EquivalentLayers(), written(range(5, 11)), written(range(11, 21))
 
     assert layers.get(10, lambda: ten) is ten
     assert layers.get(5, lambda: twenty) is ten
@@ -52,11 +52,11 @@ def test_what_has_been_written_serves_all_sizes_that_are_alike() -> None:
 
 
 def test_a_few_of_them_are_kept() -> None:
-    layers = AlikeLayers()
+    layers = EquivalentLayers()
     first, *others = [written(range(size, size + 1)) for size in range(20)]
     layers.get(0, lambda: first)
     for size, other in enumerate(others, 1):
-        layers.get(size, partial(written, other.alike_bytes))
+        layers.get(size, partial(written, other.equivalent_bytes))
 
     assert layers.get(0, lambda: others[0]) is others[0]
 
@@ -66,7 +66,7 @@ SIZES = st.sampled_from([tiles * size + more for tiles in (1, 2, 3) for size in 
 
 @settings(max_examples=examples(15))
 @given(st.lists(st.tuples(SIZES, st.integers(1, 70_000)), min_size=2, max_size=4))
-def test_programs_are_those_that_are_written_from_scratch(sizes: list[tuple[int, int]]) -> None:
+def test_cached_programs_equal_those_written_from_scratch(sizes: list[tuple[int, int]]) -> None:
     schedule = unfused()
 
     for stored_bytes, burst_bytes in sizes:

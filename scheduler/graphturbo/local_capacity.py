@@ -4,7 +4,7 @@ A result is valid for every buffer size between the largest request that fitted 
 """
 
 
-class Room:
+class LocalCapacity:
     """Local buffer capacity in bytes, with the bounds of the requests made so far."""
 
     __slots__ = ("fitted_bytes", "local_bytes", "refused_bytes")

@@ -1,4 +1,4 @@
-"""What is asked for twice is refused with one message, however it is spelled; what only looks alike is not."""
+"""A value, policy or network given twice is rejected with one message, in any spelling; similar ones are accepted."""
 
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def study(folder: Path, workloads: str = "[bert-tiny]", hardware: str = "stcp920
         ("policies", "[mine.py, ./mine.py]", "'mine' twice"),
     ],
 )
-def test_what_is_there_twice_is_refused(part: str, text: str, where: str, tmp_path: Path) -> None:
+def test_duplicates_are_refused(part: str, text: str, where: str, tmp_path: Path) -> None:
     (tmp_path / "a.onnx").write_bytes(zoo_entry("dcgan").read_bytes())
     (tmp_path / "mine.py").write_text(
         "from dataclasses import dataclass\nfrom dsascape.scheduler.policies.unfused import Unfused\n"
@@ -91,7 +91,7 @@ def test_what_is_there_twice_is_refused(part: str, text: str, where: str, tmp_pa
         ("policies", "[graphturbo, {graphturbo: {order: bfs}}]"),
     ],
 )
-def test_what_only_looks_alike_is_taken(part: str, text: str, tmp_path: Path) -> None:
+def test_similar_entries_that_differ_are_accepted(part: str, text: str, tmp_path: Path) -> None:
     study(tmp_path, **{part: text})
 
 

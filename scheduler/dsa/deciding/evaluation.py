@@ -24,7 +24,7 @@ from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import Decisions
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.graphturbo.plan_bound import least_bytes
-from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads, apart_s, cost_s, moved_bytes, reads_of
+from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads, cost_s, moved_bytes, no_overlap_s, reads_of
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.dsa.placing.needs import RunNeeds, needs_of
 from dsascape.scheduler.dsa.schedule.schedule import Layout, Schedule
@@ -60,7 +60,7 @@ def with_smaller_buffers(costs: DsaCosts) -> Iterator[DsaCosts]:
         yield costs.with_local_buffer(_rung_bytes(number))
 
 
-def with_fewer_cores(costs: DsaCosts, judge: "Judge") -> Iterator[DsaCosts]:
+def with_fewer_cores(costs: DsaCosts, evaluator: "Evaluator") -> Iterator[DsaCosts]:
     """Yield the same machine with half of its cores, and half of these again as long as that was faster.
 
     Fewer cores exchange less, and shared operands pass their paths less often; a layout made for them runs on more
@@ -68,8 +68,9 @@ def with_fewer_cores(costs: DsaCosts, judge: "Judge") -> Iterator[DsaCosts]:
     arithmetic alone takes as long.
     """
     cores, before_s = costs.cores // 2, math.inf
-    while cores and costs.arithmetic_s * costs.cores / cores < judge.best_s < before_s and judge.waits_on_chip():
-        before_s = judge.best_s
+    total_s = costs.arithmetic_s * costs.cores
+    while cores and total_s / cores < evaluator.best_s < before_s and evaluator.waits_on_chip():
+        before_s = evaluator.best_s
         yield costs.with_cores(cores)
         cores //= 2
 
@@ -82,7 +83,7 @@ def _rung_bytes(number: int) -> int:
 class Candidate:
     """A layout to be evaluated, and its traffic."""
 
-    made_of: Hashable
+    layout_key: Hashable
     """Cache key of everything the layout depends on besides the network."""
     layout: Layout
     moved_bytes: Mapping[str, int]
@@ -103,25 +104,25 @@ class Candidate:
         return cost_s(costs, self.moved_bytes, self.layout.kernels)
 
 
-def candidate(analysis: Analysis, made_of: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candidate:
-    """Return the candidate of the layout and reads that ``make`` returns, cached by ``made_of``."""
-    return analysis.table(candidate, _MOST_LAYOUTS).get(made_of, partial(_made, made_of, make))
+def candidate(analysis: Analysis, layout_key: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candidate:
+    """Return the candidate of the layout and reads that ``make`` returns, cached by ``layout_key``."""
+    return analysis.table(candidate, _MOST_LAYOUTS).get(layout_key, partial(_made, layout_key, make))
 
 
-def _made(made_of: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candidate:
+def _made(layout_key: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candidate:
     layout, reads = make()
-    return Candidate(made_of, layout, moved_bytes(layout, reads))
+    return Candidate(layout_key, layout, moved_bytes(layout, reads))
 
 
 def through_ddr_candidate(plan: FusionPlan, costs: DsaCosts) -> Candidate:
     """Return the candidate that runs the plan's kernels in sequence, with all tensors in DDR."""
-    made_of = "through DDR", plan.groups, costs.cores, costs.view.tuning.most_padding
+    layout_key = "through DDR", plan.groups, costs.cores, costs.view.tuning.most_padding
 
     def make() -> tuple[Layout, Reads]:
         layout = through_ddr(plan, costs)
         return layout, reads_of(layout.runs, layout.slices)
 
-    return candidate(costs.analysis, made_of, make)
+    return candidate(costs.analysis, layout_key, make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Evaluated:
     """A schedule with its program and simulation result."""
 
     schedule: Schedule
@@ -151,7 +152,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class _Leader:
+class _Incumbent:
     """Incumbent: the fastest candidate so far."""
 
     key: Hashable
@@ -160,7 +161,7 @@ class _Leader:
     at: DsaCosts
     overlaps_layers: bool
     seconds: float
-    judged: Judged | None
+    evaluated: Evaluated | None
     """Its schedule and simulation result at these buffers; None if its time came from the cache."""
 
 
@@ -170,12 +171,14 @@ class _Run:
 
     cores: int
     local_buffer_bytes: int
-    promised_s: float
+    traffic_s: float
     """Seconds of its traffic and launches without overlap."""
     launches: int
     seconds: float
 
-    def is_like(self, cores: int, local_buffer_bytes: int, promised_s: float, launches: int, tuning: DsaTuning) -> bool:
+    def is_similar(
+        self, cores: int, local_buffer_bytes: int, traffic_s: float, launches: int, tuning: DsaTuning
+    ) -> bool:
         """Return whether a layout is estimated to take as long or slightly longer, at no fewer launches.
 
         For smaller buffers the tolerance is ``tuning.alike``, for the same buffers ``tuning.nearly_equal``.
@@ -183,17 +186,17 @@ class _Run:
         if cores != self.cores or launches < self.launches or local_buffer_bytes > self.local_buffer_bytes:
             return False
         longer = tuning.alike if local_buffer_bytes < self.local_buffer_bytes else tuning.nearly_equal
-        return self.promised_s <= promised_s <= self.promised_s * (1 + longer)
+        return self.traffic_s <= traffic_s <= self.traffic_s * (1 + longer)
 
 
-class Judge:
+class Evaluator:
     """Evaluates candidates by simulation, with pruning, and keeps the fastest."""
 
     def __init__(self, costs: DsaCosts, policy: str, *, paper_tiles: bool = False) -> None:
         self._costs = costs
         self._policy = policy
         self._paper_tiles = paper_tiles
-        self._best: _Leader | None = None
+        self._best: _Incumbent | None = None
         self._refusal = ""
         """Message of the first layout that could not be scheduled."""
         self._seen: set[Hashable] = set()
@@ -202,7 +205,7 @@ class Judge:
         self._simulated = 0
         """Number of instructions simulated so far."""
 
-    def may_win(self, moved_ddr_bytes: int, launches: int) -> bool:
+    def traffic_can_win(self, moved_ddr_bytes: int, launches: int) -> bool:
         """Return whether the lower bound of a layout with this off-chip traffic is below the best time so far."""
         return self._best is None or self.least_s(moved_ddr_bytes, launches) < self._best.seconds
 
@@ -220,16 +223,16 @@ class Judge:
         if best is None:
             return False
         cache = best.at.analysis.table(_waits_on_chip)
-        if best.judged is None:
-            return cache.known(best.key) is not False
-        return cache.get(best.key, partial(_waits_on_chip, best.judged, best.at))
+        if best.evaluated is None:
+            return cache.peek(best.key) is not False
+        return cache.get(best.key, partial(_waits_on_chip, best.evaluated, best.at))
 
     def least_s(self, moved_ddr_bytes: int, launches: int) -> float:
         """Return a lower bound in seconds for schedules with this off-chip traffic and number of launches."""
         costs = self._costs
         return launches * costs.launch_s + max(moved_ddr_bytes / costs.most_off_chip_bytes_per_s, costs.arithmetic_s)
 
-    def is_content(self) -> bool:
+    def is_near_bound(self) -> bool:
         """Return whether the best time is within ``tuning.near_least`` of the network's lower bound."""
         least_s = self.least_s(self._costs.analysis.of(least_bytes), 1)
         return self._best is not None and self._best.seconds <= self._costs.view.tuning.near_least * least_s
@@ -243,59 +246,59 @@ class Judge:
         alone take longer than the best. Return whether it survived pruning by its traffic. Where it takes far longer
         with overlapping layers than its traffic suggests, it is also tried without, if that may be faster.
         """
-        tuning, promised_s, launches = at.view.tuning, shown.cost_s(at), shown.layout.kernels
-        if not self.has_chance(promised_s, tuning, overlaps_layers=overlaps_layers, always=always):
+        tuning, traffic_s, launches = at.view.tuning, shown.cost_s(at), shown.layout.kernels
+        if not self.can_win(traffic_s, tuning, overlaps_layers=overlaps_layers, always=always):
             return False
-        key = shown.made_of, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
+        key = shown.layout_key, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
         size_bytes, runs = at.view.local_buffer_bytes, self._runs[overlaps_layers]
-        similar = [run for run in runs if run.is_like(at.cores, size_bytes, promised_s, launches, tuning)]
+        similar = [run for run in runs if run.is_similar(at.cores, size_bytes, traffic_s, launches, tuning)]
         if key in self._seen or (similar and not always):
             return True
         self._seen.add(key)
-        results: list[Judged] = []
+        results: list[Evaluated] = []
         decided = partial(self._decide, shown, at, overlaps_layers)
         timed = at.analysis.table(simulated).get(key, partial(simulated, decided, at, results))
         self._simulated += timed.instructions
         if timed.refusal:
             self._refusal = self._refusal or timed.refusal
             return True
-        runs.append(_Run(at.cores, size_bytes, promised_s, launches, timed.seconds))
+        runs.append(_Run(at.cores, size_bytes, traffic_s, launches, timed.seconds))
         if self._best is None or timed.seconds < self._best.seconds:
-            self._best = _Leader(key, shown, at, overlaps_layers, timed.seconds, results[0] if results else None)
-        hides_little = timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s)
-        if timed.overlaps and hides_little and tuning.apart * apart_s(at, shown.layout) < self._best.seconds:
+            self._best = _Incumbent(key, shown, at, overlaps_layers, timed.seconds, results[0] if results else None)
+        hides_little = timed.seconds > tuning.promising * max(traffic_s, self._costs.arithmetic_s)
+        if timed.overlaps and hides_little and tuning.apart * no_overlap_s(at, shown.layout) < self._best.seconds:
             self.consider(shown, at, always=always)
         return True
 
-    def has_used_up(self, times: int = 1) -> bool:
+    def has_spent_budget(self, times: int = 1) -> bool:
         """Return whether more than ``times`` the budget of ``tuning.judged_instructions`` has been simulated."""
         return self._simulated > times * self._costs.view.tuning.judged_instructions
 
-    def leads(self, shown: Candidate) -> bool:
+    def is_best(self, shown: Candidate) -> bool:
         """Return whether a candidate is the incumbent."""
-        return self._best is not None and self._best.candidate.made_of == shown.made_of
+        return self._best is not None and self._best.candidate.layout_key == shown.layout_key
 
-    def has_chance(
-        self, promised_s: float, tuning: DsaTuning, *, overlaps_layers: bool = False, always: bool = False
+    def can_win(
+        self, traffic_s: float, tuning: DsaTuning, *, overlaps_layers: bool = False, always: bool = False
     ) -> bool:
-        """Return whether a candidate with this lower bound can beat the incumbent; monotone in ``promised_s``.
+        """Return whether a candidate with this lower bound can beat the incumbent; monotone in ``traffic_s``.
 
-        ``always``: prune by ``promised_s`` alone, not by results of other candidates or the budget.
+        ``always``: prune by ``traffic_s`` alone, not by results of other candidates or the budget.
         """
         if self._best is None:
             return True
         if always:
-            return promised_s < self._best.seconds
+            return traffic_s < self._best.seconds
         runs = self._runs[False]
         if overlaps_layers:  # which may be tried without overlap too
             runs = [*self._runs[True], *runs]
-        late_s = [run.seconds - run.promised_s for run in runs]
-        expected_s = promised_s + min(late_s, default=-promised_s)
-        least_s = max(promised_s * tuning.hopeless, expected_s * tuning.unlikely)
+        late_s = [run.seconds - run.traffic_s for run in runs]
+        expected_s = traffic_s + min(late_s, default=-traffic_s)
+        least_s = max(traffic_s * tuning.hopeless, expected_s * tuning.unlikely)
         return self._simulated <= tuning.judged_instructions and least_s < self._best.seconds
 
     def _decide(self, shown: Candidate, at: DsaCosts, overlaps_layers: bool) -> Schedule:
-        key = shown.made_of, at.view.apart_from_ddr, at.dtype, overlaps_layers, self._paper_tiles
+        key = shown.layout_key, at.view.apart_from_ddr, at.dtype, overlaps_layers, self._paper_tiles
 
         def decisions() -> Decisions:
             needs = shown.needs_on(at)
@@ -303,55 +306,58 @@ class Judge:
 
         return at.analysis.table(Decisions, _MOST_DECISIONS).get(key, decisions).schedule(at, self._policy)
 
-    def chosen(self) -> Judged:
+    def chosen(self) -> Evaluated:
         """Return the fastest schedule, simulated on the machine itself; raise ``ScheduleError`` if there is none."""
         best = self._best
         if best is None:
             raise ScheduleError(self._refusal or f"{self._costs.analysis.graph.name}: no layout was considered")
-        cache = best.at.analysis.table(judged, _MOST_RUNS)
+        cache = best.at.analysis.table(evaluate_schedule, _MOST_RUNS)
         key = best.key, self._policy
-        cached = best.judged or cache.known(key)
+        cached = best.evaluated or cache.peek(key)
         if cached is None or best.at.cores != self._costs.cores:
-            return judged(self._decide(best.candidate, best.at, best.overlaps_layers), self._costs)
+            return evaluate_schedule(self._decide(best.candidate, best.at, best.overlaps_layers), self._costs)
         if len(cached.program.instructions) <= _MOST_INSTRUCTIONS:
             cache.get(key, lambda: cached)
-        return cached if cached is best.judged and best.at is self._costs else on_larger(cached, self._costs)
+        return cached if cached is best.evaluated and best.at is self._costs else on_larger_buffers(cached, self._costs)
 
 
-def _waits_on_chip(evaluated: Judged, costs: DsaCosts) -> bool:
+def _waits_on_chip(evaluated: Evaluated, costs: DsaCosts) -> bool:
     """Return whether on-chip transfers take more of the critical path than compute units."""
     spent = evaluated.result.critical_ps
     moving = sum([ps for name, ps in spent.items() if name.removesuffix("-startup") in (GLOBAL, *_ON_CHIP_UNITS)])
     return moving > sum([spent.get(unit, 0) for unit in costs.view.spec.units])
 
 
-def simulated(decided: Callable[[], Schedule], costs: DsaCosts, made: list[Judged]) -> Timed:
-    """Return the simulated time of the schedule ``decided``; append schedule and result to ``made`` if it runs."""
+def simulated(decide: Callable[[], Schedule], costs: DsaCosts, results: list[Evaluated]) -> Timed:
+    """Return the simulated time of the schedule that ``decide`` returns; append it with its result to ``results``.
+
+    If it cannot be scheduled, nothing is appended, and the returned record has the reason.
+    """
     try:
-        evaluated = judged(decided(), costs)
+        evaluated = evaluate_schedule(decide(), costs)
     except ScheduleError as error:
         return Timed(refusal=str(error))
-    made.append(evaluated)
+    results.append(evaluated)
     return Timed(evaluated.seconds, len(evaluated.program.instructions), evaluated.schedule.is_interleaved)
 
 
-def judged(schedule: Schedule, costs: DsaCosts) -> Judged:
+def evaluate_schedule(schedule: Schedule, costs: DsaCosts) -> Evaluated:
     """Return a schedule with its program and simulation result on the machine of ``costs``."""
     return run(schedule, lower(schedule, costs.view), costs)
 
 
-def on_larger(found: Judged, costs: DsaCosts) -> Judged:
-    """Return ``found`` on the machine of ``costs``, whose local buffers are at least as large.
+def on_larger_buffers(evaluated: Evaluated, costs: DsaCosts) -> Evaluated:
+    """Return ``evaluated`` on the machine of ``costs``, whose local buffers are at least as large.
 
     Programs do not depend on the buffers' size; nor do results of runs that are never short of space, except energy.
     """
-    if found.result.was_short_of_space:
-        return run(found.schedule, found.program, costs)
-    spent = energy_pj(found.program, dsa_energy(costs.view.spec), found.result.makespan_ps)
-    return replace(found, result=replace(found.result, energy_pj=spent))
+    if evaluated.result.was_short_of_space:
+        return run(evaluated.schedule, evaluated.program, costs)
+    spent = energy_pj(evaluated.program, dsa_energy(costs.view.spec), evaluated.result.makespan_ps)
+    return replace(evaluated, result=replace(evaluated.result, energy_pj=spent))
 
 
-def run(schedule: Schedule, program: Program, costs: DsaCosts) -> Judged:
+def run(schedule: Schedule, program: Program, costs: DsaCosts) -> Evaluated:
     """Return a schedule with its program and the result of simulating it on the machine of ``costs``."""
     spec = costs.view.spec
-    return Judged(schedule, program, simulate(program, dsa_machine(spec), dsa_energy(spec)))
+    return Evaluated(schedule, program, simulate(program, dsa_machine(spec), dsa_energy(spec)))

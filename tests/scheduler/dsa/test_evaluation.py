@@ -1,4 +1,4 @@
-"""Schedules are judged by their simulated time: no step is taken that makes a network slower, nor is room a burden."""
+"""Candidates are evaluated by simulated time: no optimisation and no extra capacity makes a network slower."""
 
 import math
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
 from dsascape.scheduler import DsaTuning, Placing, Policy, ScheduleError, make_policy
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.execution import decide
-from dsascape.scheduler.dsa.deciding.judging import (
-    Judge,
-    judged,
-    on_larger,
+from dsascape.scheduler.dsa.deciding.evaluation import (
+    Evaluator,
+    evaluate_schedule,
+    on_larger_buffers,
     run,
     simulated,
     through_ddr_candidate,
     with_smaller_buffers,
 )
+from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.policies.astitch import AStitch
@@ -36,11 +36,11 @@ from tests.tiers import examples
 
 SIZES_KIB = [round(64 * 2 ** (step * 6 / 23)) for step in range(24)]
 MORE = 1.02
-"""What more of a resource may cost at most."""
+"""Largest latency ratio allowed when a resource grows."""
 MORE_IN_FLIGHT = 1.025
-"""The same of transfers in flight: the tiles of single layers are chosen by estimate, which start-ups come into."""
+"""Largest ratio for more transfers in flight: tiles are chosen by an estimate that includes start-ups."""
 MORE_LOCAL_BUFFER = 1.025
-"""The same of local buffer: layouts for smaller ones that promise no less are not simulated."""
+"""Largest ratio for larger local buffers: similar layouts for smaller ones are pruned."""
 MORE_FOR_AGO = 1.05
 AGO_RISES = {"tinybert": 1.4, "shufflenet-v2": 1.26}
 """And where kernels are joined by estimates: these fall with room, but not always as times do. With these networks a
@@ -151,7 +151,9 @@ class TestSmallerBuffers:
         small = with_values(spec, {"local_buffer.capacity": "16 KiB"})
         made = run_of(AStitch(), graph, small)
 
-        assert judged(made.schedule, costs_on(spec, graph)).seconds * 1e12 == pytest.approx(made.result.makespan_ps)
+        seconds = evaluate_schedule(made.schedule, costs_on(spec, graph)).seconds
+
+        assert seconds * 1e12 == pytest.approx(made.result.makespan_ps)
 
 
 @settings(max_examples=examples(20), deadline=None)
@@ -168,10 +170,10 @@ def test_a_schedule_made_for_smaller_buffers_is_the_same_program_on_the_machine_
             return
         program = lower(schedule, at.view)
         assert program == lower(schedule, costs.view)
-        assert on_larger(run(schedule, program, at), costs) == run(schedule, program, costs)
+        assert on_larger_buffers(run(schedule, program, at), costs) == run(schedule, program, costs)
 
 
-def test_what_was_fastest_at_an_earlier_point_is_the_same_as_if_it_were_found_anew() -> None:
+def test_a_cached_fastest_schedule_equals_a_new_one() -> None:
     base, graph = load_hardware("stcp920", ClusteredDsa), residual()
     swept = [with_values(base, {"local_buffer.capacity": f"{size} KiB"}) for size in (128, 152, 215)]
     analysis = Analysis(graph)
@@ -188,24 +190,24 @@ def test_what_was_fastest_at_an_earlier_point_is_the_same_as_if_it_were_found_an
 class TestJudge:
     def test_keeps_the_fastest_and_passes_over_what_cannot_win(self) -> None:
         costs = costs_on(machine(), residual())
-        judge = Judge(costs, "test")
+        evaluator = Evaluator(costs, "test")
         layout = through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs)
         apart = through_ddr_candidate(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
 
-        assert judge.consider(layout, costs)
-        assert judge.chosen().schedule.plan == layout.layout.plan
-        assert not judge.consider(apart, costs)  # its traffic alone takes longer
+        assert evaluator.consider(layout, costs)
+        assert evaluator.chosen().schedule.plan == layout.layout.plan
+        assert not evaluator.consider(apart, costs)  # its traffic alone takes longer
         assert apart.moved_bytes["ddr"] > layout.moved_bytes["ddr"]
 
     def test_passes_over_less_where_more_than_the_traffic_may_be_hidden(self) -> None:
         costs = costs_on(machine(), residual())
         patient = DsaCosts(replace(costs.view, tuning=DsaTuning(hopeless=0.01, unlikely=0.01)), costs.analysis, "fp16")
-        judge = Judge(patient, "test")
-        judge.consider(through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs), patient)
+        evaluator = Evaluator(patient, "test")
+        evaluator.consider(through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs), patient)
         apart = through_ddr_candidate(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
 
-        assert judge.consider(apart, patient)
-        assert judge.chosen().schedule.plan != apart.layout.plan
+        assert evaluator.consider(apart, patient)
+        assert evaluator.chosen().schedule.plan != apart.layout.plan
 
     @pytest.mark.parametrize(("halves", "simulations"), [(1, 1), (-1, 2)])
     def test_passes_over_a_layout_for_smaller_buffers_that_promises_no_less(
@@ -215,9 +217,9 @@ class TestJudge:
         other = costs.with_local_buffer(int(costs.view.local_buffer_bytes / 2**halves))
         layout = through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs)
         patient = DsaTuning(hopeless=0.01, unlikely=0.01)
-        judge = Judge(costs, "test")
+        evaluator = Evaluator(costs, "test")
         for at in (costs, other):
-            judge.consider(layout, DsaCosts(replace(at.view, tuning=patient), costs.analysis, "fp16"))
+            evaluator.consider(layout, DsaCosts(replace(at.view, tuning=patient), costs.analysis, "fp16"))
 
         assert len(costs.analysis.table(simulated)) == simulations
 
@@ -225,22 +227,22 @@ class TestJudge:
         costs = costs_on(machine(), residual())
         tuning = DsaTuning(hopeless=0.01, judged_instructions=0)
         hasty = DsaCosts(replace(costs.view, tuning=tuning), costs.analysis, "fp16")
-        judge = Judge(hasty, "test")
+        evaluator = Evaluator(hasty, "test")
         apart = through_ddr_candidate(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
         together = through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs)
 
-        assert judge.consider(apart, hasty)
-        assert not judge.consider(together, hasty)
-        assert judge.chosen().schedule.plan == apart.layout.plan
+        assert evaluator.consider(apart, hasty)
+        assert not evaluator.consider(together, hasty)
+        assert evaluator.chosen().schedule.plan == apart.layout.plan
 
     def test_without_a_layout_that_can_be_scheduled_says_why(self) -> None:
         spec = machine(local_buffer={"capacity": "16 B", "bandwidth": "128 GB/s"})
         costs = costs_on(spec, residual())
-        judge = Judge(costs, "test")
-        judge.consider(through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs), costs)
+        evaluator = Evaluator(costs, "test")
+        evaluator.consider(through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs), costs)
 
         with pytest.raises(ScheduleError, match="its smallest tile needs"):
-            judge.chosen()
+            evaluator.chosen()
 
     def test_keeps_what_came_of_smaller_buffers_for_machines_that_differ_in_nothing_else(self) -> None:
         graph, spec = residual(), machine()
@@ -262,7 +264,7 @@ class TestJudge:
         assert len(timed) > with_larger
 
     @pytest.mark.parametrize("known_before", [False, True])
-    def test_finds_the_same_whatever_has_been_judged_before(self, known_before: bool) -> None:
+    def test_results_do_not_depend_on_earlier_evaluations(self, known_before: bool) -> None:
         graph, spec = residual(), machine()
         costs = costs_on(spec, graph)
         if known_before:

@@ -1,4 +1,4 @@
-"""The batch is the dimension along which a network repeats itself; where no dimension is one, it has none."""
+"""The batch is the dimension along which a network repeats itself; without such a dimension it has no batch."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Each worker goes through a stretch of one workload's points; who comes to it later takes half of what is left."""
+"""Work stealing: each worker takes a run of one workload's points; an idle worker takes half of the largest rest."""
 
 from collections import Counter
 
@@ -28,7 +28,7 @@ def taken(waiting: WaitingPoints, turns: list[int]) -> list[str]:
     return found
 
 
-def test_a_worker_goes_on_with_its_workload_and_begins_one_that_nobody_has() -> None:
+def test_a_worker_continues_its_workload_and_then_takes_an_unassigned_one() -> None:
     waiting = WaitingPoints([point(model, number) for model in ("a", "b") for number in ("1", "2")])
 
     assert taken(waiting, [0, 1, 0, 1]) == ["a1", "b1", "a2", "b2"]

@@ -1,4 +1,4 @@
-"""Operators that undo each other, or do nothing: who reads them reads what was there before."""
+"""Operators that cancel out, or do nothing, are removed: their consumers read the original tensor."""
 
 from collections.abc import Callable
 from typing import Any
@@ -94,7 +94,7 @@ NOTHING: dict[str, Callable[[Chain], object]] = {
 
 
 @pytest.mark.parametrize("name", NOTHING)
-def test_what_changes_nothing_is_not_done(name: str) -> None:
+def test_operators_without_effect_are_removed(name: str) -> None:
     chain = Chain(2, 4, 6)
     NOTHING[name](chain)
 
@@ -114,14 +114,14 @@ def test_what_changes_nothing_is_not_done(name: str) -> None:
         "x + 1": lambda c: c.with_number("Add", 1),
     }.items(),
 )
-def test_what_moves_or_changes_elements_stays(name: str, add: Callable[[Chain], object]) -> None:
+def test_operators_that_move_or_change_elements_stay(name: str, add: Callable[[Chain], object]) -> None:
     chain = Chain(2, 4, 6)
     add(chain)
 
     assert len(kinds(chain)) > 2, name
 
 
-def test_what_changes_nothing_at_one_image_only_stays() -> None:
+def test_operators_without_effect_only_at_one_image_stay() -> None:
     """A permutation of a dimension of one, and a reshape back: with two images elements change places."""
     chain = Chain(1, 4, 6)
     chain.then("Transpose", perm=[1, 0, 2])

@@ -82,7 +82,7 @@ def _is_known(request: TileRequest) -> bool:
     return operand_bytes * max(request.cores, passes) < _MOST_BYTES_LOADED
 
 
-def asked_numbers(request: TileRequest, store_burst_bytes: int, view: DsaView) -> Numbers:
+def request_numbers(request: TileRequest, store_burst_bytes: int, view: DsaView) -> Numbers:
     """Return the numbers of one search in the order in which C reads them: free space, DDR timing, tuning."""
     tuning = view.tuning
     return (
@@ -156,7 +156,7 @@ class _LayerNumbers:
         nest, layer = one.nest, self._layer
         bytes_each = self._element_bytes(one.target)
         is_handed = not one.internal and one.target in layer.handed
-        unit = self._unit_of.get(nest, self._units[0])  # of what nobody needs, or only renames elements: any
+        unit = self._unit_of.get(nest, self._units[0])  # any unit for nests that are not needed or only rename elements
         yield from (self._number[one.target], one.is_view, self._units.index(unit))
         yield from (bytes_each * one.internal, bytes_each * is_handed)
         yield from (bool(nest.per_iteration), one.share.numerator, one.share.denominator)

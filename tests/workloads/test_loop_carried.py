@@ -1,4 +1,4 @@
-"""What a nest needs of its own earlier iterations: running sums, recurrences."""
+"""Loop-carried dependencies of a nest: running sums and recurrences."""
 
 from typing import Any
 

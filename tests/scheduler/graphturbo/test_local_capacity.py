@@ -1,10 +1,10 @@
-"""Local buffers that answer Algorithm 2 alike have the same sub-graphs, and the answers tell which these are."""
+"""Local buffers with the same answers to Algorithm 2's capacity requests get the same sub-graphs."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.scheduler.graphturbo.grouping import Grouped, group_subgraphs
-from dsascape.scheduler.graphturbo.room import Room
+from dsascape.scheduler.graphturbo.local_capacity import LocalCapacity
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import networks
@@ -20,14 +20,14 @@ def grouped(analysis: Analysis, local_bytes: int) -> tuple[Grouped, ...]:
 
 
 def test_the_most_that_fits_and_the_least_that_does_not_are_noted() -> None:
-    room = Room(10)
+    room = LocalCapacity(10)
 
     assert [room.holds(size_bytes) for size_bytes in (4, 10, 7, 30, 11)] == [True, True, True, False, False]
     assert (room.fitted_bytes, room.refused_bytes) == (10, 11)
 
 
 def test_where_everything_fits_nothing_is_too_large() -> None:
-    room = Room(10)
+    room = LocalCapacity(10)
     room.holds(4)
 
     assert (room.fitted_bytes, room.refused_bytes) == (4, None)
@@ -35,7 +35,7 @@ def test_where_everything_fits_nothing_is_too_large() -> None:
 
 @settings(max_examples=examples(60))
 @given(data=st.data(), graph=networks(most_blocks=4))
-def test_local_buffers_are_grouped_for_alike_as_far_as_a_grouping_says(data: st.DataObject, graph: Graph) -> None:
+def test_buffers_within_a_grouping_s_bounds_get_equal_groupings(data: st.DataObject, graph: Graph) -> None:
     local_bytes = data.draw(st.sampled_from([64, 512, 4 * KIB, 32 * KIB, ROOMY]))
 
     found = group_subgraphs(Analysis(graph), local_bytes, MOST_RECOMPUTE)

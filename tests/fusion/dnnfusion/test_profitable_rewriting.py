@@ -1,4 +1,4 @@
-"""A network is rewritten where its plan gains: no more kernels, and no more time by what the machine says of them."""
+"""A rewriting is kept if the rewritten network's plan has no more kernels and takes no more estimated time."""
 
 import math
 import random
