@@ -11,6 +11,9 @@ from dsascape.scheduler.cpu.search.time_bounds import least_time_of_ps, most_tim
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cut import layers_in_order
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.sources import KernelSource, named
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.nest_by_nest import may_transpose
 
@@ -18,15 +21,33 @@ from dsascape.workloads.nest_by_nest import may_transpose
 class CpuCosts:
     """One network's kernels on a CPU; ``known`` keeps tiles for other networks and policies on the same machine."""
 
-    def __init__(self, view: CpuView, analysis: Analysis, dtype: str, known: KnownTiles | None = None) -> None:
+    def __init__(
+        self, view: CpuView, analysis: Analysis, dtype: str, known: KnownTiles | None = None,
+        kernels: KernelSource | None = None,
+    ) -> None:  # fmt: skip
         self.view = view
         self.analysis = analysis
         self.dtype = dtype
         self.known = KnownTiles() if known is None else known
+        self.kernels = kernels
 
     def with_network(self, analysis: Analysis) -> "CpuCosts":
         """Return the costs of another network on the same machine."""
-        return CpuCosts(self.view, analysis, self.dtype, self.known)
+        return CpuCosts(self.view, analysis, self.dtype, self.known, self.kernels)
+
+    def with_kernels(self, kernels: KernelSource) -> "CpuCosts":
+        """Return the same with steps of kernels from a source; kernels that it has not get the built-in choice."""
+        return CpuCosts(self.view, self.analysis, self.dtype, self.known, kernels)
+
+    def chosen_steps(self, layer: Layer) -> tuple[Steps, int]:
+        """Return the steps that the source has for ``layer``, and their threads; no steps where it has none."""
+        if self.kernels is None:
+            return (), 0
+        naive = NaiveProgram(layer)
+        chosen = self.kernels.chosen(naive.key(self.dtype, self.view.spec.kind))
+        if chosen is None:
+            return (), 0
+        return named(naive, chosen.steps), min(chosen.threads, max(self.view.thread_counts))
 
     @property
     def cores(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pydantic
 
@@ -19,6 +19,7 @@ from dsascape.hw_models import AnyHardware, HardwareError
 from dsascape.hw_models.machine_files.kinds import MACHINE_KINDS, installed_kind
 from dsascape.hw_models.text.messages import option_mistake
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.loops.sources import KernelSource
 from dsascape.scheduler.kinds.kind import MachineKind
 from dsascape.workloads.analysis import Analysis
 
@@ -27,6 +28,15 @@ KINDS: Mapping[str, str] = {
     "cpu": "dsascape.scheduler.cpu.kind:CPU",
     "gpu": "dsascape.scheduler.gpu.kind:GPU",
 }
+
+
+@runtime_checkable
+class TakesKernels(Protocol):
+    """A cost model that takes steps of kernels from a source."""
+
+    def with_kernels(self, kernels: KernelSource) -> KernelCosts:
+        """Return the cost model with that source."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,17 +50,26 @@ class Placing:
     """Tuning record of the machine's kind; None: its defaults."""
     cache: Any = None
     """Cache made by `MachineKind.new_cache`, shared between runs on this machine; None: nothing is cached."""
+    kernels: KernelSource | None = None
+    """Source of kernels' steps, of a kind whose kernels are loop programs; None: the built-in choice for all."""
 
     @property
     def kind(self) -> MachineKind:
         return kind_of(self.hardware)
 
     def costs(self, analysis: Analysis) -> KernelCosts:
-        """Return the cost model of this machine for a network."""
+        """Return the cost model of this machine for a network.
+
+        Raises ``ScheduleError`` for kernels of a machine whose kind has no loop programs.
+        """
         costs: KernelCosts = self.kind.costs(
             self.hardware, self.parts, self.dtype, self.tuning, self.cache, analysis
         )
-        return costs
+        if self.kernels is None:
+            return costs
+        if not isinstance(costs, TakesKernels):
+            raise ScheduleError(f"kernels are steps of loop programs, which a {self.hardware.kind} has not")
+        return costs.with_kernels(self.kernels)
 
 
 def kind_of(hardware: AnyHardware) -> MachineKind:

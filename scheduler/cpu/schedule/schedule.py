@@ -82,5 +82,6 @@ def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> Cpu
     for number, group in enumerate(plan.groups):
         for layer in layers_in_order(costs.analysis, group.ops, costs.transposed):
             tiling = costs.tiling_of(layer)
-            found.append(CpuKernel(layer.sink.name, number, layer, tiling.tiles, tiling.threads))
+            steps, threads = costs.chosen_steps(layer)
+            found.append(CpuKernel(layer.sink.name, number, layer, tiling.tiles, threads or tiling.threads, steps))
     return CpuSchedule(plan, tuple(found), costs.dtype, policy)

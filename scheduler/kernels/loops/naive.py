@@ -35,6 +35,17 @@ class NaiveProgram:
                 found.setdefault(read.tensor, []).append(stage.name)
         return {name: tuple(dict.fromkeys(each)) for name, each in found.items()}
 
+    @cached_property
+    def numbers(self) -> Mapping[str, str]:
+        """Tensors by the order in which the stages meet them: t0, t1 and so on, by name."""
+        accesses = [
+            access
+            for stage in self.stages.values()
+            for nest in stage.nests
+            for access in (*nest.reads, nest.write)
+        ]
+        return {name: f"t{number}" for number, name in enumerate(dict.fromkeys([each.tensor for each in accesses]))}
+
     def element_bytes(self, tensor: str) -> int:
         """Return the size of an element of a tensor of the network, or of one that an operator keeps to itself."""
         described = self.layer.graph.tensors.get(tensor)
@@ -50,23 +61,22 @@ class NaiveProgram:
 
         It does not depend on the names of tensors, and is the same in every process.
         """
-        numbers: dict[str, int] = {}
-
         def numbered(access: Access) -> str:
-            number = numbers.setdefault(access.tensor, len(numbers))
+            number = self.numbers[access.tensor]
             order = self.order_of(access.tensor, len(access.shape))
             described = self.layer.graph.tensors.get(access.tensor)
             is_weight = described is not None and described.role == "weight"
-            return f"t{number}:{is_weight}{list(access.shape)}{list(order)}{access.indices}"
+            return f"{number}:{is_weight}{list(access.shape)}{list(order)}{access.indices}"
 
         lines = [dtype, machine_kind]
         for stage in self.stages.values():
             lines.append(stage.kind)
             for nest in stage.nests:
                 loops = [(loop.extent, loop.reduction) for loop in nest.loops]
+                carried = None if nest.carried is None else nest.carried.indices
                 maps = [numbered(access) for access in (*nest.reads, nest.write)]
-                lines.append(f"{loops} {maps} {nest.per_iteration} {nest.per_output} {nest.carried}")
-        results = [numbers.get(name, -1) for name in self.results]
+                lines.append(f"{loops} {maps} {nest.per_iteration} {nest.per_output} {carried}")
+        results = [self.numbers.get(name, "") for name in self.results]
         return hashlib.sha256("\n".join([*lines, str(results)]).encode()).hexdigest()[:16]
 
 

@@ -1,0 +1,119 @@
+"""Where the steps of a kernel come from, if not from the built-in choice: files of steps by task.
+
+A task is what a kernel computes, whatever its tensors are called (`NaiveProgram.key`). In a file the tensors of steps
+are numbered in the order in which the naive program meets them, so that equal kernels of any network share an entry.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.steps import Step, Steps
+
+FILE = "kernels.jsonl"
+"""Name of the file in a folder of kernels: one JSON object a line."""
+_NAMES = ("stage", "tensor", "reader", "result", "consumer")
+"""Fields of steps that are names of tensors, or of stages that begin with one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSteps:
+    """What a source has for a task: steps, with tensors by number, and the threads that they are for."""
+
+    steps: Steps
+    threads: int
+    seconds: float
+    """That the kernel took where it was chosen: measured, or simulated."""
+
+
+class KernelSource(Protocol):
+    """Whoever knows steps for a task."""
+
+    def chosen(self, key: str) -> ChosenSteps | None:
+        """Return the steps for the task with that key; None where there are none, and the built-in choice is taken."""
+        ...
+
+
+class KernelFile:
+    """The steps that a folder holds: the fastest of each task."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+
+    @cached_property
+    def _by_key(self) -> Mapping[str, ChosenSteps]:
+        found: dict[str, ChosenSteps] = {}
+        for key, chosen in self._lines():
+            if key not in found or chosen.seconds < found[key].seconds:
+                found[key] = chosen
+        return found
+
+    def chosen(self, key: str) -> ChosenSteps | None:
+        """Return the fastest steps for the task with that key; None where the folder has none.
+
+        Raises ``ScheduleError`` for a folder without such a file, and for a line that is no such entry.
+        """
+        return self._by_key.get(key)
+
+    def _lines(self) -> Iterator[tuple[str, ChosenSteps]]:
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ScheduleError(f"{self._path}: {error}") from error
+        for number, line in enumerate(lines, 1):
+            where = f"{self._path}:{number}"
+            try:
+                entry = json.loads(line)
+            except ValueError as error:
+                raise ScheduleError(f"{where}: {error}") from error
+            yield _entry(where, entry)
+
+
+def _entry(where: str, entry: object) -> tuple[str, ChosenSteps]:
+    kinds: Mapping[str, tuple[type, ...]] = {"key": (str,), "threads": (int,), "seconds": (int, float)}
+    if not isinstance(entry, dict):
+        raise ScheduleError(f"{where}: needs an object")
+    for name, wanted in kinds.items():
+        if type(entry.get(name)) not in wanted:
+            raise ScheduleError(f"{where}: {name}: has {entry.get(name)!r}; needs {wanted[0].__name__}")
+    steps = read_steps(entry.get("steps"), f"{where}: steps")
+    return entry["key"], ChosenSteps(steps, entry["threads"], float(entry["seconds"]))
+
+
+def entry_json(key: str, chosen: ChosenSteps) -> dict[str, Any]:
+    """Return the line of a file of kernels for one task, as an object."""
+    return {
+        "key": key, "threads": chosen.threads, "seconds": chosen.seconds, "steps": steps_json(chosen.steps)
+    }  # fmt: skip
+
+
+def numbered(naive: NaiveProgram, steps: Steps) -> Steps:
+    """Return ``steps`` of a kernel with its tensors by number: t0, t1, ... in the order of its naive program."""
+    return tuple([_renamed(step, naive.numbers) for step in steps])
+
+
+def named(naive: NaiveProgram, steps: Steps) -> Steps:
+    """Return steps with tensors by number as steps of this kernel; numbers that it does not have stay as they are."""
+    names = {number: name for name, number in naive.numbers.items()}
+    return tuple([_renamed(step, names) for step in steps])
+
+
+def _renamed(step: Step, names: Mapping[str, str]) -> Step:
+    own = {each.name for each in fields(step)}
+    changed: dict[str, Any] = {name: _translated(getattr(step, name), names) for name in _NAMES if name in own}
+    renamed: Step = type(step)(**{each.name: getattr(step, each.name) for each in fields(step)} | changed)
+    return renamed
+
+
+def _translated(name: str, names: Mapping[str, str]) -> str:
+    """Return a name with the tensor that it begins with, the longest there is, called otherwise."""
+    if name in names:
+        return names[name]
+    front, dot, behind = name.rpartition(".")
+    return f"{_translated(front, names)}.{behind}" if dot else name
