@@ -80,6 +80,8 @@ class Plans:
             self._take_write(step)
         else:
             plan = self._plan(step, step.stage)
+            if isinstance(step, Inline | ComputeAt) and step.stage in self.naive.results:
+                raise StepError(f"{type(step).__name__}: {step.stage!r} is a result of the kernel, stored by itself")
             plan.steps[type(step)] = step
             if isinstance(step, ComputeAt):
                 self._plan(step, step.consumer)

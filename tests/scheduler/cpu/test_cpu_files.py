@@ -10,6 +10,9 @@ from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.kind import CPU
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
+from dsascape.scheduler.cpu.schedule.steps import steps_of
+from dsascape.scheduler.kernels.loops.files import steps_json
+from dsascape.scheduler.kernels.loops.steps import UnrollReduction
 from dsascape.workloads import Graph
 from tests.graphs import networks
 from tests.hw_models.cpu.cpus import cpu, cpus
@@ -55,3 +58,25 @@ class TestFiles(KernelFiles):
 
         assert simulated(edited, costs).makespan_ps > simulated(schedule, costs).makespan_ps
         assert "registers 1x4x1x1" in str(edited)
+
+    def test_steps_in_place_of_tiles_are_run_and_survive(self) -> None:
+        schedule, costs = self.scheduled()
+        (kernel,) = schedule.runs
+        steps = steps_of(kernel.layer, kernel.tiles, costs.view.lanes("fp32"))
+        own = (*steps, UnrollReduction(next(step.stage for step in steps if step.stage.endswith(".sum")), 2))
+        edited = read_schedule(*self.written({"steps": steps_json(own)}))
+
+        assert edited.runs[0].steps == own
+        assert read_schedule(json.loads(json.dumps(schedule_json(edited))), costs).runs == edited.runs
+        assert simulated(edited, costs).makespan_ps == pytest.approx(simulated(schedule, costs).makespan_ps, rel=0.05)
+
+    @pytest.mark.parametrize(
+        ("steps", "complaint"),
+        [
+            ([{"step": "Fly", "stage": "relu1"}], "steps.0: step: has 'Fly'; needs one of Inline"),
+            ([{"step": "Unroll", "stage": "other", "most": 2}], "steps: Unroll: the kernel has no stage 'other'"),
+            ([{"step": "Inline", "stage": "relu1"}], "steps: Inline: 'relu1' is a result of the kernel"),
+        ],
+    )
+    def test_steps_that_do_not_fit_are_refused(self, steps: list[object], complaint: str) -> None:
+        assert complaint in self.refusal({"steps": steps})
