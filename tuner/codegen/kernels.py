@@ -14,7 +14,7 @@ from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
-from dsascape.tuner.codegen.emit import cpu_function
+from dsascape.tuner.codegen.emit import CpuFunction, cpu_function
 from dsascape.tuner.codegen.names import kernel_name
 from dsascape.tuner.codegen.packing import Packing
 from dsascape.tuner.codegen.running_sums import is_running_sum, running_sum
@@ -118,7 +118,7 @@ def network_array(graph: Graph, name: str, value: Array) -> Array:
     return value.transpose(np.argsort(order)) if order else value
 
 
-def argument(executable: Executable, kernel: Kernel, name: str, value: Array) -> Array:
+def argument(executable: Executable, kernel: Kernel | CpuFunction, name: str, value: Array) -> Array:
     """Return what the kernel is given for the tensor ``name``: packed, or as it lies in memory."""
     packing = kernel.packings.get(name)
     return packing(value) if packing is not None else stored_array(executable.graph, name, value)

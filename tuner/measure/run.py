@@ -4,12 +4,10 @@ A kernel that crashes its process or does not end is recorded with the reason; a
 """
 
 import importlib.util
-import multiprocessing
 import platform
 import shutil
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,6 +16,7 @@ from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.tuner.codegen.names import kernel_name
 from dsascape.tuner.late import late
 from dsascape.tuner.measure.address import remote_address
+from dsascape.tuner.measure.child import Child, ChildEndedError
 from dsascape.tuner.measure.cores import usable_cores
 from dsascape.tuner.measure.device import local_device, now, remote_device
 from dsascape.tuner.measure.interference import busy_elsewhere, disturbances
@@ -26,8 +25,6 @@ from dsascape.tuner.measure.records import Device, KernelMeasurement, Measuremen
 from dsascape.tuner.measure.targets import check_target, cuda_architecture, runs_here
 from dsascape.tuner.measure.worker import NETWORK, PREPARATION, UNPREPARED, work
 from dsascape.wording import count
-
-_END_S = 5.0
 
 Work = Callable[[Connection, Job], None]
 
@@ -102,14 +99,25 @@ def measure_plan(
 
 def _device(job: Job) -> Device:
     """Describe the job's device: this machine, or a remote one as far as its address and target tell."""
-    if remote_address(job.device) is not None:
+    if not check_device(job.device, job.target, job.threads):
         architecture = platform.machine() if runs_here(job.target) else job.target
         return remote_device(job.device, architecture, job.threads)
-    check_target(job.target)
-    cores = usable_cores()
-    if not 1 <= job.threads <= cores:
-        raise MeasureError(f"threads has {job.threads}; this process may use {count(cores, 'core')}")
     return local_device(busy_elsewhere())
+
+
+def check_device(device: str, target: str, threads: int) -> bool:
+    """Return whether ``device`` is this machine.
+
+    Raises ``MeasureError`` for more threads than its cores, ``TargetError`` for code that does not run here, and
+    ``AddressError`` for a malformed address.
+    """
+    if remote_address(device) is not None:
+        return False
+    check_target(target)
+    cores = usable_cores()
+    if not 1 <= threads <= cores:
+        raise MeasureError(f"threads has {threads}; this process may use {count(cores, 'core')}")
+    return True
 
 
 @dataclass
@@ -125,24 +133,13 @@ class _Waiting:
 
     def run(self, work: Work) -> None:
         """Run a process and collect its messages until it is done or a kernel has ended it."""
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=work, args=(theirs, self._rest()), daemon=True)
-        process.start()
-        theirs.close()
+        child = Child(work, self._rest())
         under_way = PREPARATION
         try:
             while self.open:
-                limit_s = self.job.budget.prepare_s if under_way == PREPARATION else self.job.budget.limit_s
-                if not ours.poll(limit_s):
-                    self._ended(under_way, f"took longer than {limit_s:.0f} s")
-                    return
-                try:
-                    message = ours.recv()
-                except EOFError:
-                    process.join(_END_S)
-                    self._ended(under_way, _ending(process.exitcode))
-                    return
+                message = child.receive(
+                    self.job.budget.prepare_s if under_way == PREPARATION else self.job.budget.limit_s
+                )
                 if isinstance(message, Device):
                     self.told = message
                 elif isinstance(message, KernelMeasurement) and message.name == PREPARATION:
@@ -153,11 +150,10 @@ class _Waiting:
                     self.open = message.name != NETWORK
                 elif isinstance(message, str):
                     under_way = message
+        except ChildEndedError as ended:
+            self._ended(under_way, str(ended))
         finally:
-            with suppress(OSError):
-                process.kill()
-            process.join(_END_S)
-            ours.close()
+            child.end()
 
     def _rest(self) -> Job:
         failed = tuple(name for name, kernel in self.measured.items() if not kernel.correct)
@@ -188,9 +184,3 @@ class _Waiting:
             return tuple(op.name for op in plan.graph.ops)
         digits = name.removeprefix("kernel").partition("_")[0]
         return tuple(plan.graph.ops[op].name for op in plan.groups[int(digits)].ops)
-
-
-def _ending(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"its process was ended by {signal.Signals(-code).name}"
-    return f"its process ended with code {code}"

@@ -10,20 +10,23 @@ from dsascape.tuner.measure.records import Timing
 
 FLUSH = "cache_flush_cpu_non_first_arg"
 """TVM's function that flushes its tensor arguments, except the first, from every cache, line by line."""
-_FEWEST = 11
+FEWEST = 11
+"""Undisturbed runs of which a median is made at least."""
 _FEWEST_ROWS = 3
 _MOST = 2000
 _WARM_UPS = 2
 _CONFIDENCE = 1.96
 
 
-def measured(run: Callable[[], float], budget_s: float, width: float) -> Timing:
+def measured(
+    run: Callable[[], float], budget_s: float, width: float, fewest: int = FEWEST, warm_ups: int = _WARM_UPS
+) -> Timing:
     """Time ``run``, which does its work once and returns its seconds, for at most about ``budget_s`` seconds.
 
-    Repetition ends early once the median's confidence interval is within ``width``. Where hardly any run is
-    undisturbed, the fastest quarter of all runs is used.
+    Repetition ends early once ``fewest`` runs were undisturbed and the median's confidence interval is within
+    ``width``. Where hardly any run is undisturbed, the fastest quarter of all runs is used.
     """
-    for _ in range(_WARM_UPS):
+    for _ in range(warm_ups):
         run()
     kept: list[float] = []
     left_out: list[float] = []
@@ -32,10 +35,10 @@ def measured(run: Callable[[], float], budget_s: float, width: float) -> Timing:
         before = _preemptions()
         seconds = run()
         (kept if _preemptions() == before else left_out).append(seconds)
-        is_precise = len(kept) >= _FEWEST and interval_width(kept) <= width
+        is_precise = len(kept) >= fewest and interval_width(kept) <= width
         if is_precise or (time.monotonic() > end and len(kept) + len(left_out) >= _FEWEST_ROWS):
             break
-    if len(kept) < min(_FEWEST, len(kept) + len(left_out)) // 2:
+    if len(kept) < min(fewest, len(kept) + len(left_out)) // 2:
         everything = sorted(kept + left_out)
         kept = everything[: max(len(everything) // 4, 1)]
     return Timing(statistics.median(kept), _spread(kept), interval_width(kept), len(kept), len(left_out))
@@ -75,10 +78,10 @@ def measured_in_parts(
                 quiet = False
         taken += 1
         rows += [total] if quiet else []
-        is_precise = len(rows) >= _FEWEST and interval_width(rows) <= width
+        is_precise = len(rows) >= FEWEST and interval_width(rows) <= width
         if is_precise or (time.monotonic() > end and taken >= _FEWEST_ROWS):
             break
-    if len(rows) >= min(_FEWEST, taken) // 2 + 1:
+    if len(rows) >= min(FEWEST, taken) // 2 + 1:
         return Timing(statistics.median(rows), _spread(rows), interval_width(rows), len(rows), taken - len(rows))
     samples_of_parts = [samples or [least] for samples, least in zip(each, fastest, strict=True)]
     medians = [statistics.median(samples) for samples in samples_of_parts]

@@ -15,7 +15,6 @@ from tvm import rpc
 from dsascape.tuner.bundle.linking import linked
 from dsascape.tuner.measure.address import RemoteAddress, remote_address
 from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES, Arena, aligned_bytes
-from dsascape.tuner.measure.job import Job
 from dsascape.tuner.measure.targets import target_architecture
 from dsascape.tuner.measure.worker import FAILURES
 from dsascape.workloads.operators.registry import Array
@@ -33,8 +32,17 @@ class Place(Protocol):
     is_here: bool
     """Whether kernels can be timed by this machine's clock."""
 
+    def machine_code(self, module: Any) -> Any:
+        """Return a compiled module's machine code as `installed` takes it; several threads may call it at once."""
+
+    def installed(self, code: Any) -> Any:
+        """Return the module of ``code``, loaded there."""
+
     def loaded(self, module: Any) -> Any:
         """Return a compiled module, loaded there."""
+
+    def clear(self) -> None:
+        """Drop all tensors."""
 
     def constant(self, value: Array) -> Any:
         """Return a kernel argument with fixed values."""
@@ -57,12 +65,25 @@ class LocalPlace:
 
     def __init__(self) -> None:
         self.device, self.architecture, self.is_here = tvm.cpu(), platform.machine(), True
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop all tensors; those that arguments still refer to stay for these."""
         self._arena = Arena()
         self._buffers: dict[int, Array] = {}
         self._arrays: dict[str, Array] = {}
 
-    def loaded(self, module: Any) -> Any:
+    def machine_code(self, module: Any) -> Any:
+        """Return the module, whose functions LLVM has translated."""
+        module.get_function("main")
+        return module
+
+    def installed(self, code: Any) -> Any:
         """Return the module unchanged."""
+        return code
+
+    def loaded(self, module: Any) -> Any:
+        """Return the module unchanged; LLVM translates it when a function is first asked for."""
         return module
 
     def constant(self, value: Array) -> Any:
@@ -113,13 +134,27 @@ class RemotePlace:
         """Number of threads of the server."""
         return int(self._session.get_function("runtime.NumThreads")())
 
+    def machine_code(self, module: Any) -> bytearray:
+        """Link a module here; return the shared library."""
+        with tempfile.TemporaryDirectory() as folder:
+            return bytearray(linked(module, Path(folder) / "kernel.so", self.architecture).read_bytes())
+
+    def installed(self, code: bytearray) -> Any:
+        """Load a shared library on the server, which keeps no file of it."""
+        self._modules += 1
+        name = f"kernel{self._modules}.so"
+        self._session.upload(code, name)
+        module = self._session.load_module(name)
+        self._session.remove(name)
+        return module
+
     def loaded(self, module: Any) -> Any:
         """Link a module here and load it on the server."""
-        self._modules += 1
-        with tempfile.TemporaryDirectory() as folder:
-            path = linked(module, Path(folder) / f"kernel{self._modules}.so", self.architecture)
-            self._session.upload(str(path))
-        return self._session.load_module(path.name)
+        return self.installed(self.machine_code(module))
+
+    def clear(self) -> None:
+        """Drop all tensors."""
+        self._tensors.clear()
 
     def sent(self, path: Path, name: str) -> str:
         """Send a file; return its path on the server."""
@@ -168,11 +203,11 @@ def _connected(address: RemoteAddress) -> Any:
     return rpc.connect_tracker(address.host, address.port).request(address.key, session_timeout=_SESSION_LIMIT_S)
 
 
-def place_of(job: Job) -> Place:
-    """Return the place that runs the kernels of ``job``."""
-    address = remote_address(job.device)
+def place_of(device: str, target: str, threads: int) -> Place:
+    """Return the place that runs code for ``target`` on the device of that address."""
+    address = remote_address(device)
     if address is None:
         return LocalPlace()
-    place = RemotePlace(address, job.target)
-    place.use_threads(job.threads)
+    place = RemotePlace(address, target)
+    place.use_threads(threads)
     return place

@@ -17,6 +17,7 @@ from dsascape.tuner.measure.records import KernelMeasurement, Timing
 from dsascape.tuner.measure.targets import target_description
 from dsascape.tuner.measure.timing import FLUSH, measured
 from dsascape.tuner.measure.worker import FAILURES, NETWORK, reason
+from dsascape.tuner.on_device.clock import Clock
 from dsascape.tuner.on_device.flushing import after_first
 from dsascape.tuner.on_device.places import place_of
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
@@ -24,9 +25,6 @@ from dsascape.tuner.on_device.remote_facts import remote_device_facts
 from dsascape.tuner.on_device.row import Row
 from dsascape.workloads.executable import drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
-
-_SHORTEST_SAMPLE_S = 20e-6
-"""Duration below which a kernel is run several times per sample, in seconds."""
 
 
 class Session:
@@ -36,7 +34,8 @@ class Session:
         self.job = job
         self.graph = job.plan.graph
         self.target = tvm.target.Target(target_description(job.target, job.threads, own_processor()))
-        self.place = place_of(job)
+        self.place = place_of(job.device, job.target, job.threads)
+        self.clock = Clock(self.place.device, job.flush_caches)
         self.device = None if self.place.is_here else remote_device_facts(job.device, self.place, self.target)
         """Description of a remote device, from its system; None for this machine."""
         self.executable = executable(self.graph, job.seed)
@@ -121,20 +120,8 @@ class Session:
         return deviation(network_array(self.graph, name, self.place.read(name)), wanted, made_of)
 
     def _timing(self, module: Any, arguments: list[Any]) -> Timing:
-        once = self._evaluator(module, 1)
-        first = min(once(*arguments).results[0] for _ in range(2))
-        number = 1 if self.job.flush_caches else max(1, int(_SHORTEST_SAMPLE_S / max(first, 1e-9)))
-        evaluator = self._evaluator(module, number)
-
-        def run() -> float:
-            return float(evaluator(*arguments).results[0])
-
-        return measured(run, self.job.budget.kernel_s, self.job.budget.width)
-
-    def _evaluator(self, module: Any, number: int) -> Any:
-        """Return a function that runs a module's function ``number`` times in sequence and tells the mean seconds."""
-        before = FLUSH if self.job.flush_caches else ""
-        return module.time_evaluator("main", self.place.device, number=number, repeat=1, f_preproc=before)
+        budget, number = self.job.budget, self.clock.number(module, arguments)
+        return self.clock.timing(module, arguments, number, budget.kernel_s, budget.width)
 
     def network(self, failed: tuple[str, ...]) -> KernelMeasurement:
         """Run, compare and time all kernels in sequence."""
@@ -149,7 +136,7 @@ class Session:
             if name in self.tensors:
                 self.place.write(name, stored_array(self.graph, name, self.values[name]))
         if not self.place.is_here:  # by the device's clock, kernel by kernel: the way there takes longer than some
-            clocks = [partial(self._evaluator(module, 1), *arguments) for module, arguments in calls]
+            clocks = [partial(self.clock.evaluator(module, 1), *arguments) for module, arguments in calls]
             each = [partial(function, *arguments) for function, arguments in functions]
             return self._whole(operators, lambda: [run() for run in each], partial(_seconds, clocks))
         with closing(Row(functions, self.target)) as row:
