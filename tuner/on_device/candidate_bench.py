@@ -1,0 +1,241 @@
+"""Candidates of one kernel in this process: built, compared with the reference, timed."""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import tvm
+
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.steps import Steps
+from dsascape.tuner.codegen.emit import CpuFunction, cpu_function
+from dsascape.tuner.codegen.kernels import argument, network_array, stored_array
+from dsascape.tuner.codegen.packing import Packing
+from dsascape.tuner.codegen.running_sums import is_running_sum
+from dsascape.tuner.measure.candidate_worker import Outcome
+from dsascape.tuner.measure.cores import usable_cores
+from dsascape.tuner.measure.records import Timing
+from dsascape.tuner.measure.targets import target_description
+from dsascape.tuner.measure.tasks import CandidateResult, KernelTask, PreparedTask, Spent
+from dsascape.tuner.measure.worker import FAILURES, reason
+from dsascape.tuner.on_device.clock import Clock
+from dsascape.tuner.on_device.flushing import after_first
+from dsascape.tuner.on_device.places import Place, place_of
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest, reference
+from dsascape.tuner.on_device.session import own_processor
+from dsascape.workloads import WorkloadError
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.executable import Executable, drawn_inputs, executable
+from dsascape.workloads.operators.registry import Array
+
+_REFUSALS = (*FAILURES, ArithmeticError, AssertionError, StopIteration)
+"""Exceptions of making a program of steps that do not fit the kernel."""
+
+_UNCHECKED = {"tirx.disable_assert": True}
+"""TVM's option that leaves out checks of a function's arguments: half of its code, and none of the kernel's loops."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A candidate's function and its machine code, or why there is none."""
+
+    spent: Spent
+    function: CpuFunction | None = None
+    code: Any = None
+    reason: str = ""
+
+
+class Bench:
+    """The device and the task whose candidates run there."""
+
+    def __init__(self, device: str, target: str, threads: int) -> None:
+        self._place = place_of(device, target, threads)
+        self._target = tvm.target.Target(target_description(target, threads, own_processor()))
+        self._pool = ThreadPoolExecutor(usable_cores())
+        self._on: _OnDevice | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether candidates run on this machine."""
+        return self._place.is_here
+
+    def prepared(self, tasks: Sequence[KernelTask]) -> tuple[PreparedTask, ...]:
+        """Return the tasks with their reference results, of each network once.
+
+        Raises ``WorkloadError`` for a kernel without a loop program, and where onnxruntime rejects the network.
+        """
+        found: list[PreparedTask] = []
+        for (graph, seed), group in groupby(tasks, lambda task: (task.graph, task.seed)):
+            analysis, network, inputs = Analysis(graph), executable(graph, seed), drawn_inputs(graph, seed)
+            of_task = [(task, _checked_layer(analysis, task)) for task in group]
+            read = {name for _, layer in of_task for name in (*layer.inputs, *layer.outputs)}
+            computed = reference(network, inputs, [name for name in graph.producer if name in read])
+            values = {**network.values, **inputs, **computed}
+            found += [_prepared(task, layer, network, values) for task, layer in of_task]
+        return tuple(found)
+
+    def take(self, prepared: PreparedTask) -> None:
+        """Go on with the candidates of another task."""
+        self._place.clear()
+        self._on = _OnDevice(prepared, self._place)
+
+    def built(self, candidates: Sequence[Steps]) -> Iterator[Built]:
+        """Build candidates on all cores; yield them in order."""
+        assert self._on is not None
+        for each in list(self._submitted(self._on, candidates)):
+            yield each.result()
+
+    def _submitted(self, on: "_OnDevice", candidates: Sequence[Steps]) -> Iterator[Future[Built]]:
+        for steps in candidates:
+            begin = time.thread_time()
+            function, text = on.function(steps)
+            yield self._pool.submit(self._compiled, function, text, time.thread_time() - begin, on.flushed)
+
+    def _compiled(self, function: CpuFunction | None, text: str, code_s: float, flushed: bool) -> Built:
+        if function is None:
+            return Built(Spent(code_s, 0.0), reason=text)
+        begin = time.thread_time()
+        try:
+            plain = after_first(function.function) if flushed else function.function
+            with tvm.transform.PassContext(config=_UNCHECKED):
+                code = self._place.machine_code(tvm.tirx.build(tvm.IRModule({"main": plain}), target=self._target))
+        except FAILURES as error:
+            return Built(Spent(code_s, time.thread_time() - begin), reason=f"not built: {reason(error)}")
+        return Built(Spent(code_s, time.thread_time() - begin), function, code)
+
+    def outcome(self, built: Built) -> Outcome:
+        """Check and time a candidate."""
+        if built.function is None:
+            return Outcome(CandidateResult(None, built.reason, built.spent))
+        assert self._on is not None
+        return self._on.outcome(built, built.function)
+
+
+def _checked_layer(analysis: Analysis, task: KernelTask) -> Layer:
+    layer = layer_of(analysis, task.ops)
+    if layer is None or is_running_sum(layer):
+        raise WorkloadError(f"{task.graph.name}: {', '.join(task.operators)}: no steps describe its loops")
+    return layer
+
+
+def _prepared(task: KernelTask, layer: Layer, network: Executable, values: dict[str, Array]) -> PreparedTask:
+    read = {name for op in layer.ops for name in network.nodes[op].input} | set(layer.inputs)
+    own = {name: value for name, value in network.values.items() if name in read}
+    return PreparedTask(
+        task, replace(network, values=own), {name: values[name] for name in (*layer.inputs, *layer.outputs)}
+    )
+
+
+class _OnDevice:
+    """The tensors of a task on its device."""
+
+    def __init__(self, prepared: PreparedTask, place: Place) -> None:
+        self.task, self.executable, self.values = prepared.task, prepared.executable, prepared.values
+        self.place = place
+        self.clock = Clock(place.device, self.task.flush_caches)
+        self.naive = NaiveProgram(_checked_layer(Analysis(self.task.graph), self.task))
+        self.largest_read = largest(self.values[name] for name in self.naive.layer.inputs)
+        self._renew()
+
+    @property
+    def flushed(self) -> bool:
+        """Whether functions have a first argument that is not flushed."""
+        return self.task.flush_caches
+
+    def function(self, steps: Steps) -> tuple[CpuFunction | None, str]:
+        """Return the function of a candidate, or why it has none."""
+        try:
+            return cpu_function(self.naive.layer, self.executable, loop_program(self.naive, steps), "main"), ""
+        except _REFUSALS as error:
+            return None, f"no code: {reason(error)}"
+
+    def outcome(self, built: Built, function: CpuFunction) -> Outcome:
+        """Check and time a candidate; where a call fails elsewhere than here, the device may be gone."""
+        spent, begin = built.spent, time.perf_counter()
+        try:
+            module = self.place.installed(built.code)
+            arguments, difference = self._checked(module, function)
+            checked = time.perf_counter()
+            spent = replace(spent, check_s=checked - begin)
+            if difference > KERNEL_TOLERANCE:
+                text = f"computes another result than onnxruntime: {difference:.2g} of the largest value"
+                return Outcome(CandidateResult(None, text, spent))
+            number = self.clock.number(module, arguments)
+            timing = self._timing(module, arguments, number)
+        except FAILURES as error:
+            return Outcome(CandidateResult(None, reason(error), spent), is_last=not self.place.is_here)
+        runs = 3 + (number + 1) * (timing.samples + timing.disturbed)
+        spent = replace(
+            spent, timing_s=time.perf_counter() - checked, running_s=runs * timing.seconds
+        )  # fmt: skip
+        return Outcome(CandidateResult(timing.seconds, spent=spent))
+
+    def _timing(self, module: Any, arguments: list[Any], number: int) -> Timing:
+        budget = self.task.budget
+        return self.clock.timing(
+            module, arguments, number, budget.repeat_s, budget.width, fewest=budget.fewest, warm_ups=0
+        )  # fmt: skip
+
+    def _checked(self, module: Any, function: CpuFunction) -> tuple[list[Any], float]:
+        """Run a candidate; return its arguments and how far its results are from the reference.
+
+        A wrong one may have written anywhere, also one before whose results were right: it counts only with arguments
+        made anew, and the next candidate has new ones again.
+        """
+        for _ in range(2):
+            names = (*function.inputs, *function.outputs)
+            arguments = [*self.first, *[self._argument(function, name) for name in names]]
+            for name in function.outputs:
+                self.blank[name].copyto(self.tensors[name])
+            module["main"](*arguments)
+            difference = max([self._deviation(name) for name in function.outputs])
+            if difference <= KERNEL_TOLERANCE:
+                break
+            self._renew()
+        return arguments, difference
+
+    def _deviation(self, name: str) -> float:
+        got = network_array(self.task.graph, name, self.place.read(name))
+        return deviation(got, self.values[name], self.largest_read)
+
+    def _renew(self) -> None:
+        """Make all arguments anew."""
+        self.place.clear()
+        self.first = [self.place.constant(np.zeros(1, np.float32))] if self.flushed else []
+        self.constants: dict[str, tuple[Packing | None, Any]] = {}
+        self.tensors: dict[str, Any] = {}
+        self.blank: dict[str, Any] = {}
+        graph, layer = self.task.graph, self.naive.layer
+        for number, name in enumerate(dict.fromkeys((*layer.inputs, *layer.outputs))):
+            if name not in self.executable.values:
+                value = stored_array(graph, name, self.values[name])
+                self.tensors[name] = self.place.tensor(name, value.shape, value.dtype, (number, value.nbytes))
+                if name in layer.outputs:
+                    self.blank[name] = self.place.constant(_other(value))
+                else:
+                    self.place.write(name, value)
+
+    def _argument(self, function: CpuFunction, name: str) -> Any:
+        """Return the tensor of that name; of a weight, that in the candidate's layout."""
+        if name not in self.executable.values:
+            return self.tensors[name]
+        packing = function.packings.get(name)
+        found = self.constants.get(name)
+        if found is None or found[0] != packing:
+            packed = argument(self.executable, function, name, self.values[name])
+            found = self.constants[name] = packing, self.place.constant(packed)
+        return found[1]
+
+
+def _other(value: Array) -> Array:
+    """Return an array that differs from ``value`` in every element."""
+    if np.issubdtype(value.dtype, np.floating):
+        return np.full_like(value, np.nan)
+    return np.invert(value)
