@@ -1,20 +1,17 @@
 """Predicted beside measured, off the chosen path: ``python -m benchmarks.random_programs [NETWORK ...]``.
 
 For every kernel with an anchor, programs are drawn: register tiles, tiles and their order, a further level of tiles, a
-reduction in steps. Each is built, checked against the built-in choice, timed on one thread and predicted by the machine
-model. What counts is the order within a kernel: the rank correlation (Spearman), in the mean over kernels.
+reduction in steps. Each is built, checked against onnxruntime, timed on one thread and predicted by the machine model.
+What counts is the order within a kernel: the rank correlation (Spearman), in the mean over kernels.
 """
 
 import argparse
+import itertools
 import math
 import random
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-
-import numpy as np
-import tvm
-import tvm_ffi
 
 from dsascape.experiments.real.accuracy import mape, spearman
 from dsascape.fusion.fixed_pattern import fixed_pattern_plan
@@ -30,17 +27,12 @@ from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.steps import ComputeAt, Level, Step, Steps, Tile
 from dsascape.scheduler.parts import divisors
-from dsascape.tuner.codegen.emit import CpuFunction, cpu_function
-from dsascape.tuner.measure.arrays import Arena
-from dsascape.tuner.measure.timing import measured
+from dsascape.tuner.measure import CandidateBudget, CandidateRunner, KernelTask, PreparedTask
 from dsascape.workloads import load_network
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.executable import Executable, executable
-from dsascape.workloads.operators.registry import Array
 
 NETWORKS = ("mobilenet-v2", "resnet18")
-_BUDGET_S, _WIDTH = 0.02, 0.05
-_TOLERANCE = 1e-3
+_BUDGET = CandidateBudget(repeat_s=0.02, width=0.05)
 _MOST_REGISTERS = 64
 _DTYPE = "fp32"
 
@@ -102,57 +94,29 @@ class Bench:
         self.view = CpuView(load_hardware(hardware, Cpu), CpuTuning(threads=1))
         self.costs = CpuCosts(self.view, Analysis(graph), _DTYPE)
         self.schedule = kernel_by_kernel(fixed_pattern_plan(graph), self.costs)
-        self.executable, self.rng = executable(graph), random.Random(seed)
-        self.target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.get_global_func("target.llvm_get_system_cpu")()})
-
-    def kernels(self) -> list[CpuKernel]:
-        """Return one of each kind of kernels that have an anchor."""
+        self.rng = random.Random(seed)
         found = {kernel.layer.signature: kernel for kernel in self.schedule.runs if anchored_nest(kernel.layer)}
-        return list(found.values())
+        self.kernels = tuple(found.values())
+        """One of each kind of kernels that have an anchor."""
 
-    def figures(self, kernel: CpuKernel, count: int) -> tuple[list[float], list[float]]:
+    def tasks(self) -> list[KernelTask]:
+        """Return the kernels as tasks for a runner."""
+        return [KernelTask(kernel.layer.graph, kernel.layer.ops, 1, budget=_BUDGET) for kernel in self.kernels]
+
+    def figures(
+        self, kernel: CpuKernel, count: int, runner: CandidateRunner, task: PreparedTask
+    ) -> tuple[list[float], list[float]]:
         """Return the measured and predicted seconds of ``count`` programs of a kernel, the built-in choice first."""
         taken, predicted = [], []
-        expected: list[Array] = []
-        for number, steps in zip(range(count), drawn(kernel, self.view, self.rng), strict=False):
+        programs = list(itertools.islice(drawn(kernel, self.view, self.rng), count))
+        for number, (steps, result) in enumerate(zip(programs, runner.results(task, programs), strict=True)):
             own = replace(kernel, steps=steps)
-            results, seconds = self._run(own)
-            expected = expected or results
-            wrong = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(results, expected, strict=True))
-            if wrong > _TOLERANCE:
-                raise SystemExit(f"{kernel.name}: program {number} is wrong by {wrong:.1e}:\n{own.program(0)}")
-            taken.append(seconds)
+            if result.seconds is None:
+                raise SystemExit(f"{kernel.name}: program {number}: {result.reason}:\n{own.program(0)}")
+            taken.append(result.seconds)
             alone = CpuSchedule(self.schedule.plan, (own,), _DTYPE)
             predicted.append(repeated_kernels(alone, self.costs)[own.group].seconds)
         return taken, predicted
-
-    def _run(self, kernel: CpuKernel) -> tuple[list[Array], float]:
-        layer = kernel.layer
-        code = cpu_function(layer, self.executable, kernel.program(self.view.lanes(_DTYPE)), "kernel")
-        module = tvm.tirx.build(tvm.IRModule({"kernel": code.function}), target=self.target)
-        arena = Arena(2**27)
-        inputs = [arena.copy(_argument(self.executable, code, name)) for name in code.inputs]
-        tensors = layer.graph.tensors
-        outputs = [
-            arena.copy(np.zeros([tensors[name].shape[dim] for dim in tensors[name].order], np.float32))
-            for name in code.outputs
-        ]
-        arguments = [tvm_ffi.from_dlpack(array) for array in (*inputs, *outputs)]
-        run = module["kernel"]
-        run(*arguments)
-        results = [output.copy() for output in outputs]
-        evaluator = module.time_evaluator("kernel", tvm.cpu(), number=1, repeat=1)
-        return results, measured(lambda: evaluator(*arguments).results[0], _BUDGET_S, _WIDTH).seconds
-
-
-def _argument(network: Executable, code: CpuFunction, name: str) -> Array:
-    """Return the value of an input as the kernel takes it: weights of the network, anything for the rest."""
-    tensor = network.graph.tensors[name]
-    value = network.values.get(name)
-    if value is None:
-        value = np.random.default_rng(len(name)).uniform(0.5, 1.5, tensor.shape).astype(np.float32)
-    packing = code.packings.get(name)
-    return packing(value) if packing is not None else np.ascontiguousarray(value.transpose(tensor.order))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -167,8 +131,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for network in asked.networks:
         bench = Bench(network, asked.hardware, asked.seed)
         ranks, errors, regrets = [], [], []
-        for kernel in bench.kernels():
-            taken, predicted = bench.figures(kernel, asked.programs)
+        with CandidateRunner() as runner:
+            figures = [
+                bench.figures(kernel, asked.programs, runner, task)
+                for kernel, task in zip(bench.kernels, runner.prepare(bench.tasks()), strict=True)
+            ]
+        for taken, predicted in figures:
             rank = spearman(predicted, taken)
             ranks += [] if rank is None or math.isnan(rank) else [rank]
             errors.append(mape(predicted, taken) or 0.0)
