@@ -1,6 +1,5 @@
 """Calibration of a processor, run in a child process with one thread per core."""
 
-import multiprocessing
 import os
 from multiprocessing.connection import Connection
 
@@ -9,6 +8,7 @@ from dsascape.tuner.calibrate.figures import Figures
 from dsascape.tuner.calibrate.plan import PROBE_S
 from dsascape.tuner.late import late
 from dsascape.tuner.measure.address import LOCAL, remote_address
+from dsascape.tuner.measure.child import Child, ChildEndedError
 from dsascape.tuner.measure.cores import usable_cores
 from dsascape.tuner.measure.run import MeasureError, check_installed
 from dsascape.tuner.measure.targets import check_cpu_target, check_target
@@ -30,18 +30,13 @@ def calibrate(
         check_target(target)
     else:
         check_cpu_target(target)
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(theirs, device, target, most_bytes, probe_s), daemon=True)
-    process.start()
-    theirs.close()
+    child = Child(_work, device, target, most_bytes, probe_s)
     try:
-        outcome = ours.recv() if ours.poll(_LIMIT_S) else f"took longer than {_LIMIT_S:.0f} s"
-    except EOFError:
-        outcome = "its process ended"
+        outcome = child.receive(_LIMIT_S)
+    except ChildEndedError as ended:
+        outcome = str(ended)
     finally:
-        process.kill()
-        process.join()
+        child.end()
     if isinstance(outcome, str):
         raise MeasureError(f"calibrating failed: {outcome}")
     facts, figures = outcome

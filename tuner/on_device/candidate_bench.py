@@ -37,7 +37,8 @@ from dsascape.workloads.operators.registry import Array
 
 _REFUSALS = (*FAILURES, ArithmeticError, AssertionError, StopIteration)
 """Exceptions of making a program of steps that do not fit the kernel."""
-
+_RUNS_BEFORE = 3
+"""Runs of a candidate before it is repeated: one that is checked, two that tell how often to run it per sample."""
 _UNCHECKED = {"tirx.disable_assert": True}
 """TVM's option that leaves out checks of a function's arguments: half of its code, and none of the kernel's loops."""
 
@@ -83,7 +84,6 @@ class Bench:
 
     def take(self, prepared: PreparedTask) -> None:
         """Go on with the candidates of another task."""
-        self._place.clear()
         self._on = _OnDevice(prepared, self._place)
 
     def built(self, candidates: Sequence[Steps]) -> Iterator[Built]:
@@ -171,10 +171,8 @@ class _OnDevice:
             timing = self._timing(module, arguments, number)
         except FAILURES as error:
             return Outcome(CandidateResult(None, reason(error), spent), is_last=not self.place.is_here)
-        runs = 3 + (number + 1) * (timing.samples + timing.disturbed)
-        spent = replace(
-            spent, timing_s=time.perf_counter() - checked, running_s=runs * timing.seconds
-        )  # fmt: skip
+        runs = _RUNS_BEFORE + (number + 1) * (timing.samples + timing.disturbed)
+        spent = replace(spent, timing_s=time.perf_counter() - checked, running_s=runs * timing.seconds)
         return Outcome(CandidateResult(timing.seconds, spent=spent))
 
     def _timing(self, module: Any, arguments: list[Any], number: int) -> Timing:
