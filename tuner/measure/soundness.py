@@ -24,8 +24,8 @@ _MOST_OF_UNIT: Mapping[str, float] = {"_per_s": _MOST, "_s": SECONDS[1], "_hz": 
 _MOST_WHOLE = 2**63 - 1
 """Largest integer that a database holds."""
 _MOST_CHARACTERS = 4096
-_PROSE = ("error", "reason", "warnings")
-"""Fields with whole sentences, which may be long and have several lines."""
+_PROSE = ("error", "loops", "reason", "warnings")
+"""Fields with whole sentences or programs, which may be long and have several lines."""
 _MEASURED: Ranges = {
     (Timing, "seconds"): SECONDS, (Timing, "spread"): (0, 1e6), (Timing, "interval"): (0, 1e6),
     (Measurement, "threads"): COUNT, (KernelMeasurement, "deviation"): (0, 1e300),
