@@ -271,6 +271,8 @@ def program_of(layer: Layer, decided: Decided, lanes: int) -> LoopProgram:
     return loop_program(NaiveProgram(layer), steps)
 
 
+_REGISTER_BYTES = 2**16
+"""Most that the buffers in registers may take: what registers do not hold lies on a stack of a few megabytes."""
 _STACK_BYTES = 2**30
 """Most that one thread's buffers may take: they are allocated like any memory, so nearly all there is."""
 
@@ -279,4 +281,4 @@ def cpu_limits(view: CpuView) -> Limits:
     """Return what the code of a CPU can have: loops of its kinds, and buffers of a thread that its memory holds."""
     threads = max(view.thread_counts)
     kinds: frozenset[LoopKind] = frozenset({"serial", "parallel", "vector", "unrolled"})
-    return Limits(kinds, {"stack": _STACK_BYTES // threads})
+    return Limits(kinds, {"register": _REGISTER_BYTES, "stack": _STACK_BYTES // threads})

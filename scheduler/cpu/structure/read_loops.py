@@ -68,13 +68,18 @@ class _Part:
         return [loop for loop in self.loops if loop.kind in ("unrolled", "vector") and loop.axis >= 0]
 
     @cached_property
+    def unrolled(self) -> int:
+        """Iterations of reduction loops that are written out one by one."""
+        return math.prod([loop.extent for loop in self.loops if loop.kind == "unrolled" and loop.axis < 0])
+
+    @cached_property
     def outside(self) -> list[_AxisLoop]:
         """Loops outside of the register tiles and of the reduction that registers hold the sums of."""
         serial = [loop for loop in self.loops if loop.kind not in ("unrolled", "vector")]
         ends = [
             number + 1
             for number, loop in enumerate(serial)
-            if loop.axis >= 0 or (loop.inside > 1 and not self.is_held)
+            if loop.axis >= 0 or (loop.inside > self.unrolled and not self.is_held)
         ]
         return serial[: max(ends, default=0)]
 
@@ -104,7 +109,7 @@ class _Part:
             tuple([(loop.axis, loop.inside) for loop in listed]), parallel, of_tile, register,
             next((loop.axis for loop in self.held if loop.kind == "vector"), innermost),
             math.prod([loop.extent for loop in self.outside if loop.axis == _FURTHER]),
-            math.prod([loop.extent for loop in self.loops if loop.kind == "unrolled" and loop.axis < 0]),
+            self.unrolled,
         )  # fmt: skip
 
     def _inside_of(self, listed: Sequence[_AxisLoop], stage: str) -> int:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
     Buffer,
     Loop,
@@ -33,7 +34,8 @@ class Limits:
 
 def illegal(program: LoopProgram, limits: Limits) -> tuple[str, ...]:
     """Return the reasons why ``program`` cannot run on a machine with ``limits``; empty if it compiles and runs."""
-    return tuple(dict.fromkeys([*_loops(program, limits), *_order(program), *_memory(program, limits)]))
+    reasons = *_loops(program, limits), *_reductions(program), *_order(program), *_memory(program, limits)
+    return tuple(dict.fromkeys(reasons))
 
 
 def _loops(program: LoopProgram, limits: Limits) -> Iterator[str]:
@@ -53,6 +55,17 @@ def _loops(program: LoopProgram, limits: Limits) -> Iterator[str]:
         copies = math.prod([loop.extent for loop in around if loop.kind == "unrolled"])
         if copies > _MOST_STATEMENTS:
             yield f"unrolled loops make {count(copies, 'statement')} of one; the most are {_MOST_STATEMENTS:,}"
+
+
+def _reductions(program: LoopProgram) -> Iterator[str]:
+    """Yield reductions that go on behind their last iteration: their tiles do not divide them."""
+    for _, statement in _statements(program.body):
+        stage = program.stage(statement.stage)
+        for loop, value in statement.reduced:
+            extent, end = reduction_extents(stage.nests[0])[loop], value.span(program.extents)[1]
+            if end > extent:
+                name = stage.nests[0].loops[loop].name
+                yield f"the reduction {name} of {stage.name} ends at {end:,} in place of {extent:,}"
 
 
 def _order(program: LoopProgram) -> Iterator[str]:

@@ -142,7 +142,8 @@ class _StageLoops:
                 slots.append(_Slot(level.axes == "space", axis, size))
                 seen |= set() if level.axes == "space" else {axis}
         own = [axis for axis in self.reductions if axis not in seen]
-        unfinished = [slot.axis for slot in slots if not slot.is_space and slot.size > 1]
+        last = {slot.axis: slot.size for slot in slots if not slot.is_space}
+        unfinished = [axis for axis, size in last.items() if size > 1]
         slots += [_Slot(is_space=False, axis=axis, size=1) for axis in dict.fromkeys([*own, *unfinished])]
         written_out = self.plan.get(UnrollReduction)
         if written_out is not None:

@@ -175,6 +175,26 @@ class TestIllegal:
 
         assert reason.endswith("is parallel inside of another loop")
 
+    def test_a_reduction_that_its_tiles_do_not_divide(self) -> None:
+        own = convolution()
+        steps = tuple([
+            replace(step, levels=tuple([replace(each, sizes=(1, 1, 3)) for each in step.levels]))
+            if isinstance(step, Tile) and step.stage == "conv1.sum" else step
+            for step in steps_of(own, TILES, 4)
+        ])  # fmt: skip
+        reasons = illegal(loop_program(NaiveProgram(own), steps), cpu_limits(VIEW))
+
+        assert any(reason.startswith("the reduction ") and " ends at " in reason for reason in reasons)
+
+    def test_sums_that_registers_cannot_hold(self) -> None:
+        own = convolution(64)
+        whole = [
+            replace(step, loops=0) if isinstance(step, ComputeAt) and step.stage == "conv1.sum" else step
+            for step in steps_of(own, replace(TILES, parallel=0), 4)
+        ]
+        with pytest.raises(StepError, match=r"'in1\.copy' is computed where nobody reads it"):
+            loop_program(NaiveProgram(own), tuple(whole))
+
     def test_what_is_unrolled_into_too_many_statements(self) -> None:
         own = convolution(64)
         wide = replace(TILES, tile=(1, 64, 12, 8), register=(1, 64, 12, 8))
