@@ -3,7 +3,7 @@
 #   make demo     runs experiments/quickstart.yaml and writes its report
 #   make picture  the report as docs/images/report.png, with chromium
 #   make check    lint, types, and one claim of each room: half a minute on two cores
-#   make test     lint, types, and every kind of claim: six minutes on two cores
+#   make test     lint, types, and every kind of claim: seven and a half minutes on two cores
 #   make night    everything, campaigns over random programs and the whole zoo included
 #   make wheel    dist/*.whl with the C engine; of Linux, for glibc as old as the built code allows
 #   make sdist    dist/*.tar.gz
