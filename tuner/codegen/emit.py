@@ -20,6 +20,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
     Outlined,
     Stage,
     Statement,
+    statements_of,
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Scope
@@ -236,14 +237,8 @@ class _Emitting:
             self.values.place = before
 
     def _place_of(self, stage: Stage) -> Place:
-        statement = next(each for each in self._statements(self.program.body) if each.stage == stage.name)
+        statement = next(each for _, each in statements_of(self.program.body) if each.stage == stage.name)
         return self._place(stage, statement)
-
-    def _statements(self, nodes: Nodes) -> list[Statement]:
-        found: list[Statement] = []
-        for node in nodes:
-            found += [node] if isinstance(node, Statement) else self._statements(node.body)
-        return found
 
     def _place(self, stage: Stage, statement: Statement) -> Place:
         spans = [each.span(self.spans) for each in statement.element]

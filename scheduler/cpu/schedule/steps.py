@@ -23,6 +23,7 @@ from dsascape.scheduler.cpu.structure.chains import (
 from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run
 from dsascape.scheduler.cpu.structure.passes import MOST_VECTORS, kept_tensors, partial_sums
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.illegal import Limits
@@ -45,7 +46,6 @@ from dsascape.scheduler.kernels.loops.steps import (
     Unroll,
     Vectorise,
 )
-from dsascape.scheduler.kernels.loops.tree import halvings
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 _MOST_UNROLLED = 16
@@ -222,7 +222,7 @@ class _Writing:
         if not long or is_apart:
             return -1, 1, 1
         extent = self._extent(stage, long[-1], rows)
-        width = next(each for each in halvings(self.lanes) if extent % each == 0)
+        width = dividing(extent, self.lanes)
         most = max(each for each in range(1, MOST_VECTORS + 1) if extent // width % each == 0)
         return long[-1], width, most
 

@@ -1,8 +1,8 @@
 """How one layer is computed on the cores of a CPU: the tiled loops that are simulated, and that generated code has."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import DEPTH
 from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
@@ -199,15 +199,3 @@ class LoopTiles:
         """Return the part of a tile that lies in a sink of ``shape``."""
         return tuple(map(min, self.tile, shape))
 
-
-def halvings(lanes: int) -> Iterator[int]:
-    """Yield ``lanes`` and its halves, down to one: what shorter vectors of the same instructions have."""
-    while lanes > 1:
-        yield lanes
-        lanes //= 2
-    yield 1
-
-
-def dividing(extent: int, lanes: int) -> int:
-    """Return the longest of ``lanes`` and its halvings that divide ``extent``."""
-    return next(each for each in halvings(lanes) if extent % each == 0)

@@ -25,12 +25,13 @@ from dsascape.scheduler.cpu.cost.estimate import Estimate, among_others_ps, boun
 from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles, dividing
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.register_tiles import register_tile_of, vector_dim_of
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest, shared_rows
 from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, parts_of, sink_spans
 from dsascape.scheduler.cpu.structure.nests import nests_of
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.recurrences import ordered_dims
 from dsascape.scheduler.parts import divisors

@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, halvings
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.kernels.lanes import halvings
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
 from dsascape.workloads.spaced import executed_extents

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from dsascape.scheduler.cpu.schedule.tiles import halvings
 from dsascape.scheduler.cpu.structure.chains import parts_of
+from dsascape.scheduler.kernels.lanes import halvings
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import LoopNest
 

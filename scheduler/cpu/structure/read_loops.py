@@ -14,7 +14,7 @@ from dsascape.scheduler.cpu.structure.anchors import anchored_nest, shared_rows
 from dsascape.scheduler.cpu.structure.chains import parts_of
 from dsascape.scheduler.cpu.structure.passes import passes_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
-from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, LoopKind, Nodes, Role, Statement
+from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, LoopKind, Role, Statement, statements_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Tile
 from dsascape.workloads.loopnest import Extents
@@ -144,16 +144,8 @@ def _loops_to(listed: Sequence[_AxisLoop], name: str) -> int:
 
 def _found(program: LoopProgram, stage: str, role: Role) -> tuple[tuple[Loop, ...], Statement]:
     return next(
-        (around, each) for around, each in _statements(program.body) if each.stage == stage and each.role == role
+        (around, each) for around, each in statements_of(program.body) if each.stage == stage and each.role == role
     )
-
-
-def _statements(nodes: Nodes, around: tuple[Loop, ...] = ()) -> Iterator[tuple[tuple[Loop, ...], Statement]]:
-    for node in nodes:
-        if isinstance(node, Statement):
-            yield around, node
-        else:
-            yield from _statements(node.body, (*around, node) if isinstance(node, Loop) else around)
 
 
 def _axes(layer: Layer, around: tuple[Loop, ...], statement: Statement) -> Iterator[_AxisLoop]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
     Buffer,
-    Loop,
     LoopKind,
-    Nodes,
     Statement,
     reads_of,
+    statements_of,
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Scope
@@ -40,7 +39,7 @@ def illegal(program: LoopProgram, limits: Limits) -> tuple[str, ...]:
 
 def _loops(program: LoopProgram, limits: Limits) -> Iterator[str]:
     """Yield loops of kinds that the machine has not, or that stand where that kind cannot."""
-    for around, _ in _statements(program.body):
+    for around, _ in statements_of(program.body):
         kinds = [loop.kind for loop in around]
         for loop in around:
             if loop.kind not in limits.kinds:
@@ -59,7 +58,7 @@ def _loops(program: LoopProgram, limits: Limits) -> Iterator[str]:
 
 def _reductions(program: LoopProgram) -> Iterator[str]:
     """Yield reductions that go on behind their last iteration: their tiles do not divide them."""
-    for _, statement in _statements(program.body):
+    for _, statement in statements_of(program.body):
         stage = program.stage(statement.stage)
         for loop, value in statement.reduced:
             extent, end = reduction_extents(stage.nests[0])[loop], value.span(program.extents)[1]
@@ -74,7 +73,7 @@ def _order(program: LoopProgram) -> Iterator[str]:
     around_of = {stage.name: () for stage in program.stages}
     tensors = {stage.tensor: stage.name for stage in program.stages if stage.name == stage.tensor}
     buffers = {buffer.name: buffer for buffer in program.buffers}
-    for around, statement in _statements(program.body):
+    for around, statement in statements_of(program.body):
         stage = program.stage(statement.stage)
         names = {loop.name for loop in around}
         for name in _read_stages(program, statement, tensors):
@@ -111,11 +110,3 @@ def _memory(program: LoopProgram, limits: Limits) -> Iterator[str]:
 
 def _size_bytes(buffer: Buffer) -> int:
     return buffer.size_bytes
-
-
-def _statements(nodes: Nodes, around: tuple[Loop, ...] = ()) -> Iterator[tuple[tuple[Loop, ...], Statement]]:
-    for node in nodes:
-        if isinstance(node, Statement):
-            yield around, node
-        else:
-            yield from _statements(node.body, (*around, node) if isinstance(node, Loop) else around)

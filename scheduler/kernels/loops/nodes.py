@@ -126,6 +126,15 @@ class Loop:
 Node = Loop | Guard | Outlined | Statement
 Nodes = tuple[Node, ...]
 
+def statements_of(nodes: Nodes, around: tuple[Loop, ...] = ()) -> Iterator[tuple[tuple[Loop, ...], Statement]]:
+    """Yield each statement in ``nodes`` with the loops around it, outermost first, in the order in which they stand."""
+    for node in nodes:
+        if isinstance(node, Statement):
+            yield around, node
+        else:
+            yield from statements_of(node.body, (*around, node) if isinstance(node, Loop) else around)
+
+
 def loops_of(body: Nodes) -> Iterator[Loop]:
     """Yield all loops in ``body``, outer ones before those inside of them."""
     for node in body:

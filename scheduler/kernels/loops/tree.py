@@ -2,10 +2,11 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dsascape.scheduler.kernels.lanes import dividing, halvings
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
@@ -30,14 +31,6 @@ from dsascape.scheduler.kernels.loops.steps import (
     UnrollReduction,
     Vectorise,
 )
-
-
-def halvings(lanes: int) -> Iterator[int]:
-    """Yield ``lanes`` and its halves, down to one: what shorter vectors of the same instructions have."""
-    while lanes > 1:
-        yield lanes
-        lanes //= 2
-    yield 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,5 +370,5 @@ def _pieces(extent: int, lanes: int, ends: str) -> list[tuple[int, int]]:
             found += [(count, width)] if count else []
         return found
     if ends == "dividing":
-        lanes = next(each for each in halvings(lanes) if extent % each == 0)
+        lanes = dividing(extent, lanes)
     return [(extent // lanes, lanes)] if extent % lanes == 0 else [(1, extent)]
