@@ -69,7 +69,7 @@ class _Emitting:
         }  # fmt: skip
         self.stages = {stage.name: stage for stage in program.stages}
         self.variables = {name: tirx.Var(name, "int32") for name in program.extents}
-        """Of loops, those that a fused loop stands for left out."""
+        """Loop variables by name; loops that were fused are expressions of the fused one."""
         self.inside: dict[str, list[Buffer]] = {}
         self.buffers: dict[str, Any] = {}
         self.spans = program.extents

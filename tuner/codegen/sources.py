@@ -1,4 +1,4 @@
-"""What the statements of a kernel read: parameters, buffers, and tensors computed where they are read."""
+"""Operands of a kernel's statements: parameters, buffers, and tensors computed where they are read."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,7 +31,7 @@ class Place:
 
     stage: str = ""
     shape: tuple[int, ...] = ()
-    """Of the stage's tensor."""
+    """Shape of the stage's tensor."""
     beyond: frozenset[int] = frozenset()
     """Dimensions in which register tiles stick out of the tensor."""
     before: frozenset[int] = frozenset()
@@ -56,7 +56,7 @@ class Sources:
     """Buffers of the kernel's stages by the stage's name."""
     sharing: Sharing = field(default_factory=Sharing)
     place: Place = field(default_factory=Place)
-    """Of the statement whose value is being written down."""
+    """Place of the statement whose value is being written down."""
     _count: int = 0
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What each stage of a loop program computes for one element, as an expression of TVM."""
+"""Values of a loop program's stages for one element, as expressions of TVM."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from dsascape.workloads.loopnest import LoopNest
 Element = Callable[[Sequence[Any]], Any]
 """From the indices of a tensor's dimensions, as the network numbers them, to the value of the element."""
 COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "max": te.max, "min": te.min}
-"""What reductions do with two values, by the name that the arithmetic gives them."""
+"""Combination of two values in a reduction, by the name that the arithmetic gives it."""
 _FIRST: Mapping[str, Callable[[str], Any]] = {
     "sum": lambda dtype: tirx.const(0, dtype), "max": tirx.min_value, "min": tirx.max_value,
 }  # fmt: skip
@@ -34,7 +34,7 @@ class Written:
     nests: tuple[LoopNest, ...]
     tensor: Tensor
     name: str
-    """Of the operator in the network."""
+    """Name of the operator in the network."""
 
 
 class _NamedError(UnsupportedKernelError):

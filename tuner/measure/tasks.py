@@ -68,7 +68,7 @@ class PreparedTask:
     executable: "Executable"
     """The network, with values for those weights only that the kernel reads."""
     values: Mapping[str, Array]
-    """What the kernel reads, and what onnxruntime computes from it, by tensor."""
+    """Values by tensor: the kernel's inputs, and the results that onnxruntime computes from them."""
 
 
 @dataclass(frozen=True, slots=True)

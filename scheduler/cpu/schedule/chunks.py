@@ -14,9 +14,9 @@ class Chunks:
 
     count: int
     iterations: int
-    """Of a full chunk."""
+    """Iterations of a full chunk."""
     last_iterations: int
-    """Of the last one."""
+    """Iterations of the last chunk."""
     per_dim: tuple[int, ...]
     """Tiles of a full chunk along each dimension of the sink."""
     parts: tuple[tuple[int, int], ...] = ()

@@ -39,7 +39,7 @@ class CpuKernel(Kernel):
 
     @property
     def decided(self) -> Decided:
-        """What says which loops it has."""
+        """Its steps, or the tiles that steps are written from."""
         return self.steps or self.tiles
 
     def program(self, lanes: int) -> LoopProgram:
@@ -70,7 +70,7 @@ def _loops(order: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True)
 class CpuSchedule(KernelSchedule[CpuKernel]):
-    """All that is decided about a network on a CPU."""
+    """Decisions about a network on a CPU: its kernels in order, each with its loops and threads."""
 
 
 def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> CpuSchedule:

@@ -51,7 +51,7 @@ from dsascape.workloads.loopnest import Access, Extents, LoopNest
 _MOST_UNROLLED = 16
 """Iterations of a loop that stores results of a register tile, where it is unrolled."""
 WHOLE = ".whole"
-"""What the name of a stage of whole vectors ends with, of which a result copies what lies inside of it."""
+"""Suffix of the name of a stage that computes whole vectors, of which the result copies the part inside of it."""
 
 
 def steps_of(layer: Layer, tiles: LoopTiles, lanes: int) -> Steps:
@@ -259,7 +259,7 @@ def _along(order: Sequence[int], sizes: Sequence[int]) -> Extents:
 
 
 Decided = LoopTiles | Steps
-"""What is decided about the loops of a kernel: tiles, from which the built-in choice writes its steps, or steps."""
+"""Decision about the loops of a kernel: tiles, from which the built-in choice writes its steps, or steps."""
 
 
 def program_of(layer: Layer, decided: Decided, lanes: int) -> LoopProgram:

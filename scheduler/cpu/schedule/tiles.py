@@ -51,10 +51,10 @@ Spans = tuple[Span, ...]
 
 @dataclass(frozen=True, slots=True)
 class FrontLoops:
-    """What an anchor in front of the last makes inside of the last one's loops, and its own loops for that."""
+    """Loops of an anchor in front of the last, and the box that it computes inside of the last one's loops."""
 
     spans: Spans
-    """Of its result, in whole register tiles: all that it makes at once."""
+    """Box of its result that it computes at once, in whole register tiles."""
     loops: int
     """How many of the last anchor's loops, from the outermost, it is computed inside of."""
     times: int
@@ -86,7 +86,7 @@ class TiledLoops:
     unrolled: int = 1
     """Iterations of the innermost reduction loop that are written out one by one; compilers may write out more."""
     fronts: tuple[FrontLoops, ...] = ()
-    """Of a kernel with several anchors: those in front of the last, first to last."""
+    """Anchors in front of the last one, first to last; empty for a kernel with one anchor."""
     upstream: "LoopTiles | None" = None
     """Tiles that they follow from, where nobody has worked them out."""
 

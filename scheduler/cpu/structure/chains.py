@@ -31,7 +31,7 @@ class Made:
     times: int
     """How often it is computed."""
     tiles: LoopTiles | None = None
-    """That its loops are those of: a tile is what one copy with padding is for, or all that it makes."""
+    """Tiles that its loops follow from; a tile is the part that one copy with padding serves, or the whole box."""
 
     @property
     def extents(self) -> Extents:

@@ -85,7 +85,7 @@ class _Part:
 
     @cached_property
     def listed(self) -> list[_AxisLoop]:
-        """Those of them along the sink's dimensions and the anchor's longest reduction."""
+        """Loops among `outside` along the sink's dimensions and the anchor's longest reduction."""
         return [loop for loop in self.outside if loop.axis != _FURTHER]
 
     def tiled(self, first_level: Sequence[int] | None, around: Collection[str] = ()) -> TiledLoops:

@@ -1,4 +1,4 @@
-"""What keeps a loop program from running: reasons that a search asks for before it spends time on a program."""
+"""Legality of a loop program on a machine: the reasons, if any, why it cannot be compiled or run."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _MOST_LANES = 64
 
 @dataclass(frozen=True)
 class Limits:
-    """What a machine can run."""
+    """Limits of a machine: kinds of loops that it has, bytes that each scope of buffers may take."""
 
     kinds: frozenset[LoopKind]
     scope_bytes: Mapping[Scope, int] = field(default_factory=dict)

@@ -12,31 +12,31 @@ LoopKind = Literal["serial", "parallel", "vector", "unrolled", "block", "vthread
 """How the iterations of a loop run: one after the other, on threads of a CPU, as lanes of a vector, written out one by
 one, as blocks of a GPU's grid, as virtual threads or threads of a block, as one instruction of a tensor unit."""
 StageKind = Literal["map", "sum", "copy"]
-"""What a stage does: computes elements from others, accumulates over reduction loops, or copies with padding."""
+"""Kind of a stage: computes elements from others, accumulates over reduction loops, or copies with padding."""
 Role = Literal["first", "update", "rest", "fold", "store"]
 """Part of a stage: the first values of accumulators, one iteration of a reduction, one of its last iterations that
 partial sums leave, adding one half of the partial sums to the other, computing and storing an element."""
 
 
 SUMS = ".sum"
-"""What the name of a stage of sums ends with, behind the tensor's."""
+"""Suffix of the name of a stage of sums, behind the tensor's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a kernel computes into one buffer: a tensor, sums of one, or a copy of one."""
+    """One computation of a kernel into one buffer: a tensor, its sums before they are finished, or a copy."""
 
     name: str
     kind: StageKind
     tensor: str
     shape: Extents
-    """Of the tensor, as the network numbers its dimensions."""
+    """Extents of the tensor, as the network numbers its dimensions."""
     order: tuple[int, ...]
     """Dimensions as they lie in memory, outermost first."""
     nests: tuple[LoopNest, ...]
     """Loop nests that write it, or that accumulate; those of a copy belong to its reader."""
     source: str = ""
-    """Of a copy: the tensor, or the stage, that it copies."""
+    """Source of a copy: a tensor or another stage; empty for other stages."""
     run: tuple[int, ...] = ()
     """Reduction loops that partial sums go along as one, outermost first."""
 
@@ -68,7 +68,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What holds where an expression is below a limit."""
+    """Condition that an affine expression is below a limit."""
 
     value: Affine
     limit: int
@@ -92,7 +92,7 @@ class Statement:
     place: Affine | None = None
     """Among partial sums; of a fold, the one that another is added to."""
     distance: int = 0
-    """Of a fold: how far behind the other partial sum lies."""
+    """Distance of the partial sum that a fold adds, from the one that it adds to."""
 
 
 @dataclass(frozen=True, slots=True)

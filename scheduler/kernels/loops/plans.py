@@ -1,4 +1,4 @@
-"""What steps say about each stage of a kernel, and what stages need of each other inside of loops."""
+"""Steps sorted by stage, and the elements that stages need of each other inside of loops."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ class StepError(ValueError):
 
 @dataclass
 class StagePlan:
-    """What the steps say about one stage."""
+    """One stage with its steps."""
 
     stage: Stage
     steps: dict[type[Step], Step] = field(default_factory=dict)

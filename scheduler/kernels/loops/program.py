@@ -17,7 +17,7 @@ class LoopProgram:
     """The loops of one kernel."""
 
     stages: tuple[Stage, ...]
-    """Those with statements, in the order in which they run."""
+    """Stages with statements of their own, in the order in which they run."""
     buffers: tuple[Buffer, ...]
     """One per stage; buffers of the kernel's results have the scope "global"."""
     layouts: tuple[Layout, ...]

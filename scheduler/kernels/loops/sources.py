@@ -24,12 +24,12 @@ _NAMES = ("stage", "tensor", "reader", "result", "consumer")
 
 @dataclass(frozen=True, slots=True)
 class ChosenSteps:
-    """What a source has for a task: steps, with tensors by number, and the threads that they are for."""
+    """Steps that a source has for a task, with tensors by number, and the threads that they are for."""
 
     steps: Steps
     threads: int
     seconds: float
-    """That the kernel took where it was chosen: measured, or simulated."""
+    """Seconds of the kernel, measured or simulated, where these steps were chosen."""
 
 
 class KernelSource(Protocol):

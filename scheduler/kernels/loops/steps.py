@@ -105,7 +105,7 @@ class Vectorise:
     stage: str
     lanes: int
     ends: Literal["whole", "dividing", "halved"] = "whole"
-    """What is done with a dimension that lanes do not divide: it is one vector; vectors are as short as divides it; the
+    """Treatment of a dimension that lanes do not divide: it is one vector; vectors are as short as divides it; the
     rest is computed in vectors of half the length, a quarter and so on."""
 
 
