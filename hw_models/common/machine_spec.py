@@ -1,11 +1,13 @@
 """Base of the specs of all machine kinds: the fields and figures that every machine has."""
 
+from abc import ABC, abstractmethod
+
 from pydantic import BaseModel
 
 from dsascape.hw_models.common.spec_types import STRICT, MachineName
 
 
-class MachineSpec(BaseModel):
+class MachineSpec(BaseModel, ABC):
     """Spec of a machine: a pydantic model of its YAML file.
 
     A kind derives its own spec, narrows ``kind`` to a ``Literal`` and adds its fields; aliases are the keys in YAML.
@@ -28,6 +30,6 @@ class MachineSpec(BaseModel):
         """Square millimetres by part, of which ``other`` is the rest; empty for kinds whose area is not modelled."""
         return {}
 
+    @abstractmethod
     def peak_macs_per_s(self, dtype: str) -> float:
         """Return multiply-accumulates per second of the whole machine; 0 for a dtype that it cannot compute."""
-        raise NotImplementedError(f"{type(self).__name__} has to say its peak_macs_per_s")

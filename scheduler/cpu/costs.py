@@ -6,6 +6,7 @@ from functools import cached_property
 from dsascape.fusion.costs import OnChipMemory
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import among_others_ps
+from dsascape.scheduler.cpu.schedule.checked import checked_steps
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, Tiling, choose_tiling
 from dsascape.scheduler.cpu.search.time_bounds import least_time_of_ps, most_time_of_ps
 from dsascape.scheduler.cpu.view import CpuView
@@ -40,14 +41,18 @@ class CpuCosts:
         return CpuCosts(self.view, self.analysis, self.dtype, self.known, kernels)
 
     def chosen_steps(self, layer: Layer) -> tuple[Steps, int]:
-        """Return the steps that the source has for ``layer``, and their threads; no steps where it has none."""
+        """Return the steps that the source has for ``layer``, and their threads; no steps where it has none.
+
+        Raises ``ScheduleError`` for steps that make no program which this CPU runs.
+        """
         if self.kernels is None:
             return (), 0
         naive = NaiveProgram(layer)
         chosen = self.kernels.chosen(naive.key(self.dtype, self.view.spec.kind))
         if chosen is None:
             return (), 0
-        return named(naive, chosen.steps), min(chosen.threads, max(self.view.thread_counts))
+        steps = checked_steps(f"kernels: {layer.sink.name}", layer, named(naive, chosen.steps), self.view)
+        return steps, min(chosen.threads, max(self.view.thread_counts))
 
     @property
     def cores(self) -> int:

@@ -46,7 +46,7 @@ from dsascape.workloads.regions import required_regions
 from tests.tiers import examples
 
 EXAMPLES = settings(max_examples=examples(25, few=6))
-"""Of claims that are made of each policy by itself."""
+"""Number of examples drawn for claims about each policy by itself."""
 DTYPE = "fp16"
 OUT_OF_STEP = 0.25
 """How far lockstep may be off where layers use different numbers of cores: idle ones load their weights early."""

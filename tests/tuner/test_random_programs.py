@@ -14,8 +14,8 @@ from dsascape.fusion.plan import Group
 from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of, steps_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.illegal import illegal
-from dsascape.scheduler.kernels.loops.plans import StepError
 from dsascape.scheduler.kernels.loops.steps import (
     ComputeAt,
     Level,

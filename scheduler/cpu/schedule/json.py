@@ -6,16 +6,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.checked import checked_steps
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
-from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.register_tiles import vector_dim_of
 from dsascape.scheduler.cpu.structure.chains import parts_of
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
-from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.schedule_file import (
     KernelRecord,
@@ -117,16 +115,7 @@ def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKe
 
 def _steps(costs: CpuCosts, where: str, data: object, layer: Layer) -> Steps:
     """Return the steps of a kernel; raise ``ScheduleError`` if they do not fit it, or if their program cannot run."""
-    steps = read_steps(data, f"{where}: steps")
-    try:
-        program = program_of(layer, steps, costs.view.lanes(costs.dtype))
-        read_loops(layer, program)
-    except ValueError as error:
-        raise ScheduleError(f"{where}: steps: {error}") from error
-    reasons = illegal(program, cpu_limits(costs.view))
-    if reasons:
-        raise ScheduleError(f"{where}: steps: {reasons[0]}")
-    return steps
+    return checked_steps(f"{where}: steps", layer, read_steps(data, f"{where}: steps"), costs.view)
 
 
 def _check_upstream(layer: Layer, tiles: LoopTiles, where: str) -> None:

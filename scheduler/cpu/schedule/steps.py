@@ -216,8 +216,10 @@ class _Writing:
 
     def _vectors(self, stage: Stage, rows: int, *, is_apart: bool) -> tuple[int, int, int]:
         """Return the dimension of a reduction's vectors, their lanes, and how many registers hold at a time."""
-        is_row = rows and stage.name != self.layer.sink.name
-        inner = stage.order if is_row else stage.order[rows or (min(self.tiles.parallel, len(stage.order) - 1) and 1) :]
+        outside = rows if stage.name == self.layer.sink.name else 0
+        if not rows and self.tiles.parallel and len(stage.order) > 1:
+            outside = 1  # at least the outermost loop is split over threads
+        inner = stage.order[outside:]
         long = [dim for dim in inner if self._extent(stage, dim, rows) > 1]
         if not long or is_apart:
             return -1, 1, 1

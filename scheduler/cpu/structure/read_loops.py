@@ -14,6 +14,7 @@ from dsascape.scheduler.cpu.structure.anchors import anchored_nest, shared_rows
 from dsascape.scheduler.cpu.structure.chains import parts_of
 from dsascape.scheduler.cpu.structure.passes import passes_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, LoopKind, Role, Statement, statements_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Tile
@@ -119,6 +120,8 @@ class _Part:
 
 def _front(part: _Part, last: _Part) -> FrontLoops:
     """Return what an anchor in front of the last makes: its box, inside of which of the last one's loops, how often."""
+    if part.program.buffer_or_none(part.sink.name) is None:
+        raise StepError(f"{part.sink.name}, which one anchor makes for another, has no loops of its own")
     buffer = part.program.buffer(part.sink.name)
     loops = _loops_to(last.listed, buffer.inside)
     around = {loop.name: loop for loop in last.listed[:loops]}
@@ -143,9 +146,10 @@ def _loops_to(listed: Sequence[_AxisLoop], name: str) -> int:
 
 
 def _found(program: LoopProgram, stage: str, role: Role) -> tuple[tuple[Loop, ...], Statement]:
-    return next(
-        (around, each) for around, each in statements_of(program.body) if each.stage == stage and each.role == role
-    )
+    for around, each in statements_of(program.body):
+        if each.stage == stage and each.role == role:
+            return around, each
+    raise StepError(f"{stage} has no loops of its own")
 
 
 def _axes(layer: Layer, around: tuple[Loop, ...], statement: Statement) -> Iterator[_AxisLoop]:

@@ -5,8 +5,9 @@ loops, what is computed there covers what the rest of that iteration needs: the 
 all that reads it (`scheduler.kernels.loops.affine`), halos included.
 """
 
+from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.plans import Plans, StepError
+from dsascape.scheduler.kernels.loops.plans import Plans
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.loops.tree import Tree

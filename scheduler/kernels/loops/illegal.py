@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
-    Buffer,
     LoopKind,
     Statement,
     reads_of,
@@ -103,10 +102,6 @@ def _memory(program: LoopProgram, limits: Limits) -> Iterator[str]:
     """Yield scopes whose buffers, taken together, are larger than what there is."""
     for scope, most in limits.scope_bytes.items():
         own = [buffer for buffer in program.buffers if buffer.scope == scope]
-        size = sum(map(_size_bytes, own))
+        size = sum([buffer.size_bytes for buffer in own])
         if size > most:
             yield f"what it keeps in {scope} takes {count(size, 'byte')}; there are {most:,}"
-
-
-def _size_bytes(buffer: Buffer) -> int:
-    return buffer.size_bytes

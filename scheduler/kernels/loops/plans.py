@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
+from dsascape.scheduler.kernels.loops.checks import StepError, check_name, check_step
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import Stage, reads_of
 from dsascape.scheduler.kernels.loops.steps import (
@@ -20,10 +21,6 @@ from dsascape.scheduler.kernels.loops.steps import (
 )
 
 _StepT = TypeVar("_StepT")
-
-
-class StepError(ValueError):
-    """A list of steps that does not fit the kernel; the message says which step and why."""
 
 
 @dataclass
@@ -70,8 +67,40 @@ class Plans:
         self.naive = naive
         self.by_stage = {name: StagePlan(stage) for name, stage in naive.stages.items()}
         self.layouts: list[Layout] = []
+        graph = naive.layer.graph
+        self._weights = [name for name in naive.layer.inputs if graph.tensors[name].role == "weight"]
         for step in steps:
             self._take(step)
+        placed = [(name, plan.at) for name, plan in self.by_stage.items() if plan.at is not None]
+        for name, at in placed:
+            self._check_consumer(name, at)
+        for name, at in placed:
+            self._check_readers(name, at)
+
+    def _check_consumer(self, name: str, at: ComputeAt) -> None:
+        """Raise ``StepError`` for a stage that is computed inside of one that does not come after it."""
+        names = list(self.by_stage)
+        if names.index(at.consumer) <= names.index(name) or self.by_stage[at.consumer].is_inlined:
+            raise StepError(f"ComputeAt: {name!r} is computed inside of {at.consumer!r}, which has no loops behind it")
+
+    def _check_readers(self, name: str, at: ComputeAt) -> None:
+        """Raise ``StepError`` for a stage that is read outside of the loops that it is computed in."""
+        depth = self.depth_of(at)
+        for reader in self._readers(name):
+            if reader != at.consumer and not self.is_inside(reader, at.consumer, depth):
+                raise StepError(f"ComputeAt: {name!r} is computed inside of {at.consumer!r}; {reader!r} reads it, too")
+
+    def _readers(self, name: str) -> set[str]:
+        """Return the stages with loops that read one, also by what is inlined into them."""
+        found: set[str] = set()
+        for reader, plan in self.by_stage.items():
+            stage = plan.stage
+            sources = {stage.source} if stage.kind == "copy" else {
+                plan.copies.get(read.tensor, read.tensor) for read in reads_of(stage, stage.nests)
+            }  # fmt: skip
+            if name in sources and reader != name:
+                found |= self._readers(reader) if plan.is_inlined else {reader}
+        return found
 
     def _take(self, step: Step) -> None:
         if isinstance(step, CacheRead):
@@ -80,8 +109,7 @@ class Plans:
             self._take_write(step)
         else:
             plan = self._plan(step, step.stage)
-            if isinstance(step, Inline | ComputeAt) and step.stage in self.naive.results:
-                raise StepError(f"{type(step).__name__}: {step.stage!r} is a result of the kernel, stored by itself")
+            check_step(step, plan.stage, self.naive.results, self._weights)
             plan.steps[type(step)] = step
             if isinstance(step, ComputeAt):
                 self._plan(step, step.consumer)
@@ -98,6 +126,7 @@ class Plans:
             raise StepError(f"{type(step).__name__}: the kernel has no stage {name!r}") from None
 
     def _take_copy(self, step: CacheRead) -> None:
+        check_name(step, step.stage, (*self.by_stage, *self.naive.layer.graph.tensors))
         reader = self._plan(step, step.reader)
         reads = [read for read in reads_of(reader.stage, reader.stage.nests) if read.tensor == step.tensor]
         if not reads:
@@ -109,7 +138,10 @@ class Plans:
         self._insert(StagePlan(copy), before=step.reader)
 
     def _take_write(self, step: CacheWrite) -> None:
+        check_name(step, step.stage, (*self.by_stage, *self.naive.layer.graph.tensors))
         result = self._plan(step, step.result)
+        if result.stage.kind != "map":
+            raise StepError(f"CacheWrite: {step.result!r} is no map from element to element")
         computing = replace(result.stage, name=step.stage)
         result.stage = replace(result.stage, kind="copy", nests=(), source=step.stage)
         self._insert(StagePlan(computing, copies=result.copies), before=step.result)

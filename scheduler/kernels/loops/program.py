@@ -41,6 +41,10 @@ class LoopProgram:
         """Return the stage ``name``."""
         return next(stage for stage in self.stages if stage.name == name)
 
+    def buffer_or_none(self, name: str) -> Buffer | None:
+        """Return the buffer of the stage ``name``; None if there is no such stage."""
+        return next((buffer for buffer in self.buffers if buffer.name == name), None)
+
     def buffer(self, name: str) -> Buffer:
         """Return the buffer of the stage ``name``."""
         return next(buffer for buffer in self.buffers if buffer.name == name)

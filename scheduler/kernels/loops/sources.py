@@ -5,6 +5,7 @@ are numbered in the order in which the naive program meets them, so that equal k
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -15,6 +16,7 @@ from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import Step, Steps
+from dsascape.wording import count
 
 FILE = "kernels.jsonl"
 """Name of the file in a folder of kernels: one JSON object a line."""
@@ -82,6 +84,9 @@ def _entry(where: str, entry: object) -> tuple[str, ChosenSteps]:
     for name, wanted in kinds.items():
         if type(entry.get(name)) not in wanted:
             raise ScheduleError(f"{where}: {name}: has {entry.get(name)!r}; needs {wanted[0].__name__}")
+    if entry["threads"] < 1 or not 0 < entry["seconds"] < math.inf:
+        has = f"{count(entry['threads'], 'thread')}, {entry['seconds']} s"
+        raise ScheduleError(f"{where}: has {has}; needs positive numbers")
     steps = read_steps(entry.get("steps"), f"{where}: steps")
     return entry["key"], ChosenSteps(steps, entry["threads"], float(entry["seconds"]))
 

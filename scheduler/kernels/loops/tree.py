@@ -8,6 +8,7 @@ from typing import Any
 
 from dsascape.scheduler.kernels.lanes import dividing, halvings
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
+from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
     Buffer,
@@ -21,7 +22,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
     Role,
     Statement,
 )
-from dsascape.scheduler.kernels.loops.plans import Plans, StagePlan, StepError
+from dsascape.scheduler.kernels.loops.plans import Plans, StagePlan
 from dsascape.scheduler.kernels.loops.steps import (
     Outline,
     PartialSums,
@@ -31,6 +32,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     UnrollReduction,
     Vectorise,
 )
+from dsascape.wording import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,12 @@ class _StageLoops:
         self.run = 0
         if self.sums is not None:
             self.run = math.prod([self.reductions.pop(loop) for loop in self.sums.loops])
+            if self.sums.count > self.run:
+                sums = f"{count(self.sums.count, 'sum')} of {count(self.run, 'element')}"
+                raise StepError(f"PartialSums: {self.stage.name}: {sums}")
         self.slots = self._slots()
+        if any(not slot.is_space for slot in self.slots[: plan.parallel]) or plan.parallel > len(self.slots):
+            raise StepError(f"Parallel: {self.stage.name}: a reduction is among its outermost loops, or it has fewer")
         ends = itertools.accumulate([len(level.order) for level in self.levels])
         self.level_ends = frozenset(ends)
         self.first_reduction = next(
@@ -132,6 +139,8 @@ class _StageLoops:
             if level.sizes is None:
                 raise StepError(f"Tile: {self.stage.name}: has a level without sizes")
             for axis, size in zip(level.order, level.sizes, strict=True):
+                if level.axes == "reduction" and axis not in self.reductions:
+                    raise StepError(f"Tile: {self.stage.name}: partial sums go along its loop {axis}")
                 slots.append(_Slot(level.axes == "space", axis, size))
                 seen |= set() if level.axes == "space" else {axis}
         own = [axis for axis in self.reductions if axis not in seen]
@@ -164,6 +173,8 @@ class _StageLoops:
         nodes = [] if role in ("first", "rest") else self._attached(depth, state)
         if role != "update" or depth != self.first_reduction:
             return nodes + self._inner(depth, state, role)
+        if self.sums is not None and any(extent > 1 for extent in state.covered):
+            raise StepError(f"PartialSums: {self.stage.name}: has loops of elements inside of its reduction")
         if self.sums is None:
             return [*nodes, *self._inner(depth, state, "first"), *self._inner(depth, state, "update")]
         count, own = self.sums.count, self._inner(depth, state, "update")
@@ -317,9 +328,9 @@ class _StageLoops:
         pieces = _pieces(extent, lanes, self.vector.ends)
         nodes: list[Node] = []
         begin = 0
-        for count, width in pieces:
-            nodes += self._piece(depth, state, role, (dim, begin, count, width))
-            begin += count * width
+        for number, width in pieces:
+            nodes += self._piece(depth, state, role, (dim, begin, number, width))
+            begin += number * width
         return nodes
 
     def _piece(self, depth: int, state: _State, role: Role, piece: tuple[int, int, int, int]) -> list[Node]:

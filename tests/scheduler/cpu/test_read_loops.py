@@ -35,7 +35,7 @@ VIEW = CpuView(cpu(), CpuTuning())
 @settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(graph=networks(dtype="fp32"), spec=cpus())
 def test_the_tree_costs_what_its_tiles_cost(graph: Graph, spec: Cpu) -> None:
-    """Of rows that no vector divides, tiles say one element after the other, and the tree the vectors of the code."""
+    """Rows that no vector divides are single elements for the tiles, and the code's shorter vectors for the tree."""
     view = CpuView(spec)
     for kernel in kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(view, Analysis(graph), "fp32")).runs:
         layer, threads = kernel.layer, kernel.threads

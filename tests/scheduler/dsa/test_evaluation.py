@@ -97,7 +97,7 @@ def worst_rise(times: list[int]) -> float:
 
 
 LONG = [f"{network}-ago" for network in ("squeezenet-2", "mobilenet-v2-1", "shufflenet-v2-1", "mobilevit-1")]
-"""Of these, 24 sizes of local buffer take 16 to 94 seconds."""
+"""Cases whose sweep over 24 sizes of local buffer takes 16 to 94 seconds."""
 
 
 @pytest.mark.sampled(10, long=[*LONG, "mobilevit-1-graphturbo"])

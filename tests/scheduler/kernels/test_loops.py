@@ -1,16 +1,19 @@
 """Loop programs: what steps make of a naive program, how it prints, what is legal, and that it survives JSON."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dsascape.fusion.fixed_pattern import fixed_pattern_plan
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of, steps_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.errors import ScheduleError
@@ -18,11 +21,26 @@ from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, loop_ranges, read_ranges
 from dsascape.scheduler.kernels.loops.build import loop_program
-from dsascape.scheduler.kernels.loops.files import program_json, read_program, read_steps
+from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.files import program_json, read_program, read_steps, steps_json
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.plans import StepError
-from dsascape.scheduler.kernels.loops.steps import ComputeAt, Inline, Parallel, Tile, Unroll, without_sizes
+from dsascape.scheduler.kernels.loops.nodes import Loop
+from dsascape.scheduler.kernels.loops.steps import (
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    Inline,
+    Layout,
+    Level,
+    Parallel,
+    PartialSums,
+    Step,
+    Tile,
+    Unroll,
+    Vectorise,
+    without_sizes,
+)
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
@@ -160,15 +178,16 @@ class TestIllegal:
         steps = [*steps_of(own, TILES, 4), *changed]
         return illegal(loop_program(NaiveProgram(own), tuple(steps)), cpu_limits(VIEW))  # type: ignore[arg-type]
 
-    def test_sums_that_are_read_outside_of_their_loop(self) -> None:
+    def test_a_stage_that_is_read_before_it_is_computed(self) -> None:
         net = Net()
-        x = net.relu(net.conv(net.input(1, 8, 12, 8), 8))
-        own = layer(net.graph(net.binary("Add", net.conv(x, 8), x), dtype="fp32"))
-        naive = NaiveProgram(own)
-        inside = ComputeAt("relu1", "conv2.sum", 2)
-        program = loop_program(naive, (Inline("conv1"), Inline("conv2"), inside))
+        (kernel,) = kernels(net.graph(net.softmax(net.input(6, 64)), dtype="fp32"))
+        program = program_of(kernel.layer, kernel.tiles, 4)
+        (rows,) = program.body
+        assert isinstance(rows, Loop)
+        backwards = replace(program, body=(replace(rows, body=rows.body[::-1]),))
 
-        assert any("reads relu1" in reason for reason in illegal(program, cpu_limits(VIEW)))
+        assert illegal(program, cpu_limits(VIEW)) == ()
+        assert any("before that is computed" in reason for reason in illegal(backwards, cpu_limits(VIEW)))
 
     def test_a_parallel_loop_inside_of_another(self) -> None:
         (reason,) = self.reasons(Parallel("in1.copy", 3))
@@ -187,13 +206,12 @@ class TestIllegal:
         assert any(reason.startswith("the reduction ") and " ends at " in reason for reason in reasons)
 
     def test_sums_that_registers_cannot_hold(self) -> None:
-        own = convolution(64)
-        whole = [
-            replace(step, loops=0) if isinstance(step, ComputeAt) and step.stage == "conv1.sum" else step
-            for step in steps_of(own, replace(TILES, parallel=0), 4)
-        ]
-        with pytest.raises(StepError, match=r"'in1\.copy' is computed where nobody reads it"):
-            loop_program(NaiveProgram(own), tuple(whole))
+        wide = replace(TILES, tile=(1, 256, 12, 8), register=(1, 256, 12, 8))
+
+        assert any(
+            reason.startswith("what it keeps in register takes 98,304 bytes")
+            for reason in illegal(program_of(convolution(256), wide, 1), cpu_limits(VIEW))
+        )
 
     def test_what_is_unrolled_into_too_many_statements(self) -> None:
         own = convolution(64)
@@ -202,6 +220,64 @@ class TestIllegal:
         assert any(
             "unrolled loops make" in reason for reason in illegal(program_of(own, wide, 1), cpu_limits(VIEW))
         )
+
+
+RELU, SUMS = "relu1", "conv1.sum"
+
+
+@pytest.mark.parametrize(("step", "message"), [
+    (ComputeAt("in1.copy", "relu1", 0, rounded=(1, 1)), "ComputeAt: 'in1.copy' has a rank of 4; the step, of 2"),
+    (ComputeAt("in1.copy", "in1.copy", 1), "'in1.copy' is computed inside of 'in1.copy', which has no loops behind it"),
+    (ComputeAt(SUMS, "in1.copy", 1), "'conv1.sum' is computed inside of 'in1.copy', which has no loops behind it"),
+    (ComputeAt(SUMS, RELU, 2), "'in1.copy' is computed inside of 'relu1'; 'conv1.sum' reads it, too"),
+    (Inline(SUMS), "Inline: 'conv1.sum' has a buffer"),
+    (Inline(RELU), "Inline: 'relu1' is a result of the kernel"),
+    (Tile(RELU, (Level("space", (0, 9), (1, 1)),)), "has [0, 1, 2, 3] for space; a level has [0, 9]"),
+    (Tile(RELU, (Level("space", (0, 1), (1,)),)), "a level of 'relu1' has 2 loops, 1 size"),
+    (Tile(RELU, (Level("space", (0,), (0,)),)), "has 0; needs numbers from 1"),
+    (Tile(RELU, (Level("reduction", (0,), (1,)),)), "has [] for reduction; a level has [0]"),
+    (PartialSums(SUMS, 3, (4,)), "folds halves: 3 is no power of two"),
+    (PartialSums(SUMS, 2, (0,)), "has the reduction loops"),
+    (PartialSums(SUMS, 4, (4, 5, 6)), "Tile: conv1.sum: partial sums go along its loop 5"),
+    (Parallel(SUMS, 1), "Parallel: conv1.sum: a reduction is among its outermost loops"),
+    (Vectorise(RELU, 0), "has 0; needs numbers from 1"),
+    (Layout(SUMS, "in1", 0, 4, (1, 2, 3)), "'in1' is no weight that 'conv1.sum' reads"),
+    (Layout(SUMS, "w1", 0, 4, (1, 2, 2)), "has dimensions 0 to 3, each of which it needs once"),
+    (CacheRead(RELU, "in1", SUMS), "'relu1' is no name for a new stage"),
+    (CacheWrite("x", SUMS), "'conv1.sum' is no map from element to element"),
+])  # fmt: skip
+def test_a_step_that_does_not_fit_is_refused_by_name(step: Step, message: str) -> None:
+    own = convolution()
+    steps = steps_of(own, replace(TILES, parallel=0), 4)
+    with pytest.raises(StepError, match=re.escape(message)):
+        loop_program(NaiveProgram(own), (*steps, step))
+
+
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_steps_with_any_numbers_and_names_make_a_program_or_are_refused(data: st.DataObject) -> None:
+    own = convolution()
+    written = json.loads(json.dumps(steps_json(steps_of(own, TILES, 4))))
+    names = ["relu1", "conv1", SUMS, "in1.copy", "in1", "w1", "other"]
+
+    def disturbed(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: value[key] if key == "step" else disturbed(value[key]) for key in value}
+        if isinstance(value, list):
+            return [disturbed(each) for each in value]
+        if data.draw(st.integers(0, 60)):
+            return value
+        if type(value) is int:
+            return data.draw(st.integers(-2, 9))
+        return data.draw(st.sampled_from(names)) if value in names else value
+
+    steps = [disturbed(each) for each in written]
+    try:
+        program = loop_program(NaiveProgram(own), read_steps(steps))
+        read_loops(own, program)
+    except (StepError, ScheduleError):
+        return
+    illegal(program, cpu_limits(VIEW))
 
 
 class TestKeys:

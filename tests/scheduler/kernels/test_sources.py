@@ -77,6 +77,8 @@ def test_names_come_back_from_numbers() -> None:
 @pytest.mark.parametrize(("text", "message"), [
     ("[]", "needs an object"),
     ("{", "Expecting property name"),
+    ('{"key": "a", "threads": 0, "seconds": 1}', "has 0 threads, 1 s; needs positive numbers"),
+    ('{"key": "a", "threads": 1, "seconds": NaN}', "has 1 thread, nan s; needs positive numbers"),
     ('{"key": "a", "threads": true, "seconds": 1}', "threads: has True; needs int"),
     ('{"key": "a", "threads": 1, "seconds": 1, "steps": [{"step": "Fly"}]}', "steps.0: step: has 'Fly'"),
 ])  # fmt: skip
