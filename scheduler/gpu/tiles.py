@@ -11,6 +11,23 @@ ComputeUnit = Literal["lanes", "tensor"]
 
 
 @dataclass(frozen=True, slots=True)
+class FrontTiles:
+    """How a block computes what a contraction in front of the last one makes for its tile.
+
+    All threads of the block do it together, before the last contraction begins; the result lies in shared memory. The
+    elements that the tile needs are cut into parts, which threads (warps, on tensor units) take in turns.
+    """
+
+    part: Extents
+    """Elements of each dimension of the contraction's result that one thread computes; on tensor units, one warp."""
+    depth_step: int | None
+    """Iterations of its longest reduction loop that are staged in shared memory at a time; None: operands come straight
+    from the caches."""
+    unit: ComputeUnit
+    """What does its multiply-accumulates."""
+
+
+@dataclass(frozen=True, slots=True)
 class GpuTiles:
     """The loops around a layer's sink, the last output of its fused operators; its dimensions are numbered as stored.
 
@@ -38,6 +55,9 @@ class GpuTiles:
     shares: int = 1
     """Blocks that share the reduction of each tile, each taking some of its iterations; the last of them to end puts
     their partial results together."""
+    fronts: tuple[FrontTiles, ...] = ()
+    """Tiles of the contractions in front of the last one, first to last; `depth_step` and `unit` are those of the last.
+    Of reductions that are no contractions, statistics of rows for example, threads share out the elements."""
 
     def __post_init__(self) -> None:
         dims = len(self.tile)
