@@ -76,7 +76,7 @@ def _order(program: LoopProgram) -> Iterator[str]:
         stage = program.stage(statement.stage)
         names = {loop.name for loop in around}
         for name in _read_stages(program, statement, tensors):
-            if name not in around_of or name == stage.name:
+            if name not in around_of or name == stage.name or name in program.inlined:
                 continue
             if name not in computed:
                 yield f"{stage.name} reads {name} before that is computed"

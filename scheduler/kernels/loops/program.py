@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dsascape.scheduler.kernels.loops.nodes import Buffer, Loop, Nodes, Stage, loops_of
-from dsascape.scheduler.kernels.loops.steps import CacheRead, Layout, Steps
+from dsascape.scheduler.kernels.loops.steps import CacheRead, Inline, Layout, Steps
 from dsascape.scheduler.kernels.loops.text import program_text
 
 
@@ -48,6 +48,11 @@ class LoopProgram:
     def buffer(self, name: str) -> Buffer:
         """Return the buffer of the stage ``name``."""
         return next(buffer for buffer in self.buffers if buffer.name == name)
+
+    @cached_property
+    def inlined(self) -> frozenset[str]:
+        """Tensors that are computed where they are read, results among them that are stored besides."""
+        return frozenset(step.stage for step in self.steps if isinstance(step, Inline))
 
     def copies(self, stage: str) -> dict[str, str]:
         """Return the copies that a stage reads in place of tensors, by tensor."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.nodes import (
+    Ahead,
     Buffer,
     Guard,
     Loop,
@@ -42,7 +43,8 @@ class _Text:
     def buffers(self, loop: str, indent: str) -> Iterator[str]:
         for buffer in self._inside.get(loop, ()):
             shape = ", ".join(map(str, buffer.shape))
-            yield f"{indent}{buffer.scope} {buffer.name}[{shape}]  # {count(buffer.size_bytes, 'byte')}"
+            slots = f" * {count(buffer.slots, 'slot')}" if buffer.slots > 1 else ""
+            yield f"{indent}{buffer.scope} {buffer.name}[{shape}]{slots}  # {count(buffer.size_bytes, 'byte')}"
 
     def nodes(self, nodes: Nodes, indent: str) -> Iterator[str]:
         for node in nodes:
@@ -57,6 +59,9 @@ class _Text:
         elif isinstance(node, Outlined):
             yield f"{indent}function {node.name}:"
             yield from self.nodes(node.body, indent + _INDENT)
+        elif isinstance(node, Ahead):
+            yield f"{indent}{count(node.iterations, 'iteration')} of {node.loop} ahead:"
+            yield from self.nodes(node.body, indent + _INDENT)
         else:
             yield indent + _head(node)
             yield from self.buffers(node.name, indent + _INDENT)
@@ -69,7 +74,9 @@ class _Text:
             return f"{target} = first value"
         if statement.role == "fold":
             assert statement.place is not None
-            other = stage.name + _place(stage, statement.element, statement.place.shifted(statement.distance))
+            source = statement.source or stage.name
+            other = source + _place(stage, statement.element, statement.place.shifted(statement.distance))
+            target = stage.name + _place(stage, statement.element) if statement.source else target
             return f"{target} += {other}"
         if stage.kind == "copy":
             return f"{target} = {stage.source}{_place(stage, statement.element)}"

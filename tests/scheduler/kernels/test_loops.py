@@ -124,7 +124,7 @@ class TestRanges:
     def test_of_a_window_begin_in_front_of_it(self) -> None:
         nest = convolution().nests[-1].nest
         tile = (Range.whole(1), Range.whole(8), Range(Affine(0, (("h", 4),)), 4), Range.whole(8))
-        rows = read_ranges(nest.reads[0], loop_ranges(nest, tile))[2]
+        rows = read_ranges(nest.reads[0], loop_ranges(nest, tile, {}), {"h": 2})[2]
 
         assert (str(rows.first), rows.extent) == ("4*h-1", 6)
 
