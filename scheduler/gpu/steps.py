@@ -179,7 +179,9 @@ class _Writing:
             scope: Scope = "global" if name in self.layer.outputs else "shared"
             yield ComputeAt(name, self.sink, self.dims, scope)
             yield Tile(name, (of_parts,))
-        yield Bind(name, blocks, len(order))
+        is_shared = any(self._loops_shared(held, self.nests[stage.tensor][1]) for stage in sums)
+        least = self.tiles.parts(self.tiles.tile) * self.tiles.split if name == self.sink and not is_shared else 0
+        yield Bind(name, blocks, len(order), least_threads=least)
         yield Unroll(name)
         for stage in sums:
             yield ComputeAt(stage.name, name, blocks + len(order), "register")

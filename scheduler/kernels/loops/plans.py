@@ -61,7 +61,7 @@ class StagePlan:
     def groups(self) -> tuple[int, ...]:
         """How many of its outermost loops each loop stands for that several are fused into."""
         bind = self.get(Bind)
-        return (self.parallel,) if bind is None else (bind.blocks, bind.threads)
+        return (self.parallel,) if bind is None else (bind.blocks, *(1,) * bind.serial, bind.threads)
 
     def rounded(self, box: Ranges) -> Ranges:
         """Return the elements that are computed where ``box`` is needed."""

@@ -140,6 +140,10 @@ class Bind:
     stage: str
     blocks: int
     threads: int
+    serial: int = 0
+    """Loops between the two groups, whose iterations all threads of a block go through together."""
+    least_threads: int = 0
+    """Threads that a block has at least, more than the sink's loops have iterations: others may have use for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A loop program as text: as one would write it down by hand, a line for each loop, buffer and statement."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.nodes import (
@@ -24,16 +24,20 @@ _INDENT = "  "
 
 
 def program_text(
-    stages: Sequence[Stage], buffers: Sequence[Buffer], layouts: Sequence[Layout], body: Nodes
-) -> str:
-    """Return a program as text, outermost loop first."""
-    text = _Text(stages, buffers)
+    stages: Sequence[Stage], buffers: Sequence[Buffer], layouts: Sequence[Layout], body: Nodes,
+    copies: Mapping[str, Mapping[str, str]],
+) -> str:  # fmt: skip
+    """Return a program as text, outermost loop first; ``copies``: those that stages read, by stage and tensor."""
+    text = _Text(stages, buffers, copies)
     panels = [f"{each.tensor}: panels of {each.panel} along d{each.dim}" for each in layouts]
     return "\n".join([*panels, *text.buffers("", ""), *text.nodes(body, "")])
 
 
 class _Text:
-    def __init__(self, stages: Sequence[Stage], buffers: Sequence[Buffer]) -> None:
+    def __init__(
+        self, stages: Sequence[Stage], buffers: Sequence[Buffer], copies: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        self._copies = copies
         self._stages = {stage.name: stage for stage in stages}
         self._inside: dict[str, list[Buffer]] = {}
         for buffer in buffers:
@@ -81,7 +85,7 @@ class _Text:
         if stage.kind == "copy":
             return f"{target} = {stage.source}{_place(stage, statement.element)}"
         sign = "=" if statement.role == "store" else "+="
-        return f"{target} {sign} {', '.join(_operands(stage, statement))}"
+        return f"{target} {sign} {', '.join(_operands(stage, statement, self._copies[stage.name]))}"
 
 
 def _head(loop: Loop) -> str:
@@ -94,12 +98,13 @@ def _place(stage: Stage, element: tuple[Affine, ...], place: Affine | None = Non
     return f"[{', '.join(dims)}]"
 
 
-def _operands(stage: Stage, statement: Statement) -> Iterator[str]:
+def _operands(stage: Stage, statement: Statement, copies: Mapping[str, str]) -> Iterator[str]:
     """Yield what a statement reads, at the elements that the loops of its nest come to where these are affine."""
     for nest in stage.nests:
         loops = _loop_values(nest, statement)
         for read in reads_of(stage, (nest,)):
-            yield f"{read.tensor}[{', '.join(_index(read, dim, loops) for dim in range(len(read.shape)))}]"
+            indices = ", ".join(_index(read, dim, loops) for dim in range(len(read.shape)))
+            yield f"{copies.get(read.tensor, read.tensor)}[{indices}]"
 
 
 def _loop_values(nest: LoopNest, statement: Statement) -> dict[int, Affine]:

@@ -150,7 +150,7 @@ class _StageLoops:
         self.groups: dict[int, tuple[int, LoopKind]] = {0: (plan.parallel, "parallel")}
         if self.bind.blocks or self.bind.threads:
             of_blocks: dict[int, tuple[int, LoopKind]] = {0: (self.bind.blocks, "block")} if self.bind.blocks else {}
-            self.groups = {**of_blocks, self.bind.blocks: (self.bind.threads, "thread")}
+            self.groups = {**of_blocks, self.bind.blocks + self.bind.serial: (self.bind.threads, "thread")}
         self.is_on_grid = bool(self.bind.blocks or self.bind.threads or tree.spread)
         self.vector, self.unroll, self.sums = plan.get(Vectorise), plan.get(Unroll), plan.get(PartialSums)
         tile = plan.get(Tile)
@@ -227,8 +227,8 @@ class _StageLoops:
         if self.sums is not None and any(extent > 1 for extent in state.covered):
             raise StepError(f"PartialSums: {self.stage.name}: has loops of elements inside of its reduction")
         if self.sums is None:
-            own = self._inner(depth, state, "update")
-            return [*nodes, *self._inner(depth, state, "first"), *own, *self._put_together(depth, state)]
+            nodes += [*self._inner(depth, state, "first"), *self._inner(depth, state, "update")]
+            return nodes + self._put_together(depth, state)
         count, own = self.sums.count, self._inner(depth, state, "update")
         nodes += [*self._over_places(count, state, "first"), *own]
         while count > 1:

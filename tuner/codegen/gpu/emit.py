@@ -20,6 +20,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
     Loop,
     Node,
     Nodes,
+    Statement,
     loops_of,
     statements_of,
 )
@@ -112,12 +113,19 @@ class GridEmitting(Emitting):
 
     def _of_blocks(self, node: Loop, grid: int) -> Parts:
         """Return what each block does of a loop over blocks; of one that is shorter than the grid, some do nothing."""
-        parts: Parts = []
         there = [self.block.variable < node.extent] if node.extent < grid else []
-        for each in node.body:
-            if not (isinstance(each, Loop) and each.kind == "thread"):
-                raise UnsupportedKernelError("a block has loops around those of its threads, which code does not do")
-            parts += self._of_threads(each, partial(self._in_block, node, there))
+        return self._of_block(node.body, partial(self._in_block, node, there))
+
+    def _of_block(self, nodes: Nodes, around: "Around") -> Parts:
+        """Return the phases of nodes that all threads of a block run together."""
+        parts: Parts = []
+        for node in nodes:
+            if not isinstance(node, Loop):
+                raise UnsupportedKernelError("a block computes something outside of the loops of its threads")
+            if node.kind == "thread":
+                parts += self._of_threads(node, around)
+            else:
+                parts.append(Steps(self.variables[node.name], node.extent, self._of_block(node.body, around)))
         return parts
 
     def _in_block(self, node: Loop, there: Sequence[Any], body: Callable[[], Any]) -> Any:
@@ -125,7 +133,7 @@ class GridEmitting(Emitting):
         self.split(node)
         return when(there, body())
 
-    def _of_threads(self, node: Loop, around: Callable[[Callable[[], Any]], Any]) -> Parts:
+    def _of_threads(self, node: Loop, around: "Around") -> Parts:
         """Return the phases inside of a loop of threads; of a longer one than a block has, in turns."""
         threads, turns = self.block.threads, -(-node.extent // self.block.threads)
         turn = index("turn")
@@ -203,6 +211,8 @@ class GridEmitting(Emitting):
         return loop(turn, -(-node.extent // threads), when(conditions, self.nodes(node.body)))
 
 
+Around = Callable[[Callable[[], Any]], Any]
+"""From what makes a statement to the statement, with the variables of a block set."""
 Inside = Callable[[Any, Callable[[], Any]], Any]
 """From a thread and what makes its statement to the statement, with the variables of the loops around it set."""
 
@@ -213,15 +223,19 @@ def _is_copy(node: Node) -> bool:
 
 
 def _has_phases(node: Loop) -> bool:
-    return any(each.kind == "thread" for each in loops_of(node.body)) or any(
-        _hands_over(each) for each in node.body
-    )
+    """Whether threads have to wait for each other inside of a loop: for copies, or for sums that they hand over."""
+    statements = [each for _, each in statements_of(node.body)]
+    gives, takes = any(_gives(each) for each in statements), any(each.source for each in statements)
+    return (gives and takes) or any(each.kind == "thread" for each in loops_of(node.body))
+
+
+def _gives(statement: Statement) -> bool:
+    return statement.stage.endswith(SHARES)
 
 
 def _hands_over(node: Node) -> bool:
     """Whether threads give each other sums in a node, or take them."""
-    nodes: Nodes = (node,)
-    return any(each.stage.endswith(SHARES) or each.source for _, each in statements_of(nodes))
+    return any(_gives(each) or each.source for _, each in statements_of((node,)))
 
 
 def _groups(nodes: Nodes) -> Iterator[list[Node]]:
