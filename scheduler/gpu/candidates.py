@@ -152,7 +152,7 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
                 if unit == "lanes":
                     straight = GpuTiles(tile, order, part, split, None, 1, unit)
                     yield _with_fronts(layer, straight, view, staged=False)
-                    if nests.fronts and not can_stage:
+                    if nests.fronts:
                         yield _with_fronts(layer, straight, view, staged=True)
 
 

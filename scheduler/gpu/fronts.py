@@ -14,12 +14,13 @@ from typing import NamedTuple
 from dsascape.hw_models.gpu.sm import packed
 from dsascape.hw_models.gpu.spec import TensorUnits
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
+from dsascape.scheduler.gpu.parts import operands_bytes
 from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents
 
-_LENGTHS = (256, 128, 64, 32, 16)
+_LENGTHS = (256, 128, 64, 32, 16, 8)
 """Rows and columns whose operands are staged at a time."""
 _PART_SIDES = (1, 2, 4, 8, 16)
 """Rows and columns of a thread's part."""
@@ -53,32 +54,56 @@ def fronts_of(
     if not nests.fronts:
         return ()
     works = nests.works(layer, tile)
+    held = sum([
+        work.outputs * nest.element_bytes
+        for nest, work in zip(nests.nests, works, strict=True)
+        if nest.is_shared
+    ])  # fmt: skip
+    worker = _Worker(max(sums, _LEAST_SUMS), threads, max(view.spec.sms.shared.per_block_bytes - held, 0))
     found = []
     for number in nests.fronts:
-        nest = nests.nests[number]
-        box = nest.box(works[number].extents)
-        key = layer.signature, number, box, max(sums, _LEAST_SUMS), threads, staged, view.code_key
-        made = partial(_front, layer, nest, box, max(sums, _LEAST_SUMS), threads, view, staged)
+        box = nests.nests[number].box(works[number].extents)
+        key = layer.signature, number, box, worker, staged, view.code_key
+        made = partial(_front, layer, nests.nests[number], box, worker, view, staged)
         found.append(layer.analysis.table(_front).get(key, made))
     return tuple(found)
 
 
-def _front(
-    layer: Layer, nest: BlockNest, box: Extents, sums: int, threads: int, view: GpuView, staged: bool
-) -> FrontTiles:
+class _Worker(NamedTuple):
+    """What a block has for a front."""
+
+    sums: int
+    """That a thread may keep."""
+    threads: int
+    room: int
+    """Bytes of shared memory beside what lies there from one contraction to the next."""
+
+
+def _front(layer: Layer, nest: BlockNest, box: Extents, worker: _Worker, view: GpuView, staged: bool) -> FrontTiles:
     whole, sides = nest.product_of(box), _sides(layer, nest)
     unit = "lanes" if whole is None else unit_of(whole.rows, whole.columns, whole.depth, view)
-    is_staged = unit == "tensor" or (staged and is_reused(nest))
     rows, columns = (tuple([box[dim] for dim in dims]) for dims in sides)
-    left_bytes, right_bytes = [read.element_bytes for read in (*nest.reads, *nest.reads)[:2]]
-    asked = _Asked(rows, columns, sums, threads, left_bytes, right_bytes, unit, is_staged)
+    step = depth_step(nest, view) if unit == "tensor" or (staged and is_reused(nest)) else None
+    left, right = [read.element_bytes for read in (*nest.reads, *nest.reads)[:2]]
+    in_step = [0.0, 0.0]
+    if step is not None:
+        staged_bytes = operands_bytes(nest, nest.compiled.loop_extents(box), step)
+        in_step = [
+            view.tuning.stages * each / math.prod(side)
+            for each, side in zip(staged_bytes, (rows, columns), strict=True)
+        ]
+    asked = _Asked(rows, columns, worker, left, right, unit, step is not None, in_step[0], in_step[1])
     chosen = layer.analysis.table(_choice).get((asked, view.code_key), partial(_choice, asked, view))
     at_once, part = [1] * len(box), [1] * len(box)
     for dims, around, inside in zip(sides, chosen.at_once, chosen.part, strict=True):
         for place, dim in enumerate(dims):
             at_once[dim], part[dim] = around[place], inside[place]
-    step = depth_step(nest, view) if is_staged else None
-    return FrontTiles(tuple(part), step, unit, None if tuple(at_once) == box or not is_staged else tuple(at_once))
+    return FrontTiles(tuple(part), step, unit, None if tuple(at_once) == box or step is None else tuple(at_once))
+
+
+def tried_key(layer: Layer, view: GpuView) -> object:
+    """Return what the tiles that are tried for ``layer`` depend on: with fronts, on shared memory too."""
+    return view.code_key, view.spec.sms.shared.per_block_bytes if nests_of(layer).fronts else None
 
 
 def is_reused(nest: BlockNest) -> bool:
@@ -107,14 +132,15 @@ class _Asked(NamedTuple):
     rows: Extents
     columns: Extents
     """Elements along the dimensions of each side, the one innermost in memory first."""
-    sums: int
-    """That a thread may keep."""
-    threads: int
+    worker: _Worker
     left_bytes: int
     right_bytes: int
     """Of an element."""
     unit: ComputeUnit
     is_staged: bool
+    row_bytes: float
+    column_bytes: float
+    """That are staged at a time, in all stages together."""
 
 
 class _Choice(NamedTuple):
@@ -127,9 +153,9 @@ class _Choice(NamedTuple):
 def _choice(asked: _Asked, view: GpuView) -> _Choice:
     """Return what is staged at a time, and the part of it that one thread (warp) computes, for few instructions."""
     warp, on_tensor = view.spec.sms.warp, asked.unit == "tensor"
-    workers = asked.threads // warp if on_tensor else asked.threads
+    workers = asked.worker.threads // warp if on_tensor else asked.worker.threads
     busy = min(workers, _BUSY_WARPS * (1 if on_tensor else warp))
-    most = _LARGEST_WARP_PART if on_tensor else min(asked.sums, _LARGEST_PART)
+    most = _LARGEST_WARP_PART if on_tensor else min(asked.worker.sums, _LARGEST_PART)
     sides = _WARP_SIDES if on_tensor else _PART_SIDES
     found: dict[_Choice, tuple[bool, bool, float]] = {}
     for height, width in _at_once(asked, most * workers):
@@ -155,10 +181,18 @@ def _at_once(asked: _Asked, most: int) -> Iterator[tuple[Extents, Extents]]:
         return
     heights = {_cut(asked.rows, length): None for length in _LENGTHS}
     widths = {_cut(asked.columns, length): None for length in _LENGTHS}
+    is_any = False
     for height in heights:
-        fitting = [width for width in widths if math.prod(height) * math.prod(width) <= most]
-        if fitting or height == min(heights):
-            yield height, (fitting or [min(widths)])[0]
+        rows = math.prod(height)
+        for width in widths:  # the widest that fits
+            columns = math.prod(width)
+            has_room = rows * asked.row_bytes + columns * asked.column_bytes <= asked.worker.room
+            if rows * columns <= most and has_room:
+                is_any = True
+                yield height, width
+                break
+    if not is_any:
+        yield min(heights), min(widths)
 
 
 def _cut(sizes: Extents, wanted: int) -> Extents:

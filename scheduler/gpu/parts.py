@@ -84,13 +84,16 @@ def _of_front(nest: BlockNest, work: NestWork, whole: Product, tiles: GpuTiles, 
 
 def staged_bytes(nest: BlockNest, parts: Parts, step: int) -> int:
     """Return the bytes of the two operands, if they come from outside, of one turn for ``step`` of the depth."""
-    extents = list(parts.staged)
+    return sum(operands_bytes(nest, parts.staged, step))
+
+
+def operands_bytes(nest: BlockNest, extents: Sequence[int], step: int) -> tuple[int, int]:
+    """Return the bytes of either operand, 0 if it lies in shared memory, for ``step`` of the depth of ``extents``."""
+    stepped = list(extents)
     if nest.depth_loop is not None:
-        extents[nest.depth_loop] = min(step, extents[nest.depth_loop])
-    data, weight = nest.reads[:2]
-    staged = (data, extents), (weight, used_extents(nest.spaced, extents))
-    return sum([
-        math.prod(read.access.extents(iterations)) * read.element_bytes
-        for read, iterations in staged
-        if read.source != "shared"
-    ])  # fmt: skip
+        stepped[nest.depth_loop] = min(step, stepped[nest.depth_loop])
+    data, weight = [
+        0 if read.source == "shared" else math.prod(read.access.extents(iterations)) * read.element_bytes
+        for read, iterations in zip(nest.reads, (stepped, used_extents(nest.spaced, stepped)), strict=False)
+    ]
+    return data, weight
