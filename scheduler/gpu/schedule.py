@@ -12,10 +12,11 @@ from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.residency import found_in_l2
-from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
 from dsascape.wording import count
+from dsascape.workloads.loopnest import Extents
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,33 @@ class GpuKernel(Kernel):
     def __str__(self) -> str:
         tiles = self.tiles
         loops = " ".join(f"d{dim}" for dim in tiles.order)
-        stages = f"{count(tiles.stages, 'stage')} of depth {tiles.depth_step}"
-        staged = "nothing staged" if tiles.depth_step is None else stages
+        fronts = "".join([f", {self._front(number)}" for number in range(len(tiles.fronts))])
         split = f", reductions split {count(tiles.split, 'way')}" if tiles.split > 1 else ""
         split += f", reductions shared by {count(tiles.shares, 'block')}" if tiles.shares > 1 else ""
-        by = "a warp" if tiles.unit == "tensor" else "a thread"
         return (
             f"{self.name}: {count(self.blocks, 'block')} of {shown(tiles.tile)} of {shown(self.layer.sink.shape)},"
             f" grid {loops},"
-            f" {shown(tiles.part)} {by} on {tiles.unit}, {staged}{split}"
+            f" {_by(tiles.part, tiles.unit)}, {self._staged(tiles.depth_step)}{split}{fronts}"
         )
+
+    def _front(self, number: int) -> str:
+        """Return what is shown of a contraction in front of the last."""
+        nests, front = nests_of(self.layer), self.tiles.fronts[number]
+        nest = nests.nests[nests.fronts[number]]
+        work = nests.works(self.layer, self.tiles.tile)[nests.fronts[number]]
+        at_once = "" if front.at_once is None else f", {shown(front.at_once)} at once"
+        return (
+            f"before it {shown(nest.box(work.extents))} of {nest.compiled.target}:"
+            f" {_by(front.part, front.unit)}, {self._staged(front.depth_step)}{at_once}"
+        )
+
+    def _staged(self, depth_step: int | None) -> str:
+        stages = f"{count(self.tiles.stages, 'stage')} of depth {depth_step}"
+        return "nothing staged" if depth_step is None else stages
+
+
+def _by(part: Extents, unit: ComputeUnit) -> str:
+    return f"{shown(part)} {'a warp' if unit == 'tensor' else 'a thread'} on {unit}"
 
 
 @dataclass(frozen=True)
