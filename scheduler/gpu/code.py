@@ -15,7 +15,7 @@ from dsascape.hw_models.gpu.occupancy import BlockNeeds
 from dsascape.hw_models.gpu.sm import packed
 from dsascape.scheduler.gpu.fronts import tensor_tiles
 from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, nests_of
-from dsascape.scheduler.gpu.parts import Parts, parts_of, staged_bytes
+from dsascape.scheduler.gpu.parts import Parts, parts_of, slots, staged_bytes
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.transforms import Line, line_of, passes_of, results_along
 from dsascape.scheduler.gpu.view import GpuView
@@ -52,12 +52,13 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
         if parts is not None:
             registers = max(registers, _registers(nest, parts, view))
             if parts.depth_step is not None:
-                staged = max(staged, tiles.stages * staged_bytes(nest, parts, parts.depth_step))
+                in_flight = slots(nest, parts.depth_step, tiles.stages)
+                staged = max(staged, in_flight * staged_bytes(nest, parts, parts.depth_step))
         if any(line is not None for line in _lines(nest)):
             staged = max(staged, work.outputs * nest.element_bytes)
     if nests.anchor < 0 or not nests.nests[nests.anchor].is_tiled:
         registers = max(registers, 2 * math.prod(tiles.part))
-    sums = (tiles.split - 1) * math.prod(tiles.tile) * _SUM_BYTES
+    sums = tiles.split * math.prod(tiles.tile) * _SUM_BYTES if tiles.split > 1 else 0
     return BlockNeeds(tiles.threads(sms.warp), tuning.base_registers + registers, held + max(staged, sums))
 
 

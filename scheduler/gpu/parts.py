@@ -5,13 +5,13 @@ parts of its own: all threads of the block take them in turns, and what is stage
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, Product
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.workloads.spaced import used_extents
+from dsascape.workloads.loopnest import Access, LoopNest
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,36 @@ def operands_bytes(nest: BlockNest, extents: Sequence[int], step: int) -> tuple[
     if nest.depth_loop is not None:
         stepped[nest.depth_loop] = min(step, stepped[nest.depth_loop])
     data, weight = [
-        0 if read.source == "shared" else math.prod(read.access.extents(iterations)) * read.element_bytes
-        for read, iterations in zip(nest.reads, (stepped, used_extents(nest.spaced, stepped)), strict=False)
+        0 if read.source == "shared" else math.prod(_copied(nest.compiled.nest, access, stepped)) * read.element_bytes
+        for read, access in zip(nest.reads[:2], nest.compiled.nest.reads, strict=False)
     ]
     return data, weight
+
+
+def slots(nest: BlockNest, step: int, stages: int) -> int:
+    """Return how many steps of the depth are in shared memory or on their way at a time, of ``stages`` at most."""
+    return min(stages, -(-nest.depth // step))
+
+
+def _copied(nest: LoopNest, read: Access, extents: Sequence[int]) -> Iterator[int]:
+    """Yield the elements of each dimension that a copy has for so many iterations of each loop, padding included.
+
+    An index that is divided moves with tiles where these are whole multiples of the divisor; else a copy has all that
+    the nest ever reads of the dimension, in tiles that stick out, too.
+    """
+    every = [(0, -(-loop.extent // each) * each) for loop, each in zip(nest.loops, extents, strict=True)]
+    for index, size in zip(read.indices, read.shape, strict=True):
+        spread = sum([abs(stride) * (extents[loop] - 1) for loop, stride in index.terms])
+        if index.opaque or index.table or index.clamp:
+            yield size
+        elif index.divisor == 1:
+            yield spread + index.window
+        elif all(
+            extents[loop] * stride % index.divisor == 0 or extents[loop] == nest.loops[loop].extent
+            for loop, stride in index.terms
+        ):
+            first = index.offset + sum([min(stride, 0) * (extents[loop] - 1) for loop, stride in index.terms])
+            yield (first % index.divisor + spread) // index.divisor + index.window
+        else:
+            undivided = replace(index, divisor=1, window=1, rounding="floor").span(every)
+            yield (undivided[1] - 1) // index.divisor - undivided[0] // index.divisor + index.window

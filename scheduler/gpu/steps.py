@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
+from dsascape.scheduler.gpu.parts import slots
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
@@ -72,6 +73,8 @@ class _Held:
     split: int
     depth_step: int | None
     unit: ComputeUnit
+    at_once: Extents | None = None
+    """Elements that all threads compute before they begin with others; None: all of them."""
 
 
 class _Writing:
@@ -94,15 +97,9 @@ class _Writing:
     @cached_property
     def kept(self) -> list[str]:
         """The stages in shared memory, and the sink, first to last."""
-        stored = self.layer.stored_name
-        shared = {
-            stored(access.tensor)
-            for nest, described in self.nests.values()
-            for access, read in zip(nest.reads, described.reads, strict=True)
-            if read.source == "shared"
-        }
         alone = {name for name in self.layer.outputs if self._loops_around(name) is None}
-        found = {self.sink, *[name for name in self.nests if stored(name) in shared and name not in alone]}
+        shared = [name for name, (_, described) in self.nests.items() if described.is_shared]
+        found = {self.sink, *[name for name in shared if name not in alone]}
         for stage in reversed(self.sums):
             holders, is_reduced = self._holders(stage.tensor, found)
             if is_reduced or len(holders) != 1:
@@ -160,10 +157,15 @@ class _Writing:
         tiles, shape = self.tiles, self.naive.stages[name].shape
         if name == self.sink:
             return _Held(name, tiles.part, tiles.split, tiles.depth_step, tiles.unit)
-        contractions = [tensor for tensor, (_, each) in self.nests.items() if each.compiled.contraction]
-        for front, tensor in zip(tiles.fronts, contractions, strict=False):
-            if self._is_in(self.naive.stages[tensor + SUMS], name) and len(front.part) == len(shape):
-                return _Held(name, front.part, 1, front.depth_step, front.unit)
+        for tensor, (_, nest) in self.nests.items():
+            if not nest.is_tiled or not self._is_in(self.naive.stages[tensor + SUMS], name):
+                continue
+            if nest.front is None:  # the anchor, whose results others need: in parts as large as those of the tile
+                part = tuple(map(min, tiles.part, shape)) if len(shape) == self.dims else (1,) * len(shape)
+                return _Held(name, part, 1, tiles.depth_step, tiles.unit)
+            front = tiles.fronts[nest.front]
+            if len(front.part) == len(shape):
+                return _Held(name, front.part, 1, front.depth_step, front.unit, front.at_once)
         return _Held(name, (1,) * len(shape), 0, None, "lanes")
 
     def _placed(self, held: _Held, sums: Sequence[Stage]) -> Iterator[Step]:
@@ -178,13 +180,16 @@ class _Writing:
         else:
             scope: Scope = "global" if name in self.layer.outputs else "shared"
             yield ComputeAt(name, self.sink, self.dims, scope)
-            yield Tile(name, (of_parts,))
+            at_once = held.at_once
+            outer = () if at_once is None else (Level("space", order, tuple([at_once[dim] for dim in order])),)
+            yield Tile(name, (*outer, of_parts))
         is_shared = any(self._loops_shared(held, self.nests[stage.tensor][1]) for stage in sums)
         least = self.tiles.parts(self.tiles.tile) * self.tiles.split if name == self.sink and not is_shared else 0
-        yield Bind(name, blocks, len(order), least_threads=least)
+        serial = 0 if held.at_once is None else len(order)
+        yield Bind(name, blocks, len(order), serial, least)
         yield Unroll(name)
         for stage in sums:
-            yield ComputeAt(stage.name, name, blocks + len(order), "register")
+            yield ComputeAt(stage.name, name, blocks + serial + len(order), "register")
             yield from self._accumulated(held, stage)
 
     def _accumulated(self, held: _Held, stage: Stage) -> Iterator[Step]:
@@ -208,9 +213,9 @@ class _Writing:
                 yield CacheRead(copy, read.tensor, stage.name, "shared")
                 yield ComputeAt(copy, stage.name, len(levels), "shared")
                 yield Bind(copy, 0, len(read.shape))
-                slots = min(self.tiles.stages, -(-described.depth // step)) if levels else 1
-                if slots > 1:
-                    yield Prefetch(copy, slots - 1)
+                ahead = slots(described, step, self.tiles.stages) - 1
+                if levels and ahead:
+                    yield Prefetch(copy, ahead)
 
     def _staged(self, nest: LoopNest) -> Iterator[Access]:
         """Yield the operands of a product that are copied: those that are not in shared memory already."""

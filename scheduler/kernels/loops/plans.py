@@ -90,7 +90,8 @@ class Plans:
     def _check_consumer(self, name: str, at: ComputeAt) -> None:
         """Raise ``StepError`` for a stage that is computed inside of one that does not come after it."""
         names = list(self.by_stage)
-        if names.index(at.consumer) <= names.index(name) or not self.has_loops(at.consumer):
+        is_behind = names.index(at.consumer) > names.index(name) or (name in self.naive.results and name != at.consumer)
+        if not is_behind or not self.has_loops(at.consumer):
             raise StepError(f"ComputeAt: {name!r} is computed inside of {at.consumer!r}, which has no loops behind it")
 
     def _check_readers(self, name: str, at: ComputeAt) -> None:
@@ -212,6 +213,11 @@ class Plans:
 
         names = list(self.by_stage)
         add(self.by_stage[consumer], box, reduced)
+        for name in self.naive.results:
+            if self.is_inside(name, consumer, depth):
+                own = self.beside(name, consumer, box)
+                found[name] = joined_ranges(found[name], own, self.by_stage[name].stage.shape) if name in found else own
+                add(self.by_stage[name], found[name])
         for name in reversed(names[: names.index(consumer)]):
             plan = self.by_stage[name]
             if name in found and (plan.is_inlined or self.is_inside(name, consumer, depth)):

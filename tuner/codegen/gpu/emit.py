@@ -51,6 +51,7 @@ class GridEmitting(Emitting):
     def __init__(self, layer: Layer, executable: Executable, program: LoopProgram, block: Block) -> None:
         super().__init__(layer, executable, program)
         self.block = block
+        self.values.names_taps = True
         self.memories: dict[str, tuple[Memory, str]] = {}
         self.places = shared_memory(program)
         self.thread: Any = None
