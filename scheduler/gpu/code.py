@@ -15,12 +15,13 @@ from dsascape.hw_models.gpu.occupancy import BlockNeeds
 from dsascape.hw_models.gpu.sm import packed
 from dsascape.scheduler.gpu.fronts import tensor_tiles
 from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, nests_of
-from dsascape.scheduler.gpu.parts import Parts, parts_of, slots, staged_bytes
+from dsascape.scheduler.gpu.parts import Parts, parts_of, sharing, slots, staged_bytes
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.transforms import Line, line_of, passes_of, results_along
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents, Operations
+from dsascape.workloads.spaced import used_extents
 
 _SUM_BYTES = 4
 """Of a partial sum: FP32 or INT32."""
@@ -54,12 +55,22 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
             if parts.depth_step is not None:
                 in_flight = slots(nest, parts.depth_step, tiles.stages)
                 staged = max(staged, in_flight * staged_bytes(nest, parts, parts.depth_step))
+        elif nest.is_of_block and nest.compiled.nest.has_reduction:
+            staged = max(staged, _handed_over(nest, work, tiles.threads(sms.warp)))
         if any(line is not None for line in _lines(nest)):
             staged = max(staged, work.outputs * nest.element_bytes)
     if nests.anchor < 0 or not nests.nests[nests.anchor].is_tiled:
         registers = max(registers, 2 * math.prod(tiles.part))
     sums = tiles.split * math.prod(tiles.tile) * _SUM_BYTES if tiles.split > 1 else 0
     return BlockNeeds(tiles.threads(sms.warp), tuning.base_registers + registers, held + max(staged, sums))
+
+
+def _handed_over(nest: BlockNest, work: NestWork, threads: int) -> int:
+    """Return the bytes in which threads that share the reductions of a tensor for the block put their sums together."""
+    loops = [number for number, loop in enumerate(nest.compiled.nest.loops) if loop.reduction]
+    executed = used_extents(nest.spaced, work.extents)
+    count = sharing(threads, work.outputs, math.prod([executed[loop] for loop in loops]))
+    return work.outputs * count * nest.element_bytes if count > 1 else 0
 
 
 def _registers(nest: BlockNest, parts: Parts, view: GpuView) -> int:

@@ -292,13 +292,20 @@ def _places(layer: Layer, nests: Sequence[LoopNest], contractions: Sequence[int]
     """Return where each tensor is that the layer computes for itself; the last of the contractions is the anchor."""
     found: dict[str, Place] = {layer.stored_name(nest.write.tensor): "registers" for nest in nests}
     reduced: set[str] = set()
+    sums: dict[str, set[str]] = {}
+    """For each tensor, the reductions in registers that it is made of."""
     for number, nest in enumerate(nests):
         names = [layer.stored_name(read.tensor) for read in nest.reads]
         for name, read in zip(names, nest.reads, strict=True):
             if name in found and found[name] != "shared" and not asks_for_its_own(nest, read):
                 found[name] = "staged" if number in contractions and name not in reduced else "shared"
+        written = layer.stored_name(nest.write.tensor)
         if nest.has_reduction or not reduced.isdisjoint(names):
-            reduced.add(layer.stored_name(nest.write.tensor))
+            reduced.add(written)
+        made_of = {each for name in names if found.get(name) == "registers" for each in sums.get(name, ())}
+        sums[written] = {written} if nest.has_reduction else made_of
+        if nest.has_reduction:  # its threads have other elements than those that have added these up
+            found |= dict.fromkeys(made_of, "shared")
     of_block = _of_block(layer, nests, found)
     for number in contractions[:-1]:
         name = layer.stored_name(nests[number].write.tensor)

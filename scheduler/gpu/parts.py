@@ -99,6 +99,17 @@ def operands_bytes(nest: BlockNest, extents: Sequence[int], step: int) -> tuple[
     return data, weight
 
 
+def sharing(threads: int, elements: int, iterations: int) -> int:
+    """Return how many of a block's threads share a reduction of so many iterations, for each of so many elements.
+
+    They are a power of two, as their sums are put together in halves; each has an iteration at least.
+    """
+    count = 1
+    while 2 * count * elements <= threads and 2 * count <= iterations:
+        count *= 2
+    return count
+
+
 def slots(nest: BlockNest, step: int, stages: int) -> int:
     """Return how many steps of the depth are in shared memory or on their way at a time, of ``stages`` at most."""
     return min(stages, -(-nest.depth // step))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
-from dsascape.scheduler.gpu.parts import slots
+from dsascape.scheduler.gpu.parts import sharing, slots
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
@@ -87,6 +87,7 @@ class _Writing:
         self.sink, self.dims = layer.sink.name, len(layer.sink.shape)
         own = [each.nest for each in reversed(layer.nests) if not each.is_view]
         described = nests_of(layer).nests  # of an equal layer, whose tensors may have other names
+        self.written = [nest.write.tensor for nest in own]
         self.nests = {nest.write.tensor: (nest, each) for nest, each in zip(own, described, strict=True)}
 
     @cached_property
@@ -100,11 +101,44 @@ class _Writing:
         alone = {name for name in self.layer.outputs if self._loops_around(name) is None}
         shared = [name for name, (_, described) in self.nests.items() if described.is_shared]
         found = {self.sink, *[name for name in shared if name not in alone]}
+        for name in sorted(found - {self.sink, *self.layer.outputs}):
+            if len(self.naive.stages[name].nests) > 1:  # of what is put together, a block keeps each part by itself
+                parts = {part for part in self._parts_of(name) if part not in found and self._has_sums(part, found)}
+                found = (found | parts) - ({name} if parts else set())
         for stage in reversed(self.sums):
             holders, is_reduced = self._holders(stage.tensor, found)
             if is_reduced or len(holders) != 1:
                 found.add(stage.tensor)
+        for name in sorted(found - {self.sink, *self.layer.outputs}):
+            if not self._has_sums(name, found - {name}) and not self._is_exact(name):
+                found.discard(name)
         return [name for name in self.naive.stages if name in found]
+
+    def _parts_of(self, name: str) -> list[str]:
+        """Return the tensors of the kernel that the nests of one read."""
+        reads = [read.tensor for nest in self.naive.stages[name].nests for read in nest.reads]
+        return [each for each in dict.fromkeys(reads) if each in self.naive.stages]
+
+    def _has_sums(self, name: str, kept: set[str]) -> bool:
+        """Whether a tensor is made of sums that are accumulated for it, not for another kept one."""
+        stage = self.naive.stages.get(name)
+        if stage is None:
+            return False
+        if name + SUMS in self.naive.stages:
+            return True
+        return any(self._has_sums(each, kept) for each in self._parts_of(name) if each not in kept)
+
+    def _is_exact(self, name: str) -> bool:
+        """Whether what a tile needs of a tensor is known to be no more than it is: no reshape scatters it."""
+        outputs = nests_of(self.layer).works(self.layer, self.tiles.tile)
+        places = [number for number, tensor in enumerate(self.written) if tensor == name]
+        return self._box_of(name) <= sum([outputs[number].outputs for number in places])
+
+    def _box_of(self, name: str) -> int:
+        """Return how many elements of a tensor a tile of the sink needs, if all in between is inlined."""
+        inlined = [Inline(each) for each, stage in self.naive.stages.items() if stage.kind == "map"]
+        found = self._demanded(Plans(self.naive, tuple(inlined)))
+        return math.prod([each.extent for each in found[name]]) if name in found else 0
 
     def _holders(self, tensor: str, kept: set[str]) -> tuple[set[str], bool]:
         """Return the kept stages that read ``tensor`` by inlined ones, and whether a reduction does."""
@@ -247,11 +281,9 @@ class _Writing:
             count, by = (self.tiles.shares, "block") if self.tiles.shares > 1 else (held.split, "thread")
             yield ShareReduction(stage.name, count, loops, "block" if by == "block" else "thread")
             return
-        elements = math.prod([each.extent for each in needed[held.name]])
         executed = reduction_extents(stage.nests[0])
-        iterations, count = math.prod([executed[loop] for loop in loops]), 1
-        while 2 * count * elements <= self.threads and 2 * count <= iterations:
-            count *= 2
+        elements = math.prod([each.extent for each in needed[held.name]])
+        count = sharing(self.threads, elements, math.prod([executed[loop] for loop in loops]))
         if count > 1:
             yield ShareReduction(stage.name, count, loops)
 
@@ -272,7 +304,9 @@ class _Writing:
     def _needed(self, placed: Sequence[Step]) -> Mapping[str, Ranges]:
         """Return what a tile of the sink needs of each stage."""
         inlined = [Inline(name) for name in self.naive.stages if name not in self.kept and not name.endswith(SUMS)]
-        plans = Plans(self.naive, (*inlined, *placed))
+        return self._demanded(Plans(self.naive, (*inlined, *placed)))
+
+    def _demanded(self, plans: Plans) -> Mapping[str, Ranges]:
         counts = self.tiles.blocks_along(self.layer.sink.shape)
         loops = {f"block{dim}": count for dim, count in enumerate(counts)}
         box = tuple([

@@ -105,7 +105,8 @@ def depth_step_of(layer: Layer, tiles: GpuTiles) -> int | None:
     nests = nests_of(layer)
     if not nests.fronts:
         return tiles.depth_step
-    largest = next(nest for nest in nests.nests if nest.compiled.nest is layer.contraction)
+    own = [each.nest for each in reversed(layer.nests) if not each.is_view]  # `nests` may be those of an equal layer
+    largest = next(each for each, nest in zip(nests.nests, own, strict=True) if nest is layer.contraction)
     return tiles.depth_step if largest.front is None else tiles.fronts[largest.front].depth_step
 
 

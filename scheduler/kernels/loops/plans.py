@@ -65,6 +65,11 @@ class StagePlan:
 
     def rounded(self, box: Ranges) -> Ranges:
         """Return the elements that are computed where ``box`` is needed."""
+        if self.at is not None and self.at.scope == "shared" and self.stage.kind != "copy":
+            return tuple([
+                Range.whole(size) if each.extent >= size else each.inside(size)
+                for each, size in zip(box, self.stage.shape, strict=True)
+            ])  # fmt: skip
         if self.at is None or self.at.rounded is None:
             return box
         return tuple([each.rounded(part) for each, part in zip(box, self.at.rounded, strict=True)])
