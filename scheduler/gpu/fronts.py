@@ -60,12 +60,7 @@ def fronts_of(
     if not nests.fronts:
         return ()
     works = nests.works(layer, tile)
-    held = sum([
-        work.outputs * nest.element_bytes
-        for nest, work in zip(nests.nests, works, strict=True)
-        if nest.is_shared
-    ])  # fmt: skip
-    worker = _Worker(max(sums, _LEAST_SUMS), threads, max(view.spec.sms.shared.per_block_bytes - held, 0))
+    worker = _Worker(max(sums, _LEAST_SUMS), threads, room_of(layer, tile, view))
     found = []
     for number in nests.fronts:
         box = nests.nests[number].box(works[number].extents)
@@ -73,6 +68,14 @@ def fronts_of(
         made = partial(_front, layer, nests.nests[number], box, worker, view, staged)
         found.append(layer.analysis.table(_front).get(key, made))
     return tuple(found)
+
+
+def room_of(layer: Layer, tile: Extents, view: GpuView) -> int:
+    """Return the bytes of a block's shared memory beside what lies there from one contraction to the next."""
+    nests = nests_of(layer)
+    works = nests.works(layer, tile)
+    held = [each.element_bytes * work.outputs for each, work in zip(nests.nests, works, strict=True) if each.is_shared]
+    return max(view.spec.sms.shared.per_block_bytes - sum(held), 0)
 
 
 class _Worker(NamedTuple):
