@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from dsascape.scheduler.gpu.fronts import depth_step, filled, fronts_of, unit_of
+from dsascape.scheduler.gpu.fronts import depth_step, filled, fronts_of, room_of, unit_of
 from dsascape.scheduler.gpu.nests import Product, nests_of
+from dsascape.scheduler.gpu.parts import operands_bytes
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -31,6 +32,8 @@ _WARP_TILE = 64 * 64
 _THREADS = (64, 128, 256)
 _MANY_THREADS = 512
 """Of a block that computes several contractions."""
+_LEAST_STAGES = 2
+"""Steps in shared memory at a time: one is used while the next arrives."""
 _RUNS = (64, 256, 1024, 4096)
 """Elements of a block without products."""
 _VECTORS = (1, 2, 4, 8)
@@ -163,7 +166,13 @@ def _with_fronts(layer: Layer, tiles: GpuTiles, view: GpuView, *, staged: bool) 
     if not fronts:
         return tiles
     is_any_staged = any(step is not None for step in (tiles.depth_step, *[front.depth_step for front in fronts]))
-    return replace(tiles, stages=view.tuning.stages if is_any_staged else 1, fronts=fronts)
+    stages = view.tuning.stages if is_any_staged else 1
+    if stages > _LEAST_STAGES and tiles.depth_step is not None:  # what lies there besides may leave no room for all
+        nests, room = nests_of(layer), room_of(layer, tiles.tile, view)
+        extents = nests.works(layer, tiles.tile)[nests.anchor].extents
+        step_bytes = sum(operands_bytes(nests.nests[nests.anchor], extents, tiles.depth_step))
+        stages = min(stages, max(room // max(step_bytes, 1), _LEAST_STAGES))
+    return replace(tiles, stages=stages, fronts=fronts)
 
 
 def _tiles(layer: Layer, sides: _Sides, in_rows: int, in_columns: int) -> Iterator[Extents]:

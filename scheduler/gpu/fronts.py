@@ -34,6 +34,12 @@ _BUSY_WARPS = 4
 """Warps of a block that keep the pipes of an SM busy, if there are several such blocks."""
 
 
+_LONGER = (2, 4, 8)
+"""Times as long steps as others that are tried."""
+_PART_OF_ROOM = 8
+"""One part in so many of the room for it is what long steps take: several blocks are on an SM."""
+
+
 class _Sides(NamedTuple):
     """What each dimension of a contraction's result is to its product, the one innermost in memory first."""
 
@@ -54,12 +60,7 @@ def fronts_of(
     if not nests.fronts:
         return ()
     works = nests.works(layer, tile)
-    held = sum([
-        work.outputs * nest.element_bytes
-        for nest, work in zip(nests.nests, works, strict=True)
-        if nest.is_shared
-    ])  # fmt: skip
-    worker = _Worker(max(sums, _LEAST_SUMS), threads, max(view.spec.sms.shared.per_block_bytes - held, 0))
+    worker = _Worker(max(sums, _LEAST_SUMS), threads, room_of(layer, tile, view))
     found = []
     for number in nests.fronts:
         box = nests.nests[number].box(works[number].extents)
@@ -67,6 +68,14 @@ def fronts_of(
         made = partial(_front, layer, nests.nests[number], box, worker, view, staged)
         found.append(layer.analysis.table(_front).get(key, made))
     return tuple(found)
+
+
+def room_of(layer: Layer, tile: Extents, view: GpuView) -> int:
+    """Return the bytes of a block's shared memory beside what lies there from one contraction to the next."""
+    nests = nests_of(layer)
+    works = nests.works(layer, tile)
+    held = [each.element_bytes * work.outputs for each, work in zip(nests.nests, works, strict=True) if each.is_shared]
+    return max(view.spec.sms.shared.per_block_bytes - sum(held), 0)
 
 
 class _Worker(NamedTuple):
@@ -83,7 +92,7 @@ def _front(layer: Layer, nest: BlockNest, box: Extents, worker: _Worker, view: G
     whole, sides = nest.product_of(box), _sides(layer, nest)
     unit = "lanes" if whole is None else unit_of(whole.rows, whole.columns, whole.depth, view)
     rows, columns = (tuple([box[dim] for dim in dims]) for dims in sides)
-    step = depth_step(nest, view) if unit == "tensor" or (staged and is_reused(nest)) else None
+    step = _step(nest, box, worker, view) if unit == "tensor" or (staged and is_reused(nest)) else None
     left, right = [read.element_bytes for read in (*nest.reads, *nest.reads)[:2]]
     in_step = [0.0, 0.0]
     if step is not None:
@@ -124,6 +133,14 @@ def _sides(layer: Layer, nest: BlockNest) -> _Sides:
         if write.shape[dim] > 1:
             (rows if "rows" in of_dim else columns if "columns" in of_dim else separate).append(dim)
     return _Sides((*rows, *separate), tuple(columns))
+
+
+def _step(nest: BlockNest, box: Extents, worker: _Worker, view: GpuView) -> int:
+    """Return the step of a front's depth: few long ones if the operands are small, as each step is waited for."""
+    step, extents = depth_step(nest, view), nest.compiled.loop_extents(box)
+    most = worker.room // (_PART_OF_ROOM * view.tuning.stages)
+    longer = [each * step for each in _LONGER if sum(operands_bytes(nest, extents, each * step)) <= most]
+    return min(max(longer, default=step), nest.depth)
 
 
 class _Asked(NamedTuple):

@@ -1,9 +1,8 @@
 """The loop nests of a layer as a thread block runs them: what stays in registers, what goes through shared memory.
 
 A thread keeps what it computes of one nest in registers for the next one, as long as that asks each thread for its own
-elements only, be it to combine them element by element or to reduce them (threads then put their results together).
-What other threads need lies in shared memory: statistics of rows, windows, and what contractions in front of the last
-one make. The last contraction is the anchor: the tiles of the sink are its own, and each front has tiles of its own.
+elements only, to combine them element by element. What other threads need lies in shared memory: sums that are reduced
+further, statistics of rows, windows, and what contractions in front of the last one make. The last contraction is the anchor: the tiles of the sink are its own, and each front has tiles of its own.
 What is computed before a contraction without a reduction (padding, an activation) is computed where the contraction's
 operand is staged, and takes no room of its own.
 """
@@ -119,6 +118,8 @@ class BlockNests:
     """Which nest is the anchor, the last contraction; -1: none."""
     fronts: tuple[int, ...]
     """Which nests are the contractions in front of it, first to last."""
+    largest: int
+    """Which nest is the contraction with the most iterations, to whose depth footprints refer; -1: none."""
     anchor_ends_last: bool
     """Whether the anchor is the last reduction, and each of its sums goes into one element of the result: then they
     stay in a thread's registers, and lanes can have its operands brought to shared memory step by step."""
@@ -218,7 +219,8 @@ def _nests(layer: Layer) -> BlockNests:
     ends_last = anchor >= 0 and _ends_last(layer, *found[anchor:])
     shared = _shared_reduction(layer, [each.nest for each in compiled])
     is_plain = _is_plain(layer, compiled)
-    return BlockNests(tuple(found), is_plain, anchor, tuple(fronts), ends_last, shared, _runs(found))
+    largest = next((number for number, each in enumerate(compiled) if each.nest is layer.contraction), -1)
+    return BlockNests(tuple(found), is_plain, anchor, tuple(fronts), largest, ends_last, shared, _runs(found))
 
 
 _WORTH_SHARING = 64

@@ -105,9 +105,8 @@ def depth_step_of(layer: Layer, tiles: GpuTiles) -> int | None:
     nests = nests_of(layer)
     if not nests.fronts:
         return tiles.depth_step
-    own = [each.nest for each in reversed(layer.nests) if not each.is_view]  # `nests` may be those of an equal layer
-    largest = next(each for each, nest in zip(nests.nests, own, strict=True) if nest is layer.contraction)
-    return tiles.depth_step if largest.front is None else tiles.fronts[largest.front].depth_step
+    front = nests.nests[nests.largest].front
+    return tiles.depth_step if front is None else tiles.fronts[front].depth_step
 
 
 def _between_passes(layer: Layer, tiles: GpuTiles, l2: CacheShape, sector_bytes: int) -> list[float]:
