@@ -2,9 +2,10 @@
 
 A thread keeps what it computes of one nest in registers for the next one, as long as that asks each thread for its own
 elements only, to combine them element by element. What other threads need lies in shared memory: sums that are reduced
-further, statistics of rows, windows, and what contractions in front of the last one make. The last contraction is the anchor: the tiles of the sink are its own, and each front has tiles of its own.
-What is computed before a contraction without a reduction (padding, an activation) is computed where the contraction's
-operand is staged, and takes no room of its own.
+further, statistics of rows, windows, and what contractions in front of the last one make. The last contraction is the
+anchor: the tiles of the sink are its own, and each front has tiles of its own. What is computed before a contraction
+without a reduction (padding, an activation) is computed where the contraction's operand is staged, and takes no room of
+its own.
 """
 
 import math

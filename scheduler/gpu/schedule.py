@@ -8,12 +8,18 @@ from dataclasses import dataclass
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models.gpu.sm import SHARED
+from dsascape.hw_models.gpu.spec import TensorUnits
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.residency import found_in_l2
+from dsascape.scheduler.gpu.steps import steps_of
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
 from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
@@ -24,6 +30,13 @@ class GpuKernel(Kernel):
     """One kernel: a layer, and the blocks and threads in which it is computed."""
 
     tiles: GpuTiles
+    steps: Steps = ()
+    """Steps that make its loops, from which ``tiles`` are read; none: the built-in choice writes those of the tiles."""
+
+    def program(self, warp: int, tensor: TensorUnits | None = None) -> LoopProgram:
+        """Return the loops of the kernel, for warps of so many threads and these tensor units."""
+        steps = self.steps or steps_of(self.layer, self.tiles, warp, tensor)
+        return loop_program(NaiveProgram(self.layer), steps)
 
     @property
     def blocks(self) -> int:
@@ -84,6 +97,10 @@ def kernel_by_kernel(plan: FusionPlan, costs: GpuCosts, policy: str = "") -> Gpu
     layers = [layer for _, layer in placed]
     in_l2 = found_in_l2(layers, view.spec.l2.capacity_bytes, warm=view.tuning.warm_l2)
     for (number, layer), found in zip(placed, in_l2, strict=True):
+        chosen = costs.chosen(layer)
+        if chosen is not None:
+            kernels.append(GpuKernel(layer.sink.name, number, layer, chosen.tiles, chosen.steps))
+            continue
         tiling = costs.tiling_of(layer, found)
         if tiling is None:
             raise ScheduleError(_too_large(layer, costs))

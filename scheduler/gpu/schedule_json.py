@@ -7,6 +7,7 @@ from pydantic import Field
 
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.gpu.checked import checked_steps
 from dsascape.scheduler.gpu.code import block_needs
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.nests import Product, nests_of
@@ -14,6 +15,7 @@ from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
 from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles, GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
 from dsascape.scheduler.kernels.schedule import shown
 from dsascape.scheduler.kernels.schedule_file import (
     Few,
@@ -52,6 +54,7 @@ class _Kernel(KernelRecord):
     unit: ComputeUnit
     shares: Size = 1
     fronts: Annotated[tuple[_Front, ...], Field(strict=False)] = ()
+    steps: list[dict[str, Any]] | None = None
 
 
 class _File(ScheduleFile[_Kernel]):
@@ -74,6 +77,7 @@ def _kernel_record(kernel: GpuKernel) -> _Kernel:
             _Front(part=front.part, depth_step=front.depth_step, unit=front.unit, at_once=front.at_once)
             for front in tiles.fronts
         ]),
+        steps=steps_json(kernel.steps) if kernel.steps else None,
     )  # fmt: skip
 
 
@@ -88,6 +92,10 @@ def read_schedule(data: object, costs: GpuCosts) -> GpuSchedule:
 
 
 def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKernel:
+    if record.steps is not None:
+        steps = read_steps(record.steps, f"{where}: steps")
+        checked = checked_steps(f"{where}: steps", layer, steps, costs.view)
+        return GpuKernel(record.output, record.group, layer, checked.tiles, checked.steps)
     check_tile(where, record.tile, layer.sink.shape)
     try:
         tiles = GpuTiles(

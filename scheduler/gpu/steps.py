@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dsascape.hw_models.gpu.spec import TensorUnits
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
 from dsascape.scheduler.gpu.parts import sharing, slots
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
@@ -42,24 +43,15 @@ STAGED = ".staged"
 """Suffix of the name of a copy in shared memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorShape:
-    """Rows, columns and depth of one instruction of tensor units."""
-
-    rows: int
-    columns: int
-    depth: int
-
-
-def steps_of(layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorShape | None = None) -> Steps:
+def steps_of(layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | None = None) -> Steps:
     """Return the steps that make the naive program of ``layer`` the one of ``tiles``, for warps of so many threads.
 
-    ``tensor`` is the instruction of the tensor units, for tiles that use them.
+    ``tensor``: the tensor units, for tiles that use them.
     """
     return tuple(_Writing(layer, tiles, warp, tensor).steps())
 
 
-def program_of(layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorShape | None = None) -> LoopProgram:
+def program_of(layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | None = None) -> LoopProgram:
     """Return the loops of ``layer`` in ``tiles``."""
     return loop_program(NaiveProgram(layer), steps_of(layer, tiles, warp, tensor))
 
@@ -80,9 +72,9 @@ class _Held:
 class _Writing:
     """The steps of one layer."""
 
-    def __init__(self, layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorShape | None) -> None:
+    def __init__(self, layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | None) -> None:
         self.layer, self.tiles, self.tensor = layer, tiles, tensor
-        self.threads = tiles.threads(warp)
+        self.warp, self.threads = warp, tiles.threads(warp)
         self.naive = NaiveProgram(layer)
         self.sink, self.dims = layer.sink.name, len(layer.sink.shape)
         own = [each.nest for each in reversed(layer.nests) if not each.is_view]
@@ -137,7 +129,8 @@ class _Writing:
     def _box_of(self, name: str) -> int:
         """Return how many elements of a tensor a tile of the sink needs, if all in between is inlined."""
         inlined = [Inline(each) for each, stage in self.naive.stages.items() if stage.kind == "map"]
-        found = self._demanded(Plans(self.naive, tuple(inlined)))
+        within = [ComputeAt(stage.name, self.sink, self.dims, "register") for stage in self.sums]
+        found = self._demanded(Plans(self.naive, (*inlined, *within)))
         return math.prod([each.extent for each in found[name]]) if name in found else 0
 
     def _holders(self, tensor: str, kept: set[str]) -> tuple[set[str], bool]:
@@ -218,9 +211,10 @@ class _Writing:
             outer = () if at_once is None else (Level("space", order, tuple([at_once[dim] for dim in order])),)
             yield Tile(name, (*outer, of_parts))
         is_shared = any(self._loops_shared(held, self.nests[stage.tensor][1]) for stage in sums)
+        width = self.warp if held.unit == "tensor" else 1
         least = self.tiles.parts(self.tiles.tile) * self.tiles.split if name == self.sink and not is_shared else 0
         serial = 0 if held.at_once is None else len(order)
-        yield Bind(name, blocks, len(order), serial, least)
+        yield Bind(name, blocks, len(order), serial, width, width * least)
         yield Unroll(name)
         for stage in sums:
             yield ComputeAt(stage.name, name, blocks + serial + len(order), "register")

@@ -60,7 +60,7 @@ def check_step(step: Step, stage: Stage, results: Sequence[str], weights: Iterab
 def _check_on_grid(step: Step, stage: Stage) -> None:
     """Raise ``StepError`` where a step that only GPUs have does not fit its stage."""
     if isinstance(step, Bind):
-        _check_counts(step, (step.blocks, step.threads, step.serial, step.least_threads), least=0)
+        _check_counts(step, (step.blocks, step.threads, step.serial, step.least_threads, step.width - 1), least=0)
         if stage.kind == "sum":
             raise _error(step, f"{stage.name!r} is of sums: the stage that reads them is on blocks and threads")
     elif isinstance(step, ShareReduction):

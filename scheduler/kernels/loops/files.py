@@ -100,7 +100,8 @@ def _node_json(node: Node) -> dict[str, Any]:
         return own | {"name": node.name} | body
     if isinstance(node, Ahead):
         return own | {"loop": node.loop, "iterations": node.iterations} | body
-    fused = {"fused": [list(each) for each in node.fused]} if node.fused else {}
+    fused: dict[str, Any] = {"fused": [list(each) for each in node.fused]} if node.fused else {}
+    fused |= {"width": node.width} if node.width > 1 else {}
     return own | {"name": node.name, "extent": node.extent, "kind": node.kind} | fused | body
 
 

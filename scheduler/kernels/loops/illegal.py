@@ -134,5 +134,6 @@ def _memory(program: LoopProgram, limits: Limits) -> Iterator[str]:
     for scope, most in limits.scope_bytes.items():
         own = [buffer for buffer in program.buffers if buffer.scope == scope]
         size = shared_memory(program).size_bytes if scope == "shared" else sum([each.size_bytes for each in own])
+        size = -(-size // program.width) if scope == "register" else size
         if size > most:
             yield f"what it keeps in {scope} takes {count(size, 'byte')}; there are {most:,}"

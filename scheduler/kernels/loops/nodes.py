@@ -144,6 +144,8 @@ class Loop:
     body: "Nodes"
     fused: tuple[tuple[str, int], ...] = ()
     """Where it stands for several loops, their names and iterations, outermost first."""
+    width: int = 1
+    """Threads that run one of its iterations together."""
 
 
 Node = Loop | Guard | Outlined | Ahead | Statement

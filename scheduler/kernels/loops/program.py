@@ -42,7 +42,12 @@ class LoopProgram:
         """Threads of a block: those that the last stage, the sink, is computed on, or more; 0 where there are none."""
         around, statement = list(statements_of(self.body))[-1]
         least = [step.least_threads for step in self.steps if isinstance(step, Bind) and step.stage == statement.stage]
-        return max([loop.extent for loop in around if loop.kind == "thread"] + least, default=0)
+        return max([loop.extent * loop.width for loop in around if loop.kind == "thread"] + least, default=0)
+
+    @property
+    def width(self) -> int:
+        """Threads that keep what is in registers together: 1, or those of a warp."""
+        return max([loop.width for loop in loops_of(self.body)], default=1)
 
     def stage(self, name: str) -> Stage:
         """Return the stage ``name``."""

@@ -142,6 +142,8 @@ class Bind:
     threads: int
     serial: int = 0
     """Loops between the two groups, whose iterations all threads of a block go through together."""
+    width: int = 1
+    """Threads that run one iteration together: those of a warp, for tensor units."""
     least_threads: int = 0
     """Threads that a block has at least, more than the sink's loops have iterations: others may have use for them."""
 
@@ -173,7 +175,7 @@ class Prefetch:
 class Tensorise:
     """Do the multiply-accumulates inside of the stage's levels of reductions with instructions of tensor units.
 
-    One thread of the loops around it stands for a warp.
+    The loops around it are of warps (`Bind.width`).
     """
 
     stage: str

@@ -254,7 +254,7 @@ class _StageLoops:
         count, inside, variable = self._step(slot, state)
         is_unrolled = slot.is_unrolled or (slot.is_inner and self._is_unrolled(count))
         kind: LoopKind = "unrolled" if is_unrolled else "serial"
-        if Tensorise in self.plan.steps and depth >= self.first_tensor:
+        if role == "update" and Tensorise in self.plan.steps and depth >= self.first_tensor:
             kind = "tensor"
         return self._looped(variable, count, kind, depth + 1, inside, role)
 
@@ -416,7 +416,7 @@ class _StageLoops:
         if not name:
             return body
         self.tree.around.pop()
-        return [Loop(name, count, kind, tuple(body), fused)]
+        return [Loop(name, count, kind, tuple(body), fused, self.bind.width if kind == "thread" else 1)]
 
     def _guarded(self, depth: int, state: _State, role: Role) -> list[Node]:
         """Return what is inside of ``depth`` loops, under the conditions that tiles are inside of the box.
