@@ -8,7 +8,7 @@ SM have threads in a cycle, if there are as many elements, and no more sums to a
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from dsascape.hw_models.gpu.sm import packed
@@ -206,10 +206,13 @@ def _at_once(asked: _Asked, most: int) -> Iterator[tuple[Extents, Extents]]:
                 is_any = True
                 yield height, width
                 break
+        if is_any and (height, width) == (asked.rows, asked.columns):  # all at once
+            return
     if not is_any:
         yield min(heights), min(widths)
 
 
+@lru_cache(maxsize=4096)
 def _cut(sizes: Extents, wanted: int) -> Extents:
     """Return up to ``wanted`` elements along all dimensions, in cuts of equal size."""
     return tuple(filled(sizes, range(len(sizes)), wanted, [1] * len(sizes), even=True))
