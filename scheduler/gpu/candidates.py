@@ -146,7 +146,9 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
     unit = unit_of(in_rows, in_columns, sides.depth, view) if is_last else "lanes"
     can_stage = unit == "tensor" or (nests.anchor_ends_last and is_last)
     for tile in _tiles(layer, sides, in_rows, in_columns):
-        for part in _parts(tile, last, unit, view, _THREADS if not nests.fronts else (*_THREADS, _MANY_THREADS)):
+        tried = _THREADS if not nests.fronts else (*_THREADS, _MANY_THREADS)
+        parts = [part for each in dict.fromkeys([last, sides]) for part in _parts(tile, each, unit, view, tried)]
+        for part in dict.fromkeys(parts):
             for split in _splits(last, tile, part, unit, view):
                 if can_stage:
                     step = depth_step(nests.nests[nests.anchor], view, split)

@@ -2,13 +2,13 @@
 
 Which elements a tile needs of a front follows from the access maps, what neighbouring tiles need too (the halo)
 included. They are cut into parts so that the block issues as few instructions as can be: large parts load each operand
-for many sums, small ones leave fewer sums over at the edges. There are at least as many parts as threads that keep all
-pipes of an SM busy, as far as there are elements, and no more sums to a part than registers for the last contraction's.
+for many sums, small ones leave fewer sums over at the edges. There are at least as many parts as the schedulers of an
+SM have threads in a cycle, if there are as many elements, and no more sums to a part than the last contraction has.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from dsascape.hw_models.gpu.sm import packed
@@ -30,10 +30,6 @@ _LEAST_SUMS = 16
 """That a thread may keep of a front, however few it keeps of the last contraction."""
 _LARGEST_PART = 64
 _LARGEST_WARP_PART = 64 * 64
-_BUSY_WARPS = 4
-"""Warps of a block that keep the pipes of an SM busy, if there are several such blocks."""
-
-
 _LONGER = (2, 4, 8)
 """Times as long steps as others that are tried."""
 _PART_OF_ROOM = 8
@@ -64,7 +60,7 @@ def fronts_of(
     found = []
     for number in nests.fronts:
         box = nests.nests[number].box(works[number].extents)
-        key = layer.signature, number, box, worker, staged, view.code_key
+        key = layer.signature, number, box, worker, staged, tried_key(layer, view)
         made = partial(_front, layer, nests.nests[number], box, worker, view, staged)
         found.append(layer.analysis.table(_front).get(key, made))
     return tuple(found)
@@ -102,7 +98,7 @@ def _front(layer: Layer, nest: BlockNest, box: Extents, worker: _Worker, view: G
             for each, side in zip(staged_bytes, (rows, columns), strict=True)
         ]
     asked = _Asked(rows, columns, worker, left, right, unit, step is not None, in_step[0], in_step[1])
-    chosen = layer.analysis.table(_choice).get((asked, view.code_key), partial(_choice, asked, view))
+    chosen = layer.analysis.table(_choice).get((asked, tried_key(layer, view)), partial(_choice, asked, view))
     at_once, part = [1] * len(box), [1] * len(box)
     for dims, around, inside in zip(sides, chosen.at_once, chosen.part, strict=True):
         for place, dim in enumerate(dims):
@@ -111,8 +107,10 @@ def _front(layer: Layer, nest: BlockNest, box: Extents, worker: _Worker, view: G
 
 
 def tried_key(layer: Layer, view: GpuView) -> object:
-    """Return what the tiles that are tried for ``layer`` depend on: with fronts, on shared memory too."""
-    return view.code_key, view.spec.sms.shared.per_block_bytes if nests_of(layer).fronts else None
+    """Return what the tiles that are tried for ``layer`` depend on: with fronts, on more."""
+    if not nests_of(layer).fronts:
+        return view.code_key
+    return view.code_key, view.spec.sms.shared.per_block_bytes, view.spec.sms.issued_per_cycle
 
 
 def is_reused(nest: BlockNest) -> bool:
@@ -171,7 +169,7 @@ def _choice(asked: _Asked, view: GpuView) -> _Choice:
     """Return what is staged at a time, and the part of it that one thread (warp) computes, for few instructions."""
     warp, on_tensor = view.spec.sms.warp, asked.unit == "tensor"
     workers = asked.worker.threads // warp if on_tensor else asked.worker.threads
-    busy = min(workers, _BUSY_WARPS * (1 if on_tensor else warp))
+    busy = min(workers, view.spec.sms.issued_per_cycle * (1 if on_tensor else warp))
     most = _LARGEST_WARP_PART if on_tensor else min(asked.worker.sums, _LARGEST_PART)
     sides = _WARP_SIDES if on_tensor else _PART_SIDES
     found: dict[_Choice, tuple[bool, bool, float]] = {}
@@ -184,7 +182,7 @@ def _choice(asked: _Asked, view: GpuView) -> _Choice:
             columns = math.prod(across)
             for down in {_cut(height, each): None for each in (*sides, max(most // columns, 1))}:
                 rows, count = math.prod(down), _number(height, down) * _number(width, across)
-                working = count if on_tensor else -(-count // warp)
+                working = count if on_tensor else count / warp
                 cost = copied + turns * working * _issued(asked, rows, columns, view)
                 is_idle = count < min(busy, math.prod(around))
                 found[_Choice((height, width), (down, across))] = rows * columns > most, is_idle, cost
@@ -208,10 +206,13 @@ def _at_once(asked: _Asked, most: int) -> Iterator[tuple[Extents, Extents]]:
                 is_any = True
                 yield height, width
                 break
+        if is_any and (height, width) == (asked.rows, asked.columns):  # all at once
+            return
     if not is_any:
         yield min(heights), min(widths)
 
 
+@lru_cache(maxsize=4096)
 def _cut(sizes: Extents, wanted: int) -> Extents:
     """Return up to ``wanted`` elements along all dimensions, in cuts of equal size."""
     return tuple(filled(sizes, range(len(sizes)), wanted, [1] * len(sizes), even=True))

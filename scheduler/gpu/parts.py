@@ -27,7 +27,7 @@ class Parts:
     number: int
     """Parts, each of which one thread (warp, on tensor units) computes, or several that share its reduction."""
     working: int
-    """Threads (warps) that issue what a part takes, in all turns together; those of a warp that idle issue it too."""
+    """Threads (warps) that issue what a part takes, in all turns together."""
     depth: int
     """Iterations of the reduction that each of them does."""
     turns: int
@@ -75,11 +75,10 @@ def _of_front(nest: BlockNest, work: NestWork, whole: Product, tiles: GpuTiles, 
     times = math.prod([-(-size // each) for size, each in zip(box, at_once, strict=True)])
     number = math.prod([-(-size // part) for size, part in zip(at_once, front.part, strict=True)])
     workers = tiles.threads(warp) // (warp if front.unit == "tensor" else 1)
-    working = times * (number if front.unit == "tensor" else -(-number // warp) * warp)
     turns = times * -(-number // workers)
     staged = work.extents if front.at_once is None else nest.compiled.loop_extents(at_once)
-    elements = math.prod(front.part)
-    return Parts(own, whole, elements, times * number, working, own.depth, turns, front.unit, front.depth_step, staged)
+    elements, every = math.prod(front.part), times * number
+    return Parts(own, whole, elements, every, every, own.depth, turns, front.unit, front.depth_step, staged)
 
 
 def staged_bytes(nest: BlockNest, parts: Parts, step: int) -> int:

@@ -99,7 +99,13 @@ def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKe
     check_tile(where, record.tile, layer.sink.shape)
     try:
         tiles = GpuTiles(
-            record.tile, record.order, record.part, record.split, record.depth_step, record.stages, record.unit,
+            record.tile,
+            record.order,
+            record.part,
+            record.split,
+            record.depth_step,
+            record.stages,
+            record.unit,
             record.shares,
             tuple([FrontTiles(front.part, front.depth_step, front.unit, front.at_once) for front in record.fronts]),
         )
