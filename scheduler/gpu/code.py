@@ -148,6 +148,7 @@ class _Block:
         self._matrix = self._steps = 0.0
         self._shared_bytes = 0.0
         self._outside_loads = 0.0
+        self._ahead = 1
         self._chains: list[tuple[int, int]] = []
         """Of each contraction: its multiply-accumulates, and how many sums are being added up at a time."""
 
@@ -195,7 +196,7 @@ class _Block:
         return Issued(
             fma=fma, arithmetic=arithmetic, special=special, load=load, store=store, scalar=scalar,
             matrix=math.ceil(self._matrix), accumulators=max(chains, 1), waits=math.ceil(self._steps) + straight,
-            ahead=tiles.stages if self._steps else 1,
+            ahead=self._ahead,
         )  # fmt: skip
 
     def _loops(self, iterations: float, of_part: int) -> float:
@@ -255,6 +256,7 @@ class _Block:
         self._shared_bytes += staged
         sharing = self._tiles.split if nest.is_anchor else 1
         self._steps += share * parts.turns * -(-steps // sharing)
+        self._ahead = max(self._ahead, slots(nest, step, self._tiles.stages))
 
     def _read(self, nest: BlockNest, work: NestWork, times: float) -> None:
         """Add the loads of a nest without reuse, ``times`` those for ``work``."""

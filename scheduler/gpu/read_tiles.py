@@ -39,7 +39,6 @@ class _Accumulated:
 
     part: Extents
     depth_step: int | None
-    stages: int
     unit: ComputeUnit
     around: tuple[Loop, ...]
     statement: Statement
@@ -72,7 +71,7 @@ class _Reading:
         return GpuTiles(
             tile, tuple(dict.fromkeys([*[dim for dim in dims if dim not in order], *order])), part,
             self._beside(names.threads, moving, tile, part), None if anchor is None else anchor.depth_step,
-            1 if anchor is None else anchor.stages, "lanes" if anchor is None else anchor.unit,
+            max([buffer.slots for buffer in self.program.buffers]), "lanes" if anchor is None else anchor.unit,
             math.prod([extent for loop, extent in names.blocks.items() if loop not in moving]),
             tuple([self._front(*each) for each in self.fronts]),
         )  # fmt: skip
@@ -81,7 +80,7 @@ class _Reading:
         """Return how many threads share the reduction of a part, or are there for other stages' elements."""
         sharing = math.prod([extent for loop, extent in threads.items() if loop not in moving])
         parts = math.prod([-(-size // each) for size, each in zip(tile, part, strict=True)])
-        return max(sharing, self.program.threads // parts)
+        return max(sharing, self.program.threads // (parts * self.program.width))
 
     def _front(self, tensor: str, nest: BlockNest) -> FrontTiles:
         found = self._accumulated(tensor, nest)
@@ -111,14 +110,16 @@ class _Reading:
         for dim, size in zip(stage.order, buffer.shape, strict=True):
             part[dim] = size
         copies = [self.program.buffer(copy) for copy in self.program.copies(name).values()]
-        depth_step, stages = None, 1
+        depth_step = None
         if copies:
             depth = dict(statement.reduced).get(-1 if nest.depth_loop is None else nest.depth_loop, Affine())
             depth_step = dict(depth.terms).get(copies[0].inside, nest.depth)
-            stages = max(copy.slots for copy in copies)
+        elif all(read.source == "shared" for read in nest.reads[:2]) and nest.depth_loop is not None:
+            steps = [stride for _, stride in dict(statement.reduced)[nest.depth_loop].terms]
+            depth_step = max(steps) if len(steps) > 1 else nest.depth
         kinds: set[LoopKind] = {loop.kind for loop in around}
         unit: ComputeUnit = "tensor" if "tensor" in kinds else "lanes"
-        return _Accumulated(tuple(part), depth_step, stages, unit, around, statement)
+        return _Accumulated(tuple(part), depth_step, unit, around, statement)
 
     def _found(self, stage: str, role: str) -> tuple[tuple[Loop, ...], Statement]:
         for around, each in statements_of(self.program.body):

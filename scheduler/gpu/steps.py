@@ -236,7 +236,7 @@ class _Writing:
         if held.unit == "tensor" and self.tensor is not None and described.compiled.roles is not None:
             yield Tensorise(stage.name, self.tensor.rows, self.tensor.columns, self.tensor.depth)
         if step is not None:
-            for number, read in enumerate(self._staged(nest)):
+            for number, read in enumerate(self._staged(nest, described)):
                 copy = f"{stage.name}{STAGED}{number}"
                 yield CacheRead(copy, read.tensor, stage.name, "shared")
                 yield ComputeAt(copy, stage.name, len(levels), "shared")
@@ -245,14 +245,14 @@ class _Writing:
                 if levels and ahead:
                     yield Prefetch(copy, ahead)
 
-    def _staged(self, nest: LoopNest) -> Iterator[Access]:
+    def _staged(self, nest: LoopNest, described: BlockNest) -> Iterator[Access]:
         """Yield the operands of a product that are copied: those that are not in shared memory already."""
         seen = set(self.kept)
-        for read in nest.reads[:2]:
+        for read, each in zip(nest.reads[:2], described.reads, strict=False):
             plain = all(
                 index.window == 1 and not (index.opaque or index.table or index.clamp) for index in read.indices
             )
-            if read.tensor not in seen and plain:
+            if each.source != "shared" and read.tensor not in seen and plain:
                 seen.add(read.tensor)
                 yield read
 

@@ -30,7 +30,7 @@ class TestLoops:
 
     def test_on_tensor_units_are_loops_of_warps(self, terminal: Terminal) -> None:
         text = terminal.out(
-            "simulate", "bert-tiny", "--hardware", "v100", "--policy", "unfused", "--dtype", "fp16", "--loops", "4"
+            "simulate", "bert-tiny", "--hardware", "v100", "--policy", "unfused", "--dtype", "fp16", "--loops", "13"
         )
 
         assert "  warp " in text

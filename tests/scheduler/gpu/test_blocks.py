@@ -80,7 +80,7 @@ class TestCode:
     def test_threads_that_split_a_reduction_leave_sums_in_shared_memory(self) -> None:
         split = GpuTiles((32, 32), (0, 1), (4, 4), 4, None, 1, "lanes")
 
-        assert block_needs(product(), split, view()) == BlockNeeds(256, 48, 3 * 32 * 32 * 4)
+        assert block_needs(product(), split, view()) == BlockNeeds(256, 48, 4 * 32 * 32 * 4)
 
     def test_steps_are_waited_for_and_asked_for_ahead(self) -> None:
         issued = block_code(product(), ON_LANES, view()).issued

@@ -41,7 +41,8 @@ VIEW = GpuView(load_hardware("h100", Gpu), "fp32", GpuTuning(tensor_units=False,
 def differences(kernels: tuple[GpuKernel, ...], view: GpuView) -> Iterator[tuple[str, object, object]]:
     """Yield kernels whose program and cost model say different things: name, what either says.
 
-    Shared memory may be less: a tensor that a reshape scatters is not kept there.
+    Shared memory may be less: a tensor that a reshape scatters is not kept there. It is more only where a tile reads
+    several places of one tensor: a program has the box around them.
     """
     warp = view.spec.sms.warp
     for kernel in kernels:
@@ -50,7 +51,7 @@ def differences(kernels: tuple[GpuKernel, ...], view: GpuView) -> Iterator[tuple
         has = -(-program.threads // warp) * warp, grid
         said = needs.threads, math.prod(kernel.tiles.blocks_along(kernel.layer.sink.shape))
         size = shared_memory(program).size_bytes
-        if has != said or size > needs.shared_bytes:
+        if has != said or (size > needs.shared_bytes and not kernel.layer.reads_apart):
             yield kernel.name, (*has, size), (*said, needs.shared_bytes)
 
 
@@ -122,7 +123,7 @@ def test_a_kernel_with_steps_of_its_own_survives_its_file_and_is_simulated_as_th
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"tile": (1, 64, 80), "part": (1, 1, 1)}, "a block has 5,120 threads; the most are 1,024"),
-    ({"tile": (1, 64, 80), "part": (1, 8, 8), "depth_step": 96, "stages": 1, "split": 16}, "what it keeps in shared takes"),
+    ({"tile": (1, 64, 80), "part": (1, 8, 8), "depth_step": 96, "stages": 1, "split": 16}, "what it keeps in shared"),
     ({"tile": (1, 64, 80), "part": (1, 32, 40)}, "what it keeps in register takes 5,120 bytes; there are 1,020"),
 ])  # fmt: skip
 def test_a_program_that_no_sm_runs_is_refused_by_its_reason(change: dict[str, Any], message: str) -> None:
