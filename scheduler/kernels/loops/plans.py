@@ -155,6 +155,20 @@ class Plans:
             rest[name] = each
         self.by_stage = rest
 
+    def whole(self, plan: StagePlan) -> Ranges:
+        """Return the elements that a stage computes by itself: all of its tensor; a copy, what is read, with padding."""
+        stage = plan.stage
+        found: Ranges | None = None
+        for reader in self.by_stage.values():
+            if reader.copies.get(stage.tensor) == stage.name:
+                for nest in reader.stage.nests:
+                    loops = [Range.whole(loop.extent) for loop in nest.loops]
+                    for read in reads_of(reader.stage, (nest,)):
+                        if read.tensor == stage.tensor:
+                            own = read_ranges(read, loops)
+                            found = own if found is None else joined_ranges(found, own, stage.shape)
+        return tuple(map(Range.whole, stage.shape)) if found is None else found
+
     def needs_of(
         self, plan: StagePlan, box: Ranges, reduced: Mapping[int, Range] | None = None
     ) -> Iterator[tuple[str, Ranges, Sequence[int]]]:

@@ -64,7 +64,7 @@ class Tree:
         body: list[Node] = []
         for name, plan in self.plans.by_stage.items():
             if plan.at is None and not plan.is_inlined:
-                box = tuple(map(Range.whole, plan.stage.shape))
+                box = self.plans.whole(plan)
                 self._add_buffer(plan, box, "global" if name in self.plans.naive.results else "stack")
                 body += _StageLoops(self, plan, box).nodes()
         return body
