@@ -133,6 +133,24 @@ def with_factors(
     return steps
 
 
+def with_axis(steps: Steps, levels: Sequence[tuple[str, int]], axis: int, factors: Factors) -> Steps:
+    """Return ``steps`` with other sizes of one axis in all levels that have it."""
+    inside = 1
+    for factor in factors[len(levels) :]:
+        inside *= factor
+    for (stage, number), factor in zip(reversed(levels), reversed(factors[: len(levels)]), strict=True):
+        tile = step_of(steps, stage, Tile)
+        assert tile is not None
+        level = tile.levels[number]
+        if level.sizes is not None and axis in level.order:
+            place = level.order.index(axis)
+            sizes = (*level.sizes[:place], inside, *level.sizes[place + 1 :])
+            changed = (*tile.levels[:number], replace(level, sizes=sizes), *tile.levels[number + 1 :])
+            steps = with_step(steps, replace(tile, levels=changed))
+        inside *= factor
+    return steps
+
+
 def innermost_sizes(steps: Steps, group: TileGroup, shape: Sequence[int]) -> dict[int, int]:
     """Return what the innermost level covers of each dimension."""
     if not group.space:

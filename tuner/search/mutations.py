@@ -28,6 +28,7 @@ from dsascape.tuner.search.genes import (
     slots,
     step_of,
     tile_groups,
+    with_axis,
     with_step,
 )
 from dsascape.tuner.search.locations import flexible
@@ -55,7 +56,7 @@ def tile_size(space: Space, steps: Steps, rng: random.Random) -> Program | None:
     if is_space and changed[-1] > INNERMOST:
         return None
     levels = group.levels("space" if is_space else "reduction")
-    return space.completed(_with_axis(steps, levels, axis, tuple(changed)))
+    return space.completed(with_axis(steps, levels, axis, tuple(changed)))
 
 
 def _chains(space: Space, steps: Steps, group: TileGroup) -> Iterable[tuple[bool, int, Factors]]:
@@ -68,24 +69,6 @@ def _chains(space: Space, steps: Steps, group: TileGroup) -> Iterable[tuple[bool
         factors = factors_of(steps, group.reductions, axis, extent, is_open=False)
         if len(factors) > 1 and max(factors) > 1:
             yield False, axis, factors
-
-
-def _with_axis(steps: Steps, levels: Sequence[tuple[str, int]], axis: int, factors: Factors) -> Steps:
-    """Return ``steps`` with other sizes of one axis in all levels that have it."""
-    inside = 1
-    for factor in factors[len(levels) :]:
-        inside *= factor
-    for (stage, number), factor in zip(reversed(levels), reversed(factors[: len(levels)]), strict=True):
-        tile = step_of(steps, stage, Tile)
-        assert tile is not None
-        level = tile.levels[number]
-        if level.sizes is not None and axis in level.order:
-            place = level.order.index(axis)
-            sizes = (*level.sizes[:place], inside, *level.sizes[place + 1 :])
-            changed = (*tile.levels[:number], replace(level, sizes=sizes), *tile.levels[number + 1 :])
-            steps = with_step(steps, replace(tile, levels=changed))
-        inside *= factor
-    return steps
 
 
 def parallel_granularity(space: Space, steps: Steps, rng: random.Random) -> Program | None:

@@ -110,6 +110,26 @@ class Space:
             steps = self.unrolled(steps, group, rng)
         return self.completed(steps)
 
+    def plain(self, steps: Steps) -> Program | None:
+        """Return a sketch with the plainest decisions: one tile, one parallel loop, nothing written out."""
+        for group in tile_groups(steps):
+            ones = (1,) * len(group.space)
+            sizes = {dim: (size, *ones) for dim, size in enumerate(self._shape(group))}
+            steps = with_factors(steps, group.space, sizes)
+            if group.reductions:
+                rest = len(group.reductions) - 1
+                steps = with_factors(
+                    steps, group.reductions,
+                    {loop: (*(1,) * rest, extent) for loop, extent in self.reductions(group).items()},
+                )  # fmt: skip
+        steps = self._next_to_readers(self._in_vectors(steps))
+        for step in steps:
+            if isinstance(step, PartialSums):
+                steps = with_step(steps, replace(step, count=self.sums_counts(steps, step)[0]))
+        for stage in self.roots(steps):
+            steps = with_step(steps, Parallel(stage, min(1, self.most_parallel(steps, stage))))
+        return self.completed(steps)
+
     def completed(self, steps: Steps) -> Program | None:
         """Return the program of ``steps``, brought in line with each other; None where it is not legal."""
         try:
@@ -117,6 +137,13 @@ class Space:
             for group in tile_groups(steps):
                 if step_of(steps, group.consumer, ComputeAt) is not None:
                     steps = self._fitted(steps, group)
+        except StepError:
+            return None
+        return self.built(steps)
+
+    def built(self, steps: Steps) -> Program | None:
+        """Return the program of ``steps`` as they are; None where it is not legal."""
+        try:
             program = loop_program(self.naive, steps)
         except StepError:
             return None

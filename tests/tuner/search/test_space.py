@@ -28,7 +28,15 @@ from dsascape.scheduler.kernels.loops.steps import (
 )
 from dsascape.tuner.search.evolution import EvolutionOptions, evolved
 from dsascape.tuner.search.genes import factorisations, factors_of, tile_groups
-from dsascape.tuner.search.mutations import Mutation, crossed, location, mutated, parallel_granularity, pragma, tile_size
+from dsascape.tuner.search.mutations import (
+    Mutation,
+    crossed,
+    location,
+    mutated,
+    parallel_granularity,
+    pragma,
+    tile_size,
+)
 from dsascape.tuner.search.options import LIMITED
 from dsascape.tuner.search.space import Program, Space
 from tests.tiers import examples
