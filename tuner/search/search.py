@@ -62,6 +62,7 @@ class Search:
         self.tasks = [Searching(task, options.space, self.model, line_bytes) for task in tasks]
         self._facts = [TaskFacts(task.flops, task.similarity) for task in tasks]
         self._unit, self._elapsed_s = 0, 0.0
+        self._curve: list[UnitDone] = []
         self.continued = 0
         """Trials of earlier runs."""
 
@@ -79,6 +80,11 @@ class Search:
     def progress(self) -> Progress:
         """How far the tasks have come."""
         return Progress([each.history for each in self.tasks], self.weights)
+
+    @property
+    def curve(self) -> tuple[UnitDone, ...]:
+        """All units that have ended, those of earlier runs among them."""
+        return tuple(self._curve)
 
     def latencies(self) -> list[float]:
         """Return the latency of each network with the best programs so far."""
@@ -112,7 +118,12 @@ class Search:
             self._unit += 1
             self._try(each, self._unit, programs, before_s + time.monotonic() - begin)
             self._elapsed_s = before_s + time.monotonic() - begin
-            yield UnitDone(self._unit, each.task.key, self.trials, sum(self.latencies()), self._elapsed_s)
+            yield self._ended(self._unit, each, self._elapsed_s)
+
+    def _ended(self, unit: int, each: Searching, elapsed_s: float) -> UnitDone:
+        done = UnitDone(unit, each.task.key, self.trials, sum(self.latencies()), elapsed_s)
+        self._curve.append(done)
+        return done
 
     def _train(self) -> None:
         if self.model is not None and self.trials:
@@ -143,6 +154,8 @@ class Search:
             known = [(program, each.answer) for each in records if (program := _program(by_key[key], each)) is not None]
             if known:
                 by_key[key].add(unit, [program for program, _ in known], [answer for _, answer in known])
+                if unit != BUILTIN:
+                    self._ended(unit, by_key[key], max([each.elapsed_s for each in records]))
             self._unit = max(self._unit, unit)
         self.continued = self.trials
 

@@ -8,6 +8,7 @@ from typing import Literal
 from dsascape.tuner.search.beam import BeamOptions, beam
 from dsascape.tuner.search.cost_model import ModelOptions
 from dsascape.tuner.search.evolution import EvolutionOptions, chosen, evolved
+from dsascape.tuner.search.mutations import mutated
 from dsascape.tuner.search.options import SpaceOptions
 from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.space import Program
@@ -16,6 +17,9 @@ from dsascape.tuner.search.task_scheduler import SchedulerOptions
 TunerName = Literal["ansor", "random", "beam"]
 UNIT = 64
 """Trials of a unit: the programs of a task that are tried between two trainings of the model (TVM's default)."""
+
+_NEAR_BUILTIN = 4
+"""One of so many programs of the first unit is the built-in choice with one decision changed."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,10 @@ def ansor(searching: Searching, count: int, rng: random.Random, options: SearchO
     """Evolve programs that the cost model expects to be fast (Ansor, section 5)."""
     space = searching.space
     if not searching.is_trained:
-        return chosen(space, (), searching.tried, count, rng, 1.0)
+        near = [mutated(space, program.steps, rng) for program in searching.fastest() for _ in range(count)]
+        most = count // _NEAR_BUILTIN if options.fine_tuning else 0
+        ranked = [program for program in near if program is not None][:most]
+        return chosen(space, ranked, searching.tried, count, rng, 1 - most / count)
     own = options.evolution
     if not options.fine_tuning:
         drawn = [space.draw(rng) for _ in range(own.population)]
