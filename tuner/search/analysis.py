@@ -128,10 +128,18 @@ class KernelNodes:
             return False
         if nest.per_output.special and not (len(readers) == 1 and self.matches(name, readers[0])):
             return False
-        is_between = any(self.by_name[each].sums is not None and self.has_data_reuse(each) for each in readers) and any(
-            self.has_data_reuse(each) for each in self.operands(name)
+        is_between = self._follows_reuse(name) and any(
+            self.by_name[each].sums is not None and self.has_data_reuse(each) for each in readers
         )
         return not is_between and not any(_branches(nest, read) for read in nest.reads)
+
+    def _follows_reuse(self, name: str) -> bool:
+        """Whether a node is made of a reduction that uses data again, by whatever works element by element on that."""
+        return any(
+            self.has_data_reuse(each) or (self.by_name[each].stage is not None and self.by_name[each].sums is None
+                                          and self._follows_reuse(each))
+            for each in self.operands(name)
+        )  # fmt: skip
 
     def has_data_reuse(self, name: str) -> bool:
         """Whether a node uses elements of its operands again: HasDataReuse.

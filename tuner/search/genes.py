@@ -174,9 +174,12 @@ def _size(level: Level, axis: int) -> int:
 
 @lru_cache(maxsize=4096)
 def factorisations(extent: int, count: int, most: int) -> tuple[Factors, ...]:
-    """Return all products of ``count`` factors that make ``extent``, the last of them at most ``most``."""
+    """Return all products of ``count`` factors that make ``extent``, the last of them at most ``most``.
+
+    A single factor is the extent, whatever that is.
+    """
     if count == 1:
-        return ((extent,),) if extent <= most else ()
+        return ((extent,),)
     return tuple([
         (*outer, last)
         for last in divisors(extent)
