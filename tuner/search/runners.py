@@ -1,14 +1,19 @@
 """Runners: how long a candidate takes, measured on a device or simulated on any machine."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.cpu.cost.estimate import among_others_ps
+from dsascape.scheduler.cpu.cost.estimate import among_others_ps, least_time_ps
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.schedule.chunks import chunks_of
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.tuner.measure.candidates import CandidateRunner
 from dsascape.tuner.measure.tasks import CandidateBudget, KernelTask, PreparedTask
@@ -60,15 +65,27 @@ class SimulatedRunner:
     def _answer(self, task: Task, program: Program) -> Answer:
         layer = task.naive.layer
         try:
-            tiled = read_loops(layer, program.loops)
-            times = {
-                threads: among_others_ps(layer, tiled, threads, self._dtype, self._view)
-                for threads in self._view.thread_counts
-            }
+            time_ps, threads = self._fastest(layer, read_loops(layer, program.loops))
         except _NO_COST as error:
             return Answer(None, f"no cost: {type(error).__name__}: {error}")
-        threads = min(times, key=lambda each: times[each])
-        return Answer(times[threads] / PS_PER_S, threads=threads)
+        return Answer(time_ps / PS_PER_S, threads=threads)
+
+    def _fastest(self, layer: Layer, tiled: TiledLoops) -> tuple[float, int]:
+        """Return the least time in picoseconds, and the threads that it takes.
+
+        Numbers of threads that make the same chunks are one. Those whose instructions alone take longer than what has
+        been found are not looked at further.
+        """
+        found, seen = (math.inf, 1), set[int]()
+        for threads in self._view.thread_counts:
+            chunks = chunks_of(layer.sink.shape, tiled, threads).count
+            if chunks in seen:
+                continue
+            seen.add(chunks)
+            least_ps = least_time_ps(TiledKernel(layer, tiled, threads, self._dtype, self._view))
+            if least_ps < found[0]:
+                found = min(found, (among_others_ps(layer, tiled, threads, self._dtype, self._view), threads))
+        return found
 
     def close(self) -> None:
         """Do nothing: it holds nothing."""
