@@ -95,9 +95,9 @@ def _tuned_on(arguments: argparse.Namespace) -> TunedOn:
         if arguments.hardware is None:
             raise HardwareError("--hardware is missing: --runner simulate needs a machine")
         return tuned_on(load_hardware(arguments.hardware), SIMULATE, arguments.target, arguments.threads or 0)
-    if arguments.runner != LOCAL and remote_address(arguments.runner) is None:
+    if arguments.runner != LOCAL and not arguments.runner.startswith("rpc://"):
         raise MeasureError(f"--runner has {arguments.runner!r}; needs simulate, local or rpc://HOST:PORT[/KEY]")
-    if arguments.runner == LOCAL:
+    if remote_address(arguments.runner) is None:
         check_target(arguments.target)
     is_here = arguments.runner == LOCAL
     spec = requested_machine(arguments.hardware, arguments.target, 0 if is_here else arguments.threads or 0)

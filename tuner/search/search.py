@@ -92,7 +92,14 @@ class Search:
         return [sum([weight * own[task] for task, weight in each.items()]) for each in self.weights]
 
     def run(self) -> Iterator[UnitDone]:
-        """Try programs until there are as many as asked for, or no task promises anything; yield each unit."""
+        """Try programs until there are as many as asked for, or no task promises anything; yield each unit.
+
+        In the end the cost model has learned all that is known.
+        """
+        yield from self._units()
+        self._train()
+
+    def _units(self) -> Iterator[UnitDone]:
         begin = time.monotonic()
         self._continue()
         before_s = self._elapsed_s
