@@ -190,7 +190,7 @@ class _Progress:
         spent_s, done = time.monotonic() - self._begin, unit.trials - self._first
         left_s = spent_s / max(done, 1) * (self._trials - unit.trials)
         sys.stderr.write(
-            f"{unit.trials:,} of {self._trials:,} trials: {_time(unit.latency_s)}"
+            f"{unit.trials:,} of {count(self._trials, 'trial')}: {_time(unit.latency_s)}"
             f" (built-in {_time(_before_s(search))}), {search.failed:,} failed; {left_s:.0f} s left\n"
         )
         sys.stderr.flush()
