@@ -81,6 +81,7 @@ class TuningTasks:
     tasks: tuple[Task, ...]
     weights: tuple[Mapping[int, int], ...]
     """By network, how often each task occurs."""
+    dtype: str
 
 
 def network_tasks(workload: Workload, policy: Policy, on: TunedOn) -> TuningTasks:
@@ -106,7 +107,7 @@ def _tasks(networks: Mapping[str, Analysis], policy: Policy, on: TunedOn, placin
         raise WorkloadError(f"{', '.join(networks)}: has no kernel whose loops steps describe")
     place = {task.key: number for number, task in enumerate(every)}
     weights = [{place[task.key]: task.weight for task in tasks} for tasks in by_network]
-    return TuningTasks(tuple(networks), every, tuple(weights))
+    return TuningTasks(tuple(networks), every, tuple(weights), placing.dtype)
 
 
 def _of_network(analysis: Analysis, policy: Policy, on: TunedOn, placing: Placing) -> tuple[Task, ...]:
@@ -126,7 +127,8 @@ def open_search(
     """
     candidates = Candidates(folder, on.device, search_label(options, asked.networks))
     search = Search(
-        asked.tasks, asked.weights, runner, candidates, objective, options, on.hardware.line_bytes
+        asked.tasks, asked.weights, runner, candidates, objective, options,
+        SimulatedRunner(on.view(), asked.dtype),
     )  # fmt: skip
     others = candidates.others()
     if others:

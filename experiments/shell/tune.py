@@ -130,6 +130,7 @@ def _options(arguments: argparse.Namespace) -> SearchOptions:
     strategy: Any = "round-robin" if "task-scheduler" in without else "gradient"
     return SearchOptions(
         arguments.tuner, arguments.trials, arguments.seed, arguments.unit, fine_tuning="fine-tuning" not in without,
+        prior=arguments.runner != SIMULATE and "prior" not in without,
         space=LIMITED if "large-space" in without else SpaceOptions(),
         evolution=EvolutionOptions(population=arguments.population), scheduler=SchedulerOptions(strategy),
     )  # fmt: skip

@@ -35,11 +35,14 @@ class SearchMachine:
     """Elements of the task's dtype in a vector."""
     limits: Limits
     """Limits of legal programs."""
+    line_bytes: int = 64
+    """Bytes of a cache line."""
 
     @staticmethod
     def of_cpu(view: CpuView, dtype: str) -> "SearchMachine":
         """Return what the search needs of a CPU."""
-        return SearchMachine("cpu", max(view.thread_counts), view.lanes(dtype), cpu_limits(view))
+        cores, lanes = max(view.thread_counts), view.lanes(dtype)
+        return SearchMachine("cpu", cores, lanes, cpu_limits(view), view.spec.line_bytes)
 
 
 @dataclass(frozen=True)

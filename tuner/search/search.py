@@ -11,14 +11,12 @@ from dsascape.scheduler.kernels.loops.sources import ChosenSteps, numbered
 from dsascape.tuner.search.cost_model import CostModel, check_installed
 from dsascape.tuner.search.database import BUILTIN, Candidates, Record
 from dsascape.tuner.search.objectives import Objective, Progress
-from dsascape.tuner.search.runners import Answer, Runner
+from dsascape.tuner.search.runners import Answer, Runner, SimulatedRunner
 from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.task_scheduler import TaskFacts, next_task
 from dsascape.tuner.search.tasks import Task
 from dsascape.tuner.search.tuners import LEARNING, TUNERS, SearchOptions
-
-_LINE_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,9 @@ class Search:
 
     def __init__(
         self, tasks: Sequence[Task], weights: Sequence[Mapping[int, int]], runner: Runner, candidates: Candidates,
-        objective: Objective, options: SearchOptions, line_bytes: int = _LINE_BYTES,
+        objective: Objective, options: SearchOptions, prior: SimulatedRunner | None = None,
     ) -> None:  # fmt: skip
-        """``weights`` has how often each task, by its place, occurs in each network.
+        """``weights`` has how often each task, by its place, occurs in each network; ``prior`` is the machine model.
 
         Raises ``MissingPackageError`` where the tuner needs a library that is not installed.
         """
@@ -59,7 +57,8 @@ class Search:
         self.options, self.weights, self.objective = options, weights, objective
         self._runner, self._candidates = runner, candidates
         self.model = CostModel(options.model, options.seed) if options.tuner in LEARNING else None
-        self.tasks = [Searching(task, options.space, self.model, line_bytes) for task in tasks]
+        known = prior if options.prior else None
+        self.tasks = [Searching(task, options.space, self.model, known) for task in tasks]
         self._facts = [TaskFacts(task.flops, task.similarity) for task in tasks]
         self._unit, self._elapsed_s = 0, 0.0
         self._curve: list[UnitDone] = []

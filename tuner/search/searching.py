@@ -1,6 +1,7 @@
 """One task in a search: its space, what has been tried, and what the cost model expects of further programs."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from dsascape.tuner.search.cost_model import CostModel, Features
 from dsascape.tuner.search.database import BUILTIN, Record, written
 from dsascape.tuner.search.features import features_of
 from dsascape.tuner.search.options import SpaceOptions
-from dsascape.tuner.search.runners import Answer
+from dsascape.tuner.search.runners import Answer, SimulatedRunner
 from dsascape.tuner.search.space import Program, Space
 from dsascape.tuner.search.tasks import Task
 
@@ -23,8 +24,11 @@ _GUESSED_FLOPS_PER_S = 1e9
 class Searching:
     """A task and what is known of its programs."""
 
-    def __init__(self, task: Task, options: SpaceOptions, model: CostModel | None, line_bytes: int) -> None:
-        self.task, self.model, self._line_bytes = task, model, line_bytes
+    def __init__(
+        self, task: Task, options: SpaceOptions, model: CostModel | None, prior: SimulatedRunner | None = None
+    ) -> None:
+        """``prior`` is the machine model, where it tells before anything is measured what may be fast."""
+        self.task, self.model, self.prior = task, model, prior
         self.space = Space(task.naive, task.machine, options)
         self.tried: set[Steps] = set()
         self.trials, self.failed = 0, 0
@@ -91,8 +95,27 @@ class Searching:
         ]
 
     def features(self, programs: Sequence[Program]) -> list[Features]:
-        """Return the features of programs."""
-        return [features_of(self.task.naive, program.loops, self._line_bytes) for program in programs]
+        """Return the features of programs, the machine model's estimate behind them where that is asked for."""
+        found = [features_of(self.task.naive, program.loops, self.task.machine.line_bytes) for program in programs]
+        if self.prior is None:
+            return found
+        estimates = self.expected(programs) / self._usual
+        return [
+            np.column_stack([own, np.full(len(own), np.log2(1 + each))])
+            for own, each in zip(found, estimates, strict=True)
+        ]
+
+    @cached_property
+    def _usual(self) -> float:
+        """The throughput that the machine model expects of the built-in choice."""
+        (own,) = self.expected([self.task.program()])
+        return float(own) or 1.0
+
+    def expected(self, programs: Sequence[Program]) -> NDArray[np.float64]:
+        """Return the throughput that the machine model expects of programs, per second; 0 where it has no cost."""
+        assert self.prior is not None
+        answers = self.prior.answers(self.task, programs)
+        return np.array([0.0 if each.seconds is None else 1 / each.seconds for each in answers])
 
     @property
     def is_trained(self) -> bool:

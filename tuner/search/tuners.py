@@ -34,6 +34,9 @@ class SearchOptions:
     """Trials of a unit, at most: with few trials for many tasks, units are smaller."""
     fine_tuning: bool = True
     """Whether programs are evolved; else they are drawn, and the model chooses among them (an ablation)."""
+    prior: bool = False
+    """Whether the machine model says what is tried first, and is a feature of the cost model; of use where candidates
+    are measured."""
     space: SpaceOptions = field(default_factory=SpaceOptions)
     evolution: EvolutionOptions = field(default_factory=EvolutionOptions)
     beam: BeamOptions = field(default_factory=BeamOptions)
@@ -49,10 +52,8 @@ def ansor(searching: Searching, count: int, rng: random.Random, options: SearchO
     """Evolve programs that the cost model expects to be fast (Ansor, section 5)."""
     space = searching.space
     if not searching.is_trained:
-        near = [mutated(space, program.steps, rng) for program in searching.fastest() for _ in range(count)]
-        most = count // _NEAR_BUILTIN if options.fine_tuning else 0
-        ranked = [program for program in near if program is not None][:most]
-        return chosen(space, ranked, searching.tried, count, rng, 1 - most / count)
+        near = _first(searching, count, rng, options) if options.fine_tuning else []
+        return chosen(space, near, searching.tried, count, rng, 1 - len(near) / count)
     own = options.evolution
     if not options.fine_tuning:
         drawn = [space.draw(rng) for _ in range(own.population)]
@@ -61,6 +62,20 @@ def ansor(searching: Searching, count: int, rng: random.Random, options: SearchO
         return chosen(space, ranked, searching.tried, count, rng, own.epsilon)
     ranked = evolved(space, searching.scores, searching.fastest(), rng, own)
     return chosen(space, ranked, searching.tried, count, rng, own.epsilon)
+
+
+def _first(searching: Searching, count: int, rng: random.Random, options: SearchOptions) -> list[Program]:
+    """Return programs for the first unit, before the cost model knows anything; the others of it are drawn.
+
+    They are neighbours of the built-in choice and, with the machine model as a prior, what it expects to be fast.
+    """
+    space, wanted = searching.space, count // _NEAR_BUILTIN
+    near = [mutated(space, program.steps, rng) for program in searching.fastest() for _ in range(count)]
+    found = [program for program in near if program is not None][:wanted]
+    if searching.prior is not None:
+        ranked = evolved(space, searching.expected, searching.fastest(), rng, options.evolution)
+        found += [program for program in ranked if program.steps not in searching.tried][: 2 * wanted]
+    return list({program.steps: program for program in found}.values())
 
 
 def at_random(searching: Searching, count: int, rng: random.Random, options: SearchOptions) -> list[Program]:
