@@ -178,8 +178,8 @@ def test_a_space_that_is_exhausted_ends_the_search(tmp_path: Path) -> None:
     assert found.trials < 5000
 
 
-def test_with_the_machine_model_as_a_prior_the_first_units_are_better(tmp_path: Path) -> None:
-    """Here it is the runner, too, and so is right: each task's first unit finds no less than without it."""
+def test_with_the_machine_model_as_a_prior_the_first_units_are_faster(tmp_path: Path) -> None:
+    """Here it is the runner, too, and so is right: all programs of the first units together take less time."""
     own, found = tasks(), {}
     for prior in (False, True):
         folder = tmp_path / str(prior)
@@ -190,7 +190,8 @@ def test_with_the_machine_model_as_a_prior_the_first_units_are_better(tmp_path: 
         each = Search(own, weights, runner, Candidates(folder, "epyc", "test"), TotalLatency(), options, runner)
         list(each.run())
         found[prior] = each
-    assert found[True].latencies()[0] < found[False].latencies()[0]
+    spent = {prior: sum([row[3] for row in stored(tmp_path / str(prior)) if isinstance(row[3], float)]) for prior in found}
+    assert spent[True] < 0.8 * spent[False]
     assert {rows.shape[1] for rows in found[True].tasks[0].features([own[0].program()])} == {165}
 
 
