@@ -51,7 +51,7 @@ from dsascape.wording import count
 
 _LOG = logging.getLogger(__name__)
 _MOST_TASKS = 20
-PICTURE = "curve.svg"
+PICTURE, REPORT = "curve.svg", "report.html"
 
 
 def tune(arguments: argparse.Namespace) -> Answer:
@@ -74,7 +74,7 @@ def tune(arguments: argparse.Namespace) -> Answer:
     write_results(folder, search, on, search.curve)
     before_s = _before_s(search)
     title = f"{', '.join(asked.networks)[:60]} on {on.hardware.name}"
-    write_whole(folder / PICTURE, resolve_name(_CURVE)(title, before_s, search.curve))
+    write_whole(folder / PICTURE, resolve_name(f"{_PAGE}:tuning_curve")(title, before_s, search.curve))
     data = {
         "model": asked.networks[0] if len(asked.networks) == 1 else list(asked.networks),
         "tuner": options.tuner, "runner": on.runner, "hardware": on.hardware.name, "target": on.target,
@@ -82,11 +82,14 @@ def tune(arguments: argparse.Namespace) -> Answer:
         "trials": search.trials, "trials_before": search.continued, "failed": search.failed,
         "seconds_before": before_s, "seconds_after": sum(search.latencies()),
         "tasks": list(task_rows(search)), "kernels": str(folder / FILE), "curve": str(folder / PICTURE),
+        "report": str(folder / REPORT),
     }  # fmt: skip
+    write_whole(folder / REPORT, resolve_name(f"{_PAGE}:tuning_page")(data, before_s, search.curve))
     return Answer(data, lambda: _show(data))
 
 
-_CURVE = "dsascape.experiments.report.tuning_curve:tuning_curve"
+_PAGE = "dsascape.experiments.report.tuning_page"
+"""With all that draws a report."""
 
 
 def _tuned_on(arguments: argparse.Namespace) -> TunedOn:
@@ -217,7 +220,7 @@ def _show(data: dict[str, Any]) -> None:
     ratio = data["seconds_before"] / data["seconds_after"] if data["seconds_after"] else 1.0
     console.print(
         f"  {_time(data['seconds_before'])} -> {_time(data['seconds_after'])}, {ratio:.2f} times as fast;"
-        f" kernels: {shown_text(data['kernels'])}, curve: {shown_text(data['curve'])}"
+        f" kernels: {shown_text(data['kernels'])}, report: {shown_text(data['report'])}"
     )
     rows: Sequence[Sequence[object]] = [
         (

@@ -53,13 +53,17 @@ def test_json_has_the_promised_keys(terminal: Terminal, shapes: str, tmp_path: P
 def test_a_folder_has_database_kernels_and_curve(terminal: Terminal, shapes: str, tmp_path: Path) -> None:
     folder = tmp_path / "tuned"
     data = tuned(terminal, shapes, folder)
-    assert {path.name for path in folder.iterdir()} >= {"candidates.sqlite", "kernels.jsonl", "curve.csv", "curve.svg"}
+    files = {path.name for path in folder.iterdir()}
+    assert files >= {"candidates.sqlite", "kernels.jsonl", "curve.csv", "curve.svg", "report.html"}
     lines = [json.loads(line) for line in (folder / "kernels.jsonl").read_text().splitlines()]
     assert {line["key"] for line in lines} == {task["key"] for task in data["tasks"]}
     rows = list(csv.DictReader((folder / "curve.csv").open()))
     assert int(rows[-1]["trials"]) == 24
     assert float(rows[-1]["latency_s"]) == pytest.approx(data["seconds_after"])
     assert (folder / "curve.svg").read_text().startswith("<svg")
+    page = (folder / "report.html").read_text()
+    assert page.count("<tr>") == 1 + len(data["tasks"])
+    assert "24 trials of 3 tasks" in page
 
 
 def test_progress_says_how_far_it_is(terminal: Terminal, shapes: str, tmp_path: Path) -> None:
@@ -74,7 +78,7 @@ def test_same_seed_same_answer_and_a_second_run_adds_nothing(terminal: Terminal,
     one, other = [tuned(terminal, shapes, tmp_path / name) for name in ("one", "other")]
     again = tuned(terminal, shapes, tmp_path / "one")
     for data in (one, other, again):
-        del data["kernels"], data["curve"]
+        del data["kernels"], data["curve"], data["report"]
     assert one == other
     assert again["trials_before"] == 24
     assert again["tasks"] == one["tasks"]
