@@ -26,7 +26,7 @@ from dsascape.experiments.real.tuning import (
     write_results,
 )
 from dsascape.experiments.results.files import write_whole
-from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
 from dsascape.experiments.shell.measure import check_folder, requested_machine
 from dsascape.experiments.shell.simulate import requested_policy, requested_workload
 from dsascape.hw_models import HardwareError, load_hardware
@@ -71,7 +71,8 @@ def tune(arguments: argparse.Namespace) -> Answer:
     finally:
         runner.close()
         candidates.close()
-    write_results(folder, search, on, search.curve)
+        if search.trials:
+            write_results(folder, search, on, search.curve)
     before_s = _before_s(search)
     title = f"{', '.join(asked.networks)[:60]} on {on.hardware.name}"
     write_whole(folder / PICTURE, resolve_name(f"{_PAGE}:tuning_curve")(title, before_s, search.curve))
@@ -85,7 +86,8 @@ def tune(arguments: argparse.Namespace) -> Answer:
         "report": str(folder / REPORT),
     }  # fmt: skip
     write_whole(folder / REPORT, resolve_name(f"{_PAGE}:tuning_page")(data, before_s, search.curve))
-    return Answer(data, lambda: _show(data))
+    is_whole = all(task["after_s"] is not None for task in data["tasks"])
+    return Answer(data, lambda: _show(data), 0 if is_whole else POINTS_FAILED)
 
 
 _PAGE = "dsascape.experiments.report.tuning_page"

@@ -28,7 +28,7 @@ def flexible(nodes: KernelNodes, steps: Steps) -> tuple[str, ...]:
 def places(nodes: KernelNodes, steps: Steps, stage: str) -> list[Place]:
     """Return the loops that a stage may be computed inside of: those that all of its readers are in."""
     found: list[Place] | None = None
-    for reader in _readers(nodes, steps, stage):
+    for reader in sorted(_readers(nodes, steps, stage)):
         own = list(_around(steps, reader))
         found = own if found is None else [place for place in found if place in own]
     return found or []

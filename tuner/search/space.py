@@ -220,13 +220,13 @@ class Space:
         """Return ``steps`` with a flexible stage in a place that is drawn, and sizes for what it computes there."""
         place = rng.choice([None, *places(self.nodes, steps, stage)])
         changed = moved(steps, stage, place)
+        own = next((group for group in tile_groups(changed) if group.consumer == stage), None)
+        if own is None:
+            return changed
         if self.completed(changed) is None:
             return steps
-        for group in tile_groups(changed):
-            if group.consumer == stage:
-                shape = self._shape(group) if place is None else self._box(changed, group)
-                changed = self.sized(changed, group, shape, rng)
-        return changed
+        shape = self._shape(own) if place is None else self._box(changed, own)
+        return self.sized(changed, own, shape, rng)
 
     def _next_to_readers(self, steps: Steps) -> Steps:
         """Return ``steps`` with copies made for one tile of the outermost level of what reads them."""

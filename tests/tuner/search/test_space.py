@@ -1,9 +1,13 @@
 """Programs drawn, mutated and crossed: all legal, and all drawn from the whole of what is valid."""
 
 import itertools
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,6 +80,28 @@ def test_no_more_than_a_few_draws_are_thrown_away(naive: Callable[[], NaiveProgr
 
 def test_same_seed_same_programs() -> None:
     assert drawn(Space(kernels.fused_pair(), FOUR_CORES), 5) == drawn(Space(kernels.fused_pair(), FOUR_CORES), 5)
+
+
+_DRAWN = """
+import random
+from dsascape.tuner.search.space import Space
+from tests.tuner.search.kernels import FOUR_CORES, SMALL
+for naive in SMALL.values():
+    space, rng = Space(naive(), FOUR_CORES), random.Random(0)
+    print([space.draw(rng).steps for _ in range(5)])
+"""
+
+
+def test_same_seed_same_programs_in_other_processes() -> None:
+    """Nothing depends on the order in which sets of names happen to lie."""
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", _DRAWN], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True,
+            cwd=Path(__file__).parents[3],
+        ).stdout
+        for seed in ("1", "2", "3")
+    }  # fmt: skip
+    assert len(found) == 1
 
 
 def test_every_sketch_is_drawn() -> None:
