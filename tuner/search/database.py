@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.sources import FILE, ChosenSteps, entry_json, named, numbered
+from dsascape.scheduler.kernels.loops.sources import ChosenSteps, entry_json, named, numbered
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.search.runners import Answer
 
@@ -31,6 +30,8 @@ CREATE TABLE IF NOT EXISTS candidates (
 _COLUMNS = "task, unit, steps, seconds, reason, threads, elapsed_s"
 BUILTIN = 0
 """Unit of the built-in choice, which is no trial."""
+CONFIRMED = -1
+"""Unit of programs that are run again in the end, one after the other, to be compared."""
 
 
 class DatabaseError(ValueError):
@@ -43,7 +44,7 @@ class Record:
 
     task: str
     unit: int
-    """From 1, counted over all tasks; `BUILTIN` for the built-in choice."""
+    """From 1, counted over all tasks; `BUILTIN` for the built-in choice, `CONFIRMED` for what is run again."""
     steps: str
     """JSON of the steps, with tensors by number."""
     answer: Answer
@@ -137,8 +138,3 @@ def kernel_lines(
     """Return the text of a file of kernels (`KernelFile`): the steps of each task with what they belong to."""
     lines = [json.dumps(entry_json(key, chosen) | {"machine": machine, "code": code}) for key, chosen in found]
     return "".join([f"{line}\n" for line in lines])
-
-
-__all__ = [
-    "BUILTIN", "DATABASE", "FILE", "Candidates", "DatabaseError", "Record", "ScheduleError", "kernel_lines", "written",
-]  # fmt: skip

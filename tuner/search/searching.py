@@ -8,17 +8,25 @@ from numpy.typing import NDArray
 
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.search.cost_model import CostModel, Features
-from dsascape.tuner.search.database import BUILTIN, Record, written
+from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Record, written
 from dsascape.tuner.search.features import features_of
 from dsascape.tuner.search.options import SpaceOptions
 from dsascape.tuner.search.runners import Answer, SimulatedRunner
 from dsascape.tuner.search.space import Program, Space
 from dsascape.tuner.search.tasks import Task
 
+_CONFIRMED = 3
+"""Fastest programs that are run again beside the built-in choice."""
 _FAILED_UNITS = 3
 """Units of nothing but failures after which a task is given up."""
 _GUESSED_FLOPS_PER_S = 1e9
 """Pace of a task of which no program has a time."""
+_Timed = tuple[float, int, Program, Answer]
+"""Seconds, number among all of the task, program, answer."""
+
+
+def _by_time(each: _Timed) -> tuple[float, int]:
+    return each[:2]
 
 
 class Searching:
@@ -38,7 +46,8 @@ class Searching:
         """Least latency after each unit, in seconds."""
         self.is_exhausted = False
         self._units: dict[int, list[Answer]] = {}
-        self._timed: list[tuple[float, int, Program, Answer]] = []
+        self._timed: list[_Timed] = []
+        self._confirmed: list[_Timed] = []
 
     @property
     def is_open(self) -> bool:
@@ -50,13 +59,24 @@ class Searching:
     @property
     def latency(self) -> float:
         """The least time of any of its programs, the built-in choice among them; a guess where none has a time."""
-        own = [self._timed[0][0]] if self._timed else []
+        own = [each[0] for each in (self._confirmed or self._timed)[:1]]
         return min(own, default=self.task.flops / _GUESSED_FLOPS_PER_S or 1e-9)
 
     @property
     def best(self) -> tuple[Program, Answer] | None:
-        """The fastest program; None where none has a time."""
-        return None if not self._timed else self._timed[0][2:]
+        """The fastest program, of those that have been run again if any have; None where none has a time."""
+        known = self._confirmed or self._timed
+        return None if not known else known[0][2:]
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the fastest programs have been run again since the last trial."""
+        return bool(self._confirmed) or not self._timed
+
+    def to_confirm(self) -> list[Program]:
+        """Return the built-in choice and the fastest programs, of which the order may be chance."""
+        fastest = [program for program in self.fastest() if program.steps != self.task.builtin][:_CONFIRMED]
+        return [self.task.program(), *fastest]
 
     @property
     def units(self) -> int:
@@ -69,17 +89,23 @@ class Searching:
 
     def add(self, unit: int, programs: Sequence[Program], answers: Sequence[Answer]) -> None:
         """Take note of what was tried in one unit."""
+        timed = [
+            (answer.seconds, len(self._timed) + number, program, answer)
+            for number, (program, answer) in enumerate(zip(programs, answers, strict=True))
+            if answer.seconds is not None
+        ]
+        self._confirmed = sorted(timed, key=_by_time) if unit == CONFIRMED else []
+        if unit == CONFIRMED:
+            self.before = answers[0]
+            return
         if unit == BUILTIN:
             (self.before,) = answers
         else:
             self._units.setdefault(unit, []).extend(answers)
             self.trials += len(answers)
             self.failed += sum([each.seconds is None for each in answers])
-        for program, answer in zip(programs, answers, strict=True):
-            self.tried.add(program.steps)
-            if answer.seconds is not None:
-                self._timed.append((answer.seconds, len(self._timed), program, answer))
-        self._timed.sort(key=lambda each: each[:2])
+        self.tried |= {program.steps for program in programs}
+        self._timed = sorted([*self._timed, *timed], key=_by_time)
         if unit != BUILTIN:
             self.history[self.units - 1 :] = [self.latency]
         if self.model is not None:

@@ -12,7 +12,7 @@ pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install '
 from dsascape.scheduler.kernels.loops.steps import Inline
 from dsascape.tuner.measure import LOCAL
 from dsascape.tuner.measure.tasks import CandidateBudget
-from dsascape.tuner.search.database import Candidates
+from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Candidates
 from dsascape.tuner.search.evolution import EvolutionOptions
 from dsascape.tuner.search.objectives import TotalLatency
 from dsascape.tuner.search.runners import MeasuredRunner
@@ -45,5 +45,6 @@ def test_a_search_stores_each_candidate_as_it_is_measured(tmp_path: Path) -> Non
         found = Search(own, [{0: 1}], runner, candidates, TotalLatency(), options)
         list(found.run())
     assert found.trials == 8
-    assert len(list(candidates.records())) == 9
-    assert len({each.elapsed_s for each in candidates.records()}) == 9
+    units = [each.unit for each in candidates.records()]
+    assert units == [BUILTIN] + [1] * 4 + [2] * 4 + [CONFIRMED] * 4
+    assert len({each.elapsed_s for each in candidates.records()}) == 13
