@@ -1,10 +1,15 @@
 """The loops of one kernel of a schedule, as text."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
-from dsascape.hw_models import AnyHardware, Cpu
+from dsascape.hw_models import AnyHardware, Cpu, Gpu
 from dsascape.scheduler import Schedule, ScheduleError
-from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
+from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.scheduler.kernels.schedule import Kernel
+
+_KernelT = TypeVar("_KernelT", bound=Kernel)
 
 
 def loops_text(schedule: Schedule, hardware: AnyHardware, name: str) -> str:
@@ -12,13 +17,16 @@ def loops_text(schedule: Schedule, hardware: AnyHardware, name: str) -> str:
 
     Raises ``ScheduleError`` for a machine whose kernels are no loop programs, and for a kernel that is not there.
     """
-    if not isinstance(schedule, CpuSchedule) or not isinstance(hardware, Cpu):
-        raise ScheduleError(f"--loops prints kernels of a CPU; {hardware.name} is none")
-    kernel = _kernel(schedule.runs, name)
-    return f"# {kernel}\n{kernel.program(hardware.simd.lanes_of(schedule.dtype))}"
+    if isinstance(schedule, CpuSchedule) and isinstance(hardware, Cpu):
+        of_cpu = _kernel(schedule.runs, name)
+        return f"# {of_cpu}\n{of_cpu.program(hardware.simd.lanes_of(schedule.dtype))}"
+    if isinstance(schedule, GpuSchedule) and isinstance(hardware, Gpu):
+        of_gpu = _kernel(schedule.runs, name)
+        return f"# {of_gpu}\n{of_gpu.program(hardware.sms.warp, hardware.tensor(schedule.dtype))}"
+    raise ScheduleError(f"--loops prints kernels of a CPU or a GPU; {hardware.name} is neither")
 
 
-def _kernel(kernels: Sequence[CpuKernel], name: str) -> CpuKernel:
+def _kernel(kernels: Sequence[_KernelT], name: str) -> _KernelT:
     found = [kernel for kernel in kernels if kernel.name == name]
     if not found and name.isdecimal() and int(name) < len(kernels):
         return kernels[int(name)]

@@ -153,7 +153,8 @@ def _simulate_options(simulate: argparse.ArgumentParser) -> None:
     simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     changed = "change a value of the machine, or of its scheduler's tuning (tuning.NAME); null switches a part off"
     simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help=changed)
-    simulate.add_argument("--loops", metavar="KERNEL", help="print the loops of a CPU's kernel: its name or number")
+    of_kernel = "print the loops of a kernel of a CPU or GPU: its name or number"
+    simulate.add_argument("--loops", metavar="KERNEL", help=of_kernel)
     simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
 
 

@@ -6,11 +6,13 @@ else on lanes. Grids are numbered along memory; `grid_orders` has the other ways
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from dsascape.scheduler.gpu.fronts import depth_step, filled, fronts_of, room_of, unit_of
 from dsascape.scheduler.gpu.nests import Product, nests_of
+from dsascape.scheduler.gpu.parts import operands_bytes
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -20,12 +22,18 @@ from dsascape.workloads.loopnest import Extents
 Side = Literal["rows", "columns", "count"]
 _SIDES = (16, 32, 64, 128, 256)
 """Rows and columns of a block."""
+_FEW_ROWS = 8
+"""Rows of a block that are tried besides where other contractions are in front."""
 _LARGEST_TILE = 256 * 128
 _LARGEST_PART = 64
 """Sums that a thread keeps."""
 _WARP_TILE = 64 * 64
 """Sums that a warp keeps, on tensor units."""
 _THREADS = (64, 128, 256)
+_MANY_THREADS = 512
+"""Of a block that computes several contractions."""
+_LEAST_STAGES = 2
+"""Steps in shared memory at a time: one is used while the next arrives."""
 _RUNS = (64, 256, 1024, 4096)
 """Elements of a block without products."""
 _VECTORS = (1, 2, 4, 8)
@@ -48,7 +56,7 @@ _LEAST_SHARE = 64
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """What each dimension of the sink is to the anchor's product."""
+    """What each dimension of the sink is to a contraction's product."""
 
     rows: tuple[int, ...]
     """Dimensions, the one innermost in memory first."""
@@ -56,8 +64,11 @@ class _Sides:
     most_columns: int
     """Elements along the first of the columns' dimensions that belong to one product."""
     depth: int
-    inner: int
-    """Iterations of the reduction for one of its longest loop."""
+
+    @property
+    def are_both(self) -> bool:
+        """Whether a tile has both."""
+        return bool(self.rows) and bool(self.columns)
 
 
 def candidates(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
@@ -81,7 +92,15 @@ def grid_orders(layer: Layer) -> tuple[tuple[int, ...], ...]:
 
 
 def _known_sides(layer: Layer) -> _Sides | None:
-    return layer.analysis.table(_sides_of).get(layer.signature, partial(_sides_of, layer))
+    """Return the sides of the tiles: those of the last contraction that has both, or else of the last."""
+    nests = nests_of(layer)
+    every = (_sides(layer, number) for number in (nests.anchor, *reversed(nests.fronts)))
+    return next((sides for sides in every if sides is not None and sides.are_both), _sides(layer, nests.anchor))
+
+
+def _sides(layer: Layer, number: int) -> _Sides | None:
+    table = layer.analysis.table(_sides_of)
+    return table.get((layer.signature, number), partial(_sides_of, layer, number))
 
 
 def _is_thin(layer: Layer, sides: _Sides) -> bool:
@@ -90,17 +109,17 @@ def _is_thin(layer: Layer, sides: _Sides) -> bool:
     return min(math.prod([shape[dim] for dim in dims]) for dims in (sides.rows, sides.columns)) < _SIDES[0]
 
 
-def _sides_of(layer: Layer) -> _Sides | None:
-    """Return the sides of the anchor's product; None if there is no reuse of both operands."""
+def _sides_of(layer: Layer, number: int) -> _Sides | None:
+    """Return the sides of a contraction's product; None if there is no reuse of both operands."""
     nests, shape = nests_of(layer), layer.sink.shape
-    one = nests.product(layer, (1,) * len(shape))
+    one = nests.product(layer, (1,) * len(shape), number)
     if one is None:
         return None
     found: dict[Side, list[int]] = {"rows": [], "columns": [], "count": []}
     most, steps = 1, step_dims(layer)
     for dim in reversed(layer.sink.order):
         if shape[dim] > 1 and dim not in steps:
-            along = nests.product(layer, tuple([size if d == dim else 1 for d, size in enumerate(shape)]))
+            along = nests.product(layer, tuple([size if d == dim else 1 for d, size in enumerate(shape)]), number)
             assert along is not None
             side = _side(one, along)
             if side == "columns" and not found["columns"]:
@@ -108,10 +127,7 @@ def _sides_of(layer: Layer) -> _Sides | None:
             found[side].append(dim)
     if not found["rows"] and not found["columns"]:
         return None
-    return _Sides(
-        tuple(found["rows"] + found["count"]), tuple(found["columns"]), most, one.depth,
-        max(1, one.depth // nests.depth),
-    )  # fmt: skip
+    return _Sides(tuple(found["rows"] + found["count"]), tuple(found["columns"]), most, one.depth)
 
 
 def _side(one: Product, along: Product) -> Side:
@@ -120,45 +136,80 @@ def _side(one: Product, along: Product) -> Side:
     return "columns" if along.columns > one.columns and along.rows == one.rows else "count"
 
 
-def _filled(shape: Sequence[int], dims: Sequence[int], wanted: int, start: Sequence[int], *, even: bool) -> list[int]:
-    """Return ``start`` with up to ``wanted`` elements along ``dims``, the first of them first.
-
-    ``even``: a dimension that has to be cut is cut into parts of equal size, as far as that goes.
-    """
-    tile = list(start)
-    for dim in dims:
-        size = shape[dim]
-        if wanted >= size:
-            tile[dim] = size
-            wanted //= size
-            continue
-        if wanted > 1:
-            tile[dim] = -(-size // -(-size // wanted)) if even else wanted
-        break
-    return tile
-
-
 def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTiles]:
-    shape = layer.sink.shape
-    single = [1] * len(shape)
+    shape, nests = layer.sink.shape, nests_of(layer)
     in_rows = math.prod([shape[dim] for dim in sides.rows])
     in_columns = min(math.prod([shape[dim] for dim in sides.columns]), max(sides.most_columns, 1))
     order = tuple(layer.sink.order)
-    unit = _unit(in_rows, in_columns, sides.depth, view)
-    can_stage = unit == "tensor" or nests_of(layer).anchor_ends_last
-    for rows in _up_to(in_rows):
-        for columns in _up_to(in_columns):
-            if rows * columns > _LARGEST_TILE:
-                continue
-            tile = _filled(shape, sides.rows, rows, single, even=True)
-            tile = _filled(shape, sides.columns, min(columns, in_columns), tile, even=False)
-            for part in _parts(tile, sides, unit, view):
-                for split in _splits(sides, tile, part, unit, view):
-                    if can_stage:
-                        step = _step(sides, view, split)
-                        yield GpuTiles(tuple(tile), order, part, split, step, view.tuning.stages, unit)
-                    if unit == "lanes":
-                        yield GpuTiles(tuple(tile), order, part, split, None, 1, unit)
+    last = _sides(layer, nests.anchor) or sides
+    is_last = last == sides
+    unit = unit_of(in_rows, in_columns, sides.depth, view) if is_last else "lanes"
+    can_stage = unit == "tensor" or (nests.anchor_ends_last and is_last)
+    for tile in _tiles(layer, sides, in_rows, in_columns):
+        tried = _THREADS if not nests.fronts else (*_THREADS, _MANY_THREADS)
+        parts = [part for each in dict.fromkeys([last, sides]) for part in _parts(tile, each, unit, view, tried)]
+        for part in dict.fromkeys(parts):
+            for split in _splits(last, tile, part, unit, view):
+                if can_stage:
+                    step = depth_step(nests.nests[nests.anchor], view, split)
+                    staged = GpuTiles(tile, order, part, split, step, view.tuning.stages, unit)
+                    yield _with_fronts(layer, staged, view, staged=True)
+                if unit == "lanes":
+                    straight = GpuTiles(tile, order, part, split, None, 1, unit)
+                    yield _with_fronts(layer, straight, view, staged=False)
+                    if nests.fronts:
+                        yield _with_fronts(layer, straight, view, staged=True)
+
+
+def _with_fronts(layer: Layer, tiles: GpuTiles, view: GpuView, *, staged: bool) -> GpuTiles:
+    """Return the tiles of a kernel with those of its fronts, whose operands are ``staged`` where that can be."""
+    sums, threads = math.prod(tiles.part), tiles.threads(view.spec.sms.warp)
+    fronts = fronts_of(layer, tiles.tile, sums, threads, view, staged=staged)
+    if not fronts:
+        return tiles
+    is_any_staged = any(step is not None for step in (tiles.depth_step, *[front.depth_step for front in fronts]))
+    stages = view.tuning.stages if is_any_staged else 1
+    if stages > _LEAST_STAGES and tiles.depth_step is not None:  # what lies there besides may leave no room for all
+        nests, room = nests_of(layer), room_of(layer, tiles.tile, view)
+        extents = nests.works(layer, tiles.tile)[nests.anchor].extents
+        step_bytes = sum(operands_bytes(nests.nests[nests.anchor], extents, tiles.depth_step))
+        stages = min(stages, max(room // max(step_bytes, 1), _LEAST_STAGES))
+    return replace(tiles, stages=stages, fronts=fronts)
+
+
+def _tiles(layer: Layer, sides: _Sides, in_rows: int, in_columns: int) -> Iterator[Extents]:
+    """Yield tiles of so many rows and columns.
+
+    In front of other contractions: also few rows, all columns, for each part of which fronts would be computed again,
+    and patches of rows if those share less of what fronts make with their neighbours than runs do.
+    """
+    shape, has_fronts = layer.sink.shape, bool(nests_of(layer).fronts)
+    single = [1] * len(shape)
+    seen = set()
+    for rows in (_FEW_ROWS, *_up_to(in_rows)) if has_fronts and in_rows > _FEW_ROWS else _up_to(in_rows):
+        along = filled(shape, sides.rows, rows, single, even=True)
+        if has_fronts:
+            along = min(along, _patch(shape, sides.rows, rows), key=partial(_macs, layer))
+        for columns in dict.fromkeys([*_up_to(in_columns), *([in_columns] if has_fronts else [])]):
+            if rows * columns <= _LARGEST_TILE:
+                tile = tuple(filled(shape, sides.columns, min(columns, in_columns), along, even=False))
+                if tile not in seen:
+                    seen.add(tile)
+                    yield tile
+
+
+def _patch(shape: Extents, dims: Sequence[int], wanted: int) -> list[int]:
+    """Return up to ``wanted`` elements, as many along the first as along the second of ``dims``."""
+    tile = [1] * len(shape)
+    for number, dim in enumerate(dims[:2]):
+        tile = filled(shape, [dim], math.isqrt(wanted) if not number else wanted // tile[dims[0]], tile, even=True)
+    return filled(shape, dims[2:], wanted // math.prod(tile), tile, even=True)
+
+
+def _macs(layer: Layer, tile: Sequence[int]) -> float:
+    """Return the multiply-accumulates for one element of a tile."""
+    works = nests_of(layer).works(layer, tuple(tile))
+    return sum([work.operations.macs for work in works]) / math.prod(tile)
 
 
 def _up_to(size: int) -> list[int]:
@@ -167,22 +218,15 @@ def _up_to(size: int) -> list[int]:
     return [*below, *[side for side in _SIDES if side >= size][:1]]
 
 
-def _unit(rows: int, columns: int, depth: int, view: GpuView) -> ComputeUnit:
-    tensor = view.tensor
-    if tensor is None:
-        return "lanes"
-    least, most = sorted((tensor.rows, tensor.columns))
-    fits = min(rows, columns) >= least and max(rows, columns) >= most and depth >= tensor.depth
-    return "tensor" if fits else "lanes"
-
-
-def _parts(tile: Sequence[int], sides: _Sides, unit: ComputeUnit, view: GpuView) -> Iterator[Extents]:
-    """Yield parts of a tile, as square as can be, for several numbers of threads or warps."""
+def _parts(
+    tile: Sequence[int], sides: _Sides, unit: ComputeUnit, view: GpuView, tried: Sequence[int]
+) -> Iterator[Extents]:
+    """Yield parts of a tile, as square as can be, for several numbers of threads."""
     rows = math.prod([tile[dim] for dim in sides.rows])
     columns = math.prod([tile[dim] for dim in sides.columns])
     warp = view.spec.sms.warp
     seen = set()
-    for threads in _THREADS:
+    for threads in tried:
         number = threads // warp if unit == "tensor" else threads
         wanted = max(1, rows * columns // max(number, 1))
         if wanted > (_WARP_TILE if unit == "tensor" else _LARGEST_PART):
@@ -190,8 +234,8 @@ def _parts(tile: Sequence[int], sides: _Sides, unit: ComputeUnit, view: GpuView)
         across = min(columns, 2 ** round(math.log2(max(math.sqrt(wanted), 1))))
         down = min(rows, max(1, wanted // across))
         across = min(columns, max(across, wanted // down))
-        part = _filled(tile, sides.rows, down, [1] * len(tile), even=True)
-        part = _filled(tile, sides.columns, across, part, even=True)
+        part = filled(tile, sides.rows, down, [1] * len(tile), even=True)
+        part = filled(tile, sides.columns, across, part, even=True)
         if tuple(part) not in seen:
             seen.add(tuple(part))
             yield tuple(part)
@@ -207,12 +251,6 @@ def _splits(sides: _Sides, tile: Sequence[int], part: Extents, unit: ComputeUnit
         yield _SHARED_BY
 
 
-def _step(sides: _Sides, view: GpuView, split: int) -> int:
-    """Return the iterations of the depth loop that make a step: so many bytes of a row of an operand for each share."""
-    element_bytes = {"fp32": 4, "int8": 1}.get(view.dtype, 2)
-    return max(1, split * view.tuning.step_bytes // element_bytes // sides.inner)
-
-
 def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
     """Yield tiles of neighbouring elements, also with one dimension whole, which reductions may need."""
     shape, sms = layer.sink.shape, view.spec.sms
@@ -221,11 +259,11 @@ def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
     dims = tuple(dim for dim in reversed(order) if shape[dim] > 1 and dim not in steps)
     tiles: dict[Extents, None] = {}
     for run in _RUNS:
-        tiles[tuple(_filled(shape, dims, run, [1] * len(shape), even=True))] = None
+        tiles[tuple(filled(shape, dims, run, [1] * len(shape), even=True))] = None
         for dim in dims:
             whole = [size if d == dim else 1 for d, size in enumerate(shape)]
             others = tuple(d for d in dims if d != dim)
-            tiles[tuple(_filled(shape, others, max(run // shape[dim], 1), whole, even=True))] = None
+            tiles[tuple(filled(shape, others, max(run // shape[dim], 1), whole, even=True))] = None
     most = min(sms.threads_per_block, max(_THREADS) * 2)
     splits = _SPLITS if any(nest.compiled.nest.has_reduction for nest in nests_of(layer).nests) else (1,)
     iterations = nests_of(layer).shared_iterations
@@ -236,7 +274,7 @@ def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
             for split in splits:
                 if parts * split > most:
                     continue
-                yield GpuTiles(tile, order, part, split, None, 1, "lanes")
+                yield _with_fronts(layer, GpuTiles(tile, order, part, split, None, 1, "lanes"), view, staged=True)
                 for shares in _SHARES if view.tuning.shared_reductions and not steps else ():
                     if blocks * shares <= _MOST_SHARING and shares * split * _LEAST_TURNS <= iterations:
                         yield GpuTiles(tile, order, part, split, None, 1, "lanes", shares)

@@ -7,12 +7,15 @@ shared memory. What is loaded from shared memory and what hits the first cache t
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsascape.hw_models import Issued
 from dsascape.hw_models.gpu.occupancy import BlockNeeds
 from dsascape.hw_models.gpu.sm import packed
-from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, Product, nests_of
+from dsascape.scheduler.gpu.fronts import tensor_tiles
+from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, nests_of
+from dsascape.scheduler.gpu.parts import Parts, parts_of, sharing, slots, staged_bytes
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.transforms import Line, line_of, passes_of, results_along
 from dsascape.scheduler.gpu.view import GpuView
@@ -35,50 +38,51 @@ class BlockCode:
 
 
 def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
-    """Return what a block takes of an SM."""
+    """Return what a block takes of an SM.
+
+    Results of contractions in front of the last one lie in shared memory, beside what is staged at a time, or the sums
+    of threads that share a reduction. A thread has the registers that any contraction needs.
+    """
     nests = nests_of(layer)
     sms, tuning = view.spec.sms, view.tuning
-    held = staged = 0
-    works = nests.works(layer, tiles.tile)
-    for nest, work in zip(nests.nests, works, strict=True):
-        if nest.writes == "shared":
+    held = staged = registers = 0
+    for number, (nest, work) in enumerate(zip(nests.nests, nests.works(layer, tiles.tile), strict=True)):
+        if nest.is_shared:
             held += work.outputs * nest.element_bytes
-        step = _step(nest, tiles)
-        if step is not None and nest.product(work.extents, work.operations.macs) is not None:
-            staged = max(staged, tiles.stages * _staged_bytes(nest, work, step))
+        parts = parts_of(nests, number, layer, tiles, sms.warp)
+        if parts is not None:
+            registers = max(registers, _registers(nest, parts, view))
+            if parts.depth_step is not None:
+                in_flight = slots(nest, parts.depth_step, tiles.stages)
+                staged = max(staged, in_flight * staged_bytes(nest, parts, parts.depth_step))
+        elif nest.is_of_block and nest.compiled.nest.has_reduction:
+            staged = max(staged, _handed_over(nest, work, tiles.threads(sms.warp)))
         if any(line is not None for line in _lines(nest)):
             staged = max(staged, work.outputs * nest.element_bytes)
-    sums = (tiles.split - 1) * math.prod(tiles.tile) * _SUM_BYTES
-    elements = math.prod(tiles.part)
-    product = nests.product(layer, tiles.part)
-    operands = elements if product is None else (product.rows + product.columns) * product.number
-    if tiles.unit == "tensor":
-        tensor = view.tensor
+    if nests.anchor < 0 or not nests.nests[nests.anchor].is_tiled:
+        registers = max(registers, 2 * math.prod(tiles.part))
+    sums = tiles.split * math.prod(tiles.tile) * _SUM_BYTES if tiles.split > 1 else 0
+    return BlockNeeds(tiles.threads(sms.warp), tuning.base_registers + registers, held + max(staged, sums))
+
+
+def _handed_over(nest: BlockNest, work: NestWork, threads: int) -> int:
+    """Return the bytes in which threads that share the reductions of a tensor for the block put their sums together."""
+    loops = [number for number, loop in enumerate(nest.compiled.nest.loops) if loop.reduction]
+    executed = used_extents(nest.spaced, work.extents)
+    count = sharing(threads, work.outputs, math.prod([executed[loop] for loop in loops]))
+    return work.outputs * count * nest.element_bytes if count > 1 else 0
+
+
+def _registers(nest: BlockNest, parts: Parts, view: GpuView) -> int:
+    """Return the registers of a thread for its part's sums and operands."""
+    elements, operands = parts.elements, (parts.own.rows + parts.own.columns) * parts.own.number
+    if parts.unit == "tensor":
+        tensor, warp = view.tensor, view.spec.sms.warp
         assert tensor is not None
-        element_bytes = max([read.element_bytes for read in nests.nests[nests.anchor].reads])
-        operands = -(-operands * tensor.depth * element_bytes // (sms.warp * 4))
-        elements = -(-elements // sms.warp)
-    registers = tuning.base_registers + elements + operands
-    return BlockNeeds(tiles.threads(sms.warp), registers, held + max(staged, sums))
-
-
-def _step(nest: BlockNest, tiles: GpuTiles) -> int | None:
-    """Return how much of a product's depth is staged at a time: of the anchor's, and on tensor units of every one's."""
-    return tiles.depth_step if nest.is_anchor or tiles.unit == "tensor" else None
-
-
-def _staged_bytes(nest: BlockNest, work: NestWork, step: int) -> int:
-    """Return the bytes of the two operands of a product, if they come from outside, for ``step`` of its depth."""
-    extents = list(work.extents)
-    if nest.depth_loop is not None:
-        extents[nest.depth_loop] = min(step, extents[nest.depth_loop])
-    data, weight = nest.reads[:2]
-    staged = (data, extents), (weight, used_extents(nest.spaced, extents))
-    return sum([
-        math.prod(read.access.extents(iterations)) * read.element_bytes
-        for read, iterations in staged
-        if read.source != "shared"
-    ])  # fmt: skip
+        element_bytes = max([read.element_bytes for read in nest.reads])
+        operands = -(-operands * tensor.depth * element_bytes // (warp * 4))
+        elements = -(-elements // warp)
+    return elements + operands
 
 
 def operations_of(layer: Layer, tile: Extents) -> Operations:
@@ -125,6 +129,12 @@ def _lines(nest: BlockNest) -> list[Line | None]:
     return [line_of(nest.compiled.nest, read) for read in nest.compiled.nest.reads]
 
 
+def _mean_chains(found: Sequence[tuple[int, int]]) -> int:
+    """Return how many sums are being added up at a time, in the mean over the time that waiting for them takes."""
+    macs = sum([each for each, _ in found])
+    return round(macs / sum([each / max(chains, 1) for each, chains in found])) if macs else 0
+
+
 class _Block:
     """Instructions of one block being added up, by thread; a warp issues one for all of its threads."""
 
@@ -135,11 +145,11 @@ class _Block:
         self._pack = min(packed(view.dtype), self._of_part)
         self._inner = tiles.part[layer.sink.order[-1]] if tiles.part else 1
         self._fma = self._arithmetic = self._special = self._load = self._store = self._scalar = 0.0
-        self._matrix = 0
+        self._matrix = self._steps = 0.0
         self._shared_bytes = 0.0
         self._outside_loads = 0.0
-        self._chains = 0
-        self._steps = 0
+        self._chains: list[tuple[int, int]] = []
+        """Of each contraction: its multiply-accumulates, and how many sums are being added up at a time."""
 
     def code(self) -> BlockCode:
         tiles, nests = self._tiles, self._nests
@@ -152,21 +162,20 @@ class _Block:
             nest, work, own = nests.nests[number], works[number], of_part[number]
             alike = times * work.share / (tiles.shares if number <= nests.reduction else 1)
             made, outputs = work.operations, work.outputs
-            product = None if nest.compiled.roles is None else nest.product(own.extents, own.operations.macs)
-            if product is not None:
-                self._multiply(nest, work, *self._shared_out(nest, work, product, parts))
+            shared_out = parts_of(nests, number, self._layer, tiles, self._warp)
+            if shared_out is not None:
+                self._multiply(nest, work, shared_out, work.share)
             else:
                 if made.macs:
                     self._fma += alike * made.macs / passes * padding
-                self._scalar += alike * self._loops(max(made.macs, outputs) * padding)
+                self._scalar += alike * self._loops(max(made.macs, outputs) * padding, self._of_part)
                 each = alike * parts * own.share / work.share
                 self._read(nest, *((work, alike) if nest.is_of_block else (own, each)))
                 self._take_at_once(nest, work, own, alike)
             self._arithmetic += alike * (made.simple / passes + (0 if made else outputs)) * padding
             if made.special:
                 self._special += alike * made.special / passes * padding
-            if nest.writes in ("outside", "shared"):
-                self._write(nest, work, alike)
+            self._write(nest, work, alike)
         if tiles.split > 1:
             self._put_together()
         if tiles.shares > 1:
@@ -182,83 +191,70 @@ class _Block:
         )  # fmt: skip
         fma, arithmetic, special, load, store, scalar = [math.ceil(count / warp - 1e-9) for count in by_thread]
         straight = math.ceil(self._outside_loads / max(threads, 1) / tuning.loads_ahead)
-        chains = self._chains or -(-parts * tiles.split // warp) * self._of_part // pack
+        chains = _mean_chains(self._chains) or -(-parts * tiles.split // warp) * self._of_part // pack
         return Issued(
             fma=fma, arithmetic=arithmetic, special=special, load=load, store=store, scalar=scalar,
-            matrix=self._matrix, accumulators=max(chains, 1), waits=self._steps + straight,
+            matrix=math.ceil(self._matrix), accumulators=max(chains, 1), waits=math.ceil(self._steps) + straight,
             ahead=tiles.stages if self._steps else 1,
         )  # fmt: skip
 
-    def _loops(self, iterations: float) -> float:
+    def _loops(self, iterations: float, of_part: int) -> float:
+        """Return what loops issue that take the ``of_part`` elements of a part at a time."""
         tuning = self._view.tuning
-        return iterations * tuning.loop_instructions / tuning.unrolled / self._of_part
+        return iterations * tuning.loop_instructions / tuning.unrolled / of_part
 
-    def _shared_out(self, nest: BlockNest, work: NestWork, own: Product, parts: int) -> tuple[Product, int]:
-        """Return what one of the parts of a product computes, and how many parts there are.
-
-        The anchor's are those of the tile. What the whole block works on together, for what lies in shared memory, is
-        cut into parts as large as the anchor's.
-        """
-        if not nest.is_of_block:
-            return own, parts
-        whole = nest.product(work.extents, work.operations.macs)
-        assert whole is not None
-        like = self._nests.product(self._layer, self._tiles.part) or own
-        rows, columns = min(like.rows, whole.rows), min(like.columns, whole.columns)
-        own = Product(rows, columns, whole.depth, whole.number)
-        return own, -(-whole.rows // rows) * -(-whole.columns // columns)
-
-    def _multiply(self, nest: BlockNest, work: NestWork, own: Product, parts: int) -> None:
+    def _multiply(self, nest: BlockNest, work: NestWork, parts: Parts, share: float) -> None:
         """Add the multiply-accumulates of a product, and the loads of its operands from shared memory."""
-        tiles, warp = self._tiles, self._warp
-        depth = -(-own.depth // (tiles.split * tiles.shares))
-        done = parts * tiles.split
-        together = done * own.number * depth
+        warp, own = self._warp, parts.own
+        together = share * parts.working * own.number * parts.depth
         left_bytes, right_bytes = [read.element_bytes for read in nest.reads[:2]]
-        if tiles.unit == "tensor":
+        if parts.unit == "tensor":
             tensor = self._view.tensor
             assert tensor is not None
-            steps = -(-depth // tensor.depth)
-            shapes = [(own.rows, own.columns), (own.columns, own.rows)]  # either operand may be the one of rows
-            tiled = min([-(-rows // tensor.rows) * -(-columns // tensor.columns) for rows, columns in shapes])
-            self._matrix += done * own.number * tiled * steps
-            self._chains = max(self._chains, done * own.number * tiled)
-            loaded = together * (own.rows * left_bytes + own.columns * right_bytes / min(tensor.warps, parts))
-            loads = loaded / self._view.tuning.vector_bytes
-            self._shared_bytes += loaded
-            self._scalar += self._loops(done * own.number * tiled * steps * warp)
+            steps = -(-parts.depth // tensor.depth)
+            tiled = tensor_tiles(own.rows, own.columns, tensor)
+            issued = share * parts.working * own.number * tiled * steps
+            self._matrix += issued
+            self._chains.append((work.operations.macs, parts.at_once * own.number * tiled))
+            left = together * own.rows * left_bytes
+            right = together * own.columns * right_bytes / min(tensor.warps, parts.number)
+            self._shared_bytes += left + right
+            loads = [each / self._view.tuning.vector_bytes for each in (left, right)]
+            self._scalar += self._loops(issued * warp, parts.elements)
         else:
-            self._fma += together * own.rows * own.columns
-            whole = nest.product(work.extents, work.operations.macs)
-            assert whole is not None
-            columns = min(_PATCH_COLUMNS, warp, -(-whole.columns // own.columns))
-            rows = min(warp // columns, -(-whole.rows // own.rows))
+            pack = min(packed(self._view.dtype), parts.elements)
+            self._fma += together * own.rows * own.columns * self._pack / pack
+            self._chains.append((work.operations.macs, -(-parts.at_once // warp) * parts.elements // pack))
+            columns = min(_PATCH_COLUMNS, warp, -(-parts.whole.columns // own.columns))
+            rows = min(warp // columns, -(-parts.whole.rows // own.rows))
             left, right = together * own.rows, together * own.columns
             self._shared_bytes += left * left_bytes / columns + right * right_bytes / rows
-            loads = left / self._vector(left_bytes, own.rows) + right / self._vector(right_bytes, own.columns)
-            self._scalar += self._loops(together * own.rows * own.columns)
-        self._load += loads
-        step = _step(nest, tiles)
-        if step is None:
-            self._outside_loads += loads
-        else:
-            self._stage(nest, work, step)
+            loads = [left / self._vector(left_bytes, own.rows), right / self._vector(right_bytes, own.columns)]
+            self._scalar += self._loops(together * own.rows * own.columns, parts.elements)
+        self._load += sum(loads)
+        if parts.depth_step is not None:
+            self._stage(nest, parts, share)
+            return
+        reads = zip(nest.reads, loads, strict=False)
+        self._outside_loads += sum([each for read, each in reads if read.source != "shared"])
 
     def _vector(self, element_bytes: int, neighbours: int) -> int:
         """Return how many elements one load or store of a thread moves, of so many next to each other."""
         return max(1, min(self._view.tuning.vector_bytes // element_bytes, neighbours))
 
-    def _stage(self, nest: BlockNest, work: NestWork, depth_step: int) -> None:
-        """Add what brings operands from outside into shared memory, step by step."""
-        tuning, step = self._view.tuning, min(depth_step, nest.depth)
+    def _stage(self, nest: BlockNest, parts: Parts, share: float) -> None:
+        """Add what brings operands from outside into shared memory, step by step, in each turn."""
+        assert parts.depth_step is not None
+        tuning, step = self._view.tuning, min(parts.depth_step, nest.depth)
         steps = -(-nest.depth // step)
-        staged = steps * _staged_bytes(nest, work, step)
+        staged = share * parts.turns * steps * staged_bytes(nest, parts, step)
         copies = staged / tuning.vector_bytes
         self._load += copies
         self._store += copies
         self._scalar += 2 * copies * tuning.address_instructions
         self._shared_bytes += staged
-        self._steps += -(-steps // self._tiles.split)
+        sharing = self._tiles.split if nest.is_anchor else 1
+        self._steps += share * parts.turns * -(-steps // sharing)
 
     def _read(self, nest: BlockNest, work: NestWork, times: float) -> None:
         """Add the loads of a nest without reuse, ``times`` those for ``work``."""
@@ -296,9 +292,10 @@ class _Block:
         """Add the stores of a nest, ``times`` those for ``work``."""
         outputs = times * work.outputs
         stores = outputs / self._vector(nest.element_bytes, self._inner)
-        self._store += stores
-        self._scalar += stores * self._view.tuning.address_instructions
-        if nest.writes == "shared":
+        copies = (nest.writes == "outside") + nest.is_shared
+        self._store += copies * stores
+        self._scalar += copies * stores * self._view.tuning.address_instructions
+        if nest.is_shared:
             self._shared_bytes += outputs * nest.element_bytes
 
     def _put_together(self) -> None:

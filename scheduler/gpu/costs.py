@@ -6,26 +6,49 @@ from collections.abc import Sequence
 from dsascape.fusion.costs import OnChipMemory
 from dsascape.hw_models.gpu.sm import SHARED
 from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.gpu.checked import CheckedSteps, checked_steps
 from dsascape.scheduler.gpu.layers import layers_of
 from dsascape.scheduler.gpu.residency import Found
 from dsascape.scheduler.gpu.tiling import KnownTiles, Tiling, choose_tiling, least_ps, most_ps
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.cut import single_layer
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.sources import KernelSource, named
 from dsascape.workloads.analysis import Analysis
 
 
 class GpuCosts:
     """One network's kernels on a GPU; ``known`` keeps tiles for other networks and policies on the same machine."""
 
-    def __init__(self, view: GpuView, analysis: Analysis, known: KnownTiles | None = None) -> None:
+    def __init__(
+        self, view: GpuView, analysis: Analysis, known: KnownTiles | None = None, kernels: KernelSource | None = None
+    ) -> None:
         self.view = view
         self.analysis = analysis
         self.known = KnownTiles() if known is None else known
+        self.kernels = kernels
 
     def with_network(self, analysis: Analysis) -> "GpuCosts":
         """Return the costs of another network on the same machine."""
-        return GpuCosts(self.view, analysis, self.known)
+        return GpuCosts(self.view, analysis, self.known, self.kernels)
+
+    def with_kernels(self, kernels: KernelSource) -> "GpuCosts":
+        """Return the same with steps of kernels from a source; kernels that it has not get the built-in choice."""
+        return GpuCosts(self.view, self.analysis, self.known, kernels)
+
+    def chosen(self, layer: Layer) -> CheckedSteps | None:
+        """Return the steps that the source has for ``layer``; None where it has none.
+
+        Raises ``ScheduleError`` for steps that make no program which this GPU runs.
+        """
+        if self.kernels is None:
+            return None
+        naive = NaiveProgram(layer)
+        found = self.kernels.chosen(naive.key(self.dtype, self.view.spec.kind))
+        if found is None:
+            return None
+        return checked_steps(f"kernels: {layer.sink.name}", layer, named(naive, found.steps), self.view)
 
     @property
     def dtype(self) -> str:

@@ -1,10 +1,11 @@
 """The loop nests of a layer as a thread block runs them: what stays in registers, what goes through shared memory.
 
 A thread keeps what it computes of one nest in registers for the next one, as long as that asks each thread for its own
-elements only, be it to combine them element by element or to reduce them (threads then put their results together).
-What other threads need lies in shared memory: operands of a second contraction, statistics of rows, windows. What is
-computed before the anchor without a reduction (padding, an activation) is computed where the anchor's operand is
-staged, and takes no room of its own.
+elements only, to combine them element by element. What other threads need lies in shared memory: sums that are reduced
+further, statistics of rows, windows, and what contractions in front of the last one make. The last contraction is the
+anchor: the tiles of the sink are its own, and each front has tiles of its own. What is computed before a contraction
+without a reduction (padding, an activation) is computed where the contraction's operand is staged, and takes no room of
+its own.
 """
 
 import math
@@ -19,7 +20,7 @@ from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
 from dsascape.workloads.spaced import Spaced, spaced_loops
 
 Place = Literal["outside", "shared", "staged", "registers"]
-"""Where a tensor is for the block. ``staged``: computed where the anchor's operand is staged."""
+"""Where a tensor is for the block. ``staged``: computed where the operand of a contraction is staged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,19 @@ class BlockNest:
     """Its longest reduction loop of which all iterations compute; None without one."""
     spaced: Mapping[int, Spaced]
     """Reduction loops of which not all iterations compute."""
+    is_shared: bool
+    """Whether what it writes lies in shared memory, be it written outside as well."""
+    front: int | None
+    """Its place among the contractions in front of the anchor, first to last; None if it is none of them."""
+
+    @property
+    def is_tiled(self) -> bool:
+        """Whether it is multiplied in parts of its own: the anchor, and the contractions in front of it."""
+        return self.compiled.roles is not None and (self.is_anchor or self.front is not None)
+
+    def box(self, extents: Sequence[int]) -> Extents:
+        """Return the elements per dimension of its result that so many iterations write."""
+        return self.compiled.nest.write.extents(extents)
 
     @property
     def depth(self) -> int:
@@ -63,6 +77,11 @@ class BlockNest:
         rows, columns, count = sizes["rows"], sizes["columns"], sizes["count"]
         each = rows * columns * count * self.compiled.nest.per_iteration.macs
         return Product(rows, columns, max(1, -(-macs // each)), count)
+
+    def product_of(self, box: Extents) -> "Product | None":
+        """Return the products that it computes for so many elements per dimension of its result."""
+        extents = self.compiled.loop_extents(box)
+        return self.product(extents, self.compiled.operations(extents).macs)
 
 
 class Product(NamedTuple):
@@ -97,7 +116,11 @@ class BlockNests:
     is_plain: bool
     """Whether each nest does for a tile what writes just that tile: nothing is computed for windows or reductions."""
     anchor: int
-    """Which nest is the anchor; -1: none."""
+    """Which nest is the anchor, the last contraction; -1: none."""
+    fronts: tuple[int, ...]
+    """Which nests are the contractions in front of it, first to last."""
+    largest: int
+    """Which nest is the contraction with the most iterations, to whose depth footprints refer; -1: none."""
     anchor_ends_last: bool
     """Whether the anchor is the last reduction, and each of its sums goes into one element of the result: then they
     stay in a thread's registers, and lanes can have its operands brought to shared memory step by step."""
@@ -113,7 +136,7 @@ class BlockNests:
     @property
     def shared(self) -> int:
         """Tensors that lie in shared memory, statistics and the like included."""
-        return sum([nest.writes == "shared" for nest in self.nests])
+        return sum([nest.is_shared for nest in self.nests])
 
     @property
     def shared_iterations(self) -> int:
@@ -147,12 +170,16 @@ class BlockNests:
             works += [NestWork(extents, made, outputs, _read(each, extents), share)] * alike
         return works
 
-    def product(self, layer: Layer, box: Extents) -> Product | None:
-        """Return the anchor's products for ``box`` elements per dimension of the sink, if it is one of two operands."""
-        if self.anchor < 0:
+    def product(self, layer: Layer, box: Extents, number: int | None = None) -> Product | None:
+        """Return the products of a nest, the anchor if none is named, for ``box`` elements per dimension of the sink.
+
+        None if it is no product of two operands.
+        """
+        chosen = self.anchor if number is None else number
+        if chosen < 0:
             return None
-        work = self.works(layer, box)[self.anchor]
-        return self.nests[self.anchor].product(work.extents, work.operations.macs)
+        work = self.works(layer, box)[chosen]
+        return self.nests[chosen].product(work.extents, work.operations.macs)
 
 
 def _written(nest: LoopNest, extents: Sequence[int]) -> int:
@@ -170,11 +197,12 @@ def nests_of(layer: Layer) -> BlockNests:
 
 def _nests(layer: Layer) -> BlockNests:
     compiled = [each for each in reversed(layer.nests) if not each.is_view]
-    anchor = layer.contraction
-    places = _places(layer, [each.nest for each in compiled])
+    contractions = [number for number, each in enumerate(compiled) if each.contraction]
+    *fronts, anchor = contractions or [-1]
+    places = _places(layer, [each.nest for each in compiled], contractions)
     of_block = _of_block(layer, [each.nest for each in compiled], places)
     found = []
-    for each in compiled:
+    for number, each in enumerate(compiled):
         nest, written = each.nest, each.nest.write
         reads = [
             Read(access, places.get(layer.stored_name(read.tensor), "outside"), _element_bytes(layer, read))
@@ -184,14 +212,16 @@ def _nests(layer: Layer) -> BlockNests:
         writes: Place = "outside" if written.tensor in layer.outputs else places[name]
         found.append(
             BlockNest(
-                each, nest is anchor, tuple(reads), writes, name in of_block, _element_bytes(layer, written),
-                _depth_loop(nest), spaced_loops(nest),
+                each, number == anchor, tuple(reads), writes, name in of_block, _element_bytes(layer, written),
+                _depth_loop(nest), spaced_loops(nest), places[name] == "shared",
+                fronts.index(number) if number in fronts else None,
             )
         )  # fmt: skip
-    place = next((number for number, each in enumerate(found) if each.is_anchor), -1)
-    ends_last = place >= 0 and _ends_last(layer, *found[place:])
+    ends_last = anchor >= 0 and _ends_last(layer, *found[anchor:])
     shared = _shared_reduction(layer, [each.nest for each in compiled])
-    return BlockNests(tuple(found), _is_plain(layer, compiled), place, ends_last, shared, _runs(found))
+    is_plain = _is_plain(layer, compiled)
+    largest = next((number for number, each in enumerate(compiled) if each.nest is layer.contraction), -1)
+    return BlockNests(tuple(found), is_plain, anchor, tuple(fronts), largest, ends_last, shared, _runs(found))
 
 
 _WORTH_SHARING = 64
@@ -221,7 +251,7 @@ def _runs(nests: Sequence[BlockNest]) -> tuple[tuple[int, int], ...]:
 def _in_block(nest: BlockNest) -> tuple[object, ...]:
     """Return all that what a block does of a nest depends on, the tensors that it reads left out."""
     reads = tuple([(read.source, read.element_bytes) for read in nest.reads])
-    return nest.compiled.alike, reads, nest.writes, nest.is_of_block, nest.element_bytes
+    return nest.compiled.alike, reads, nest.writes, nest.is_shared, nest.is_of_block, nest.element_bytes
 
 
 def _ends_last(layer: Layer, anchor: BlockNest, *others: BlockNest) -> bool:
@@ -261,18 +291,29 @@ def _element_bytes(layer: Layer, access: Access) -> int:
     return layer.internal_bytes[access.tensor] if tensor is None else tensor.element_bytes
 
 
-def _places(layer: Layer, nests: Sequence[LoopNest]) -> dict[str, Place]:
-    """Return where each tensor is that the layer computes for itself."""
-    anchor = layer.contraction
+def _places(layer: Layer, nests: Sequence[LoopNest], contractions: Sequence[int]) -> dict[str, Place]:
+    """Return where each tensor is that the layer computes for itself; the last of the contractions is the anchor."""
     found: dict[str, Place] = {layer.stored_name(nest.write.tensor): "registers" for nest in nests}
     reduced: set[str] = set()
-    for nest in nests:
+    sums: dict[str, set[str]] = {}
+    """For each tensor, the reductions in registers that it is made of."""
+    for number, nest in enumerate(nests):
         names = [layer.stored_name(read.tensor) for read in nest.reads]
         for name, read in zip(names, nest.reads, strict=True):
             if name in found and found[name] != "shared" and not asks_for_its_own(nest, read):
-                found[name] = "staged" if nest is anchor and name not in reduced else "shared"
+                found[name] = "staged" if number in contractions and name not in reduced else "shared"
+        written = layer.stored_name(nest.write.tensor)
         if nest.has_reduction or not reduced.isdisjoint(names):
-            reduced.add(layer.stored_name(nest.write.tensor))
+            reduced.add(written)
+        made_of = {each for name in names if found.get(name) == "registers" for each in sums.get(name, ())}
+        sums[written] = {written} if nest.has_reduction else made_of
+        if nest.has_reduction:  # its threads have other elements than those that have added these up
+            found |= dict.fromkeys(made_of, "shared")
+    of_block = _of_block(layer, nests, found)
+    for number in contractions[:-1]:
+        name = layer.stored_name(nests[number].write.tensor)
+        if name not in of_block:  # nobody asks for more than its own elements, but its threads have others
+            found[name] = "shared"
     return found
 
 

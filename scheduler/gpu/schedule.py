@@ -8,14 +8,21 @@ from dataclasses import dataclass
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models.gpu.sm import SHARED
+from dsascape.hw_models.gpu.spec import TensorUnits
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.residency import found_in_l2
-from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.steps import steps_of
+from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
 from dsascape.wording import count
+from dsascape.workloads.loopnest import Extents
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,13 @@ class GpuKernel(Kernel):
     """One kernel: a layer, and the blocks and threads in which it is computed."""
 
     tiles: GpuTiles
+    steps: Steps = ()
+    """Steps that make its loops, from which ``tiles`` are read; none: the built-in choice writes those of the tiles."""
+
+    def program(self, warp: int, tensor: TensorUnits | None = None) -> LoopProgram:
+        """Return the loops of the kernel, for warps of so many threads and these tensor units."""
+        steps = self.steps or steps_of(self.layer, self.tiles, warp, tensor)
+        return loop_program(NaiveProgram(self.layer), steps)
 
     @property
     def blocks(self) -> int:
@@ -32,16 +46,33 @@ class GpuKernel(Kernel):
     def __str__(self) -> str:
         tiles = self.tiles
         loops = " ".join(f"d{dim}" for dim in tiles.order)
-        stages = f"{count(tiles.stages, 'stage')} of depth {tiles.depth_step}"
-        staged = "nothing staged" if tiles.depth_step is None else stages
+        fronts = "".join([f", {self._front(number)}" for number in range(len(tiles.fronts))])
         split = f", reductions split {count(tiles.split, 'way')}" if tiles.split > 1 else ""
         split += f", reductions shared by {count(tiles.shares, 'block')}" if tiles.shares > 1 else ""
-        by = "a warp" if tiles.unit == "tensor" else "a thread"
         return (
             f"{self.name}: {count(self.blocks, 'block')} of {shown(tiles.tile)} of {shown(self.layer.sink.shape)},"
             f" grid {loops},"
-            f" {shown(tiles.part)} {by} on {tiles.unit}, {staged}{split}"
+            f" {_by(tiles.part, tiles.unit)}, {self._staged(tiles.depth_step)}{split}{fronts}"
         )
+
+    def _front(self, number: int) -> str:
+        """Return what is shown of a contraction in front of the last."""
+        nests, front = nests_of(self.layer), self.tiles.fronts[number]
+        nest = nests.nests[nests.fronts[number]]
+        work = nests.works(self.layer, self.tiles.tile)[nests.fronts[number]]
+        at_once = "" if front.at_once is None else f", {shown(front.at_once)} at once"
+        return (
+            f"before it {shown(nest.box(work.extents))} of {nest.compiled.target}:"
+            f" {_by(front.part, front.unit)}, {self._staged(front.depth_step)}{at_once}"
+        )
+
+    def _staged(self, depth_step: int | None) -> str:
+        stages = f"{count(self.tiles.stages, 'stage')} of depth {depth_step}"
+        return "nothing staged" if depth_step is None else stages
+
+
+def _by(part: Extents, unit: ComputeUnit) -> str:
+    return f"{shown(part)} {'a warp' if unit == 'tensor' else 'a thread'} on {unit}"
 
 
 @dataclass(frozen=True)
@@ -66,6 +97,10 @@ def kernel_by_kernel(plan: FusionPlan, costs: GpuCosts, policy: str = "") -> Gpu
     layers = [layer for _, layer in placed]
     in_l2 = found_in_l2(layers, view.spec.l2.capacity_bytes, warm=view.tuning.warm_l2)
     for (number, layer), found in zip(placed, in_l2, strict=True):
+        chosen = costs.chosen(layer)
+        if chosen is not None:
+            kernels.append(GpuKernel(layer.sink.name, number, layer, chosen.tiles, chosen.steps))
+            continue
         tiling = costs.tiling_of(layer, found)
         if tiling is None:
             raise ScheduleError(_too_large(layer, costs))

@@ -1,21 +1,28 @@
 """A GPU schedule as JSON: written, edited by hand perhaps, and read back, each part checked."""
 
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.gpu.checked import checked_steps
 from dsascape.scheduler.gpu.code import block_needs
 from dsascape.scheduler.gpu.costs import GpuCosts
-from dsascape.scheduler.gpu.nests import nests_of
+from dsascape.scheduler.gpu.nests import Product, nests_of
 from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
-from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
+from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles, GpuTiles
+from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
+from dsascape.scheduler.kernels.schedule import shown
 from dsascape.scheduler.kernels.schedule_file import (
     Few,
     KernelRecord,
     MachineRecord,
     Numbers,
+    Record,
     ScheduleFile,
     Size,
     Sizes,
@@ -31,6 +38,13 @@ class _Machine(MachineRecord):
     kind: Literal["gpu"]
 
 
+class _Front(Record):
+    part: Sizes
+    depth_step: Size | None
+    unit: ComputeUnit
+    at_once: Sizes | None = None
+
+
 class _Kernel(KernelRecord):
     order: Numbers
     part: Sizes
@@ -39,6 +53,8 @@ class _Kernel(KernelRecord):
     stages: Few
     unit: ComputeUnit
     shares: Size = 1
+    fronts: Annotated[tuple[_Front, ...], Field(strict=False)] = ()
+    steps: list[dict[str, Any]] | None = None
 
 
 class _File(ScheduleFile[_Kernel]):
@@ -57,6 +73,11 @@ def _kernel_record(kernel: GpuKernel) -> _Kernel:
         output=kernel.name, group=kernel.group, operators=kernel.layer.ops, tile=tiles.tile, order=tiles.order,
         part=tiles.part, split=tiles.split, depth_step=tiles.depth_step, stages=tiles.stages, unit=tiles.unit,
         shares=tiles.shares,
+        fronts=tuple([
+            _Front(part=front.part, depth_step=front.depth_step, unit=front.unit, at_once=front.at_once)
+            for front in tiles.fronts
+        ]),
+        steps=steps_json(kernel.steps) if kernel.steps else None,
     )  # fmt: skip
 
 
@@ -71,27 +92,36 @@ def read_schedule(data: object, costs: GpuCosts) -> GpuSchedule:
 
 
 def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKernel:
+    if record.steps is not None:
+        steps = read_steps(record.steps, f"{where}: steps")
+        checked = checked_steps(f"{where}: steps", layer, steps, costs.view)
+        return GpuKernel(record.output, record.group, layer, checked.tiles, checked.steps)
     check_tile(where, record.tile, layer.sink.shape)
     try:
         tiles = GpuTiles(
-            record.tile, record.order, record.part, record.split, record.depth_step, record.stages, record.unit,
+            record.tile,
+            record.order,
+            record.part,
+            record.split,
+            record.depth_step,
+            record.stages,
+            record.unit,
             record.shares,
+            tuple([FrontTiles(front.part, front.depth_step, front.unit, front.at_once) for front in record.fronts]),
         )
     except ValueError as error:
         raise ScheduleError(f"{where}: {error}") from error
+    _check_fronts(where, layer, tiles, costs)
     _check_block(where, layer, tiles, costs)
     return GpuKernel(record.output, record.group, layer, tiles)
 
 
 def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> None:
     """Refuse a block that no SM holds, or that asks tensor units for what they do not do."""
-    view = costs.view
+    view, nests = costs.view, nests_of(layer)
     if tiles.unit == "tensor":
-        if view.tensor is None:
-            raise ScheduleError(f"{where}: unit: {view.spec.name} has no tensor units for {view.dtype} in use")
-        if nests_of(layer).product(layer, tiles.part) is None:
-            raise ScheduleError(f"{where}: unit: tensor units compute products of two operands only")
-    if tiles.shares > nests_of(layer).shared_iterations:
+        _check_tensor(where, nests.product(layer, tiles.part), view)
+    if tiles.shares > nests.shared_iterations:
         raise ScheduleError(f"{where}: shares: {count(tiles.shares, 'block')} cannot share a reduction of this kernel")
     needs = block_needs(layer, tiles, view)
     held = occupancy(view.spec.sms, needs)
@@ -101,3 +131,33 @@ def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> 
             f" {count(needs.registers_per_thread, 'register')} and"
             f" {needs.shared_bytes} B of shared memory: more {held.limited_by} than an SM of {view.spec.name} gives"
         )
+
+
+def _check_fronts(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> None:
+    """Refuse tiles that are not those of the contractions in front of the last, or do not fit what the tile needs."""
+    nests = nests_of(layer)
+    if len(tiles.fronts) != len(nests.fronts):
+        names = ", ".join([nests.nests[number].compiled.target for number in nests.fronts]) or "none"
+        raise ScheduleError(
+            f"{where}: fronts: tiles of {count(len(tiles.fronts), 'contraction')} are given, in front of its last one"
+            f" are {len(nests.fronts)} ({names})"
+        )
+    works = nests.works(layer, tiles.tile)
+    for place, (number, front) in enumerate(zip(nests.fronts, tiles.fronts, strict=True)):
+        nest, here = nests.nests[number], f"{where}: fronts: {place}"
+        box = nest.box(works[number].extents)
+        for name, extents in (("part", front.part), ("at_once", front.at_once or front.part)):
+            if len(extents) != len(box) or any(map(int.__gt__, extents, box)):
+                raise ScheduleError(
+                    f"{here}: {name}: {shown(extents)} does not fit into the {shown(box)} that a block needs of"
+                    f" {nest.compiled.target}"
+                )
+        if front.unit == "tensor":
+            _check_tensor(here, nest.product_of(front.part), costs.view)
+
+
+def _check_tensor(where: str, product: Product | None, view: GpuView) -> None:
+    if view.tensor is None:
+        raise ScheduleError(f"{where}: unit: {view.spec.name} has no tensor units for {view.dtype} in use")
+    if product is None:
+        raise ScheduleError(f"{where}: unit: tensor units compute products of two operands only")

@@ -15,7 +15,8 @@ class FrontTiles:
     """How a block computes what a contraction in front of the last one makes for its tile.
 
     All threads of the block do it together, before the last contraction begins; the result lies in shared memory. The
-    elements that the tile needs are cut into parts, which threads (warps, on tensor units) take in turns.
+    elements that the tile needs are cut into parts, which threads (warps, on tensor units) take in turns: as many parts
+    at a time as there are threads. Where operands are staged, each turn stages what its elements need, step by step.
     """
 
     part: Extents
@@ -25,16 +26,29 @@ class FrontTiles:
     from the caches."""
     unit: ComputeUnit
     """What does its multiply-accumulates."""
+    at_once: Extents | None = None
+    """Elements of each dimension whose operands are staged together, all steps of the depth, before those of the next
+    ones are; None: all that the tile needs, or nothing is staged."""
+
+    def __post_init__(self) -> None:
+        _check_unit(self.unit, self.depth_step)
+        if self.at_once is not None and self.depth_step is None:
+            raise ValueError(f"nothing is staged of the {self.at_once} elements at once")
+        if self.at_once is not None and (
+            len(self.at_once) != len(self.part) or any(map(int.__gt__, self.part, self.at_once))
+        ):
+            raise ValueError(f"part {self.part} is larger than what is computed at once, {self.at_once}")
 
 
 @dataclass(frozen=True, slots=True)
 class GpuTiles:
     """The loops around a layer's sink, the last output of its fused operators; its dimensions are numbered as stored.
 
-    From outside: the grid, one block for each tile; inside a block the loop over steps of the anchor's depth, each
-    staged in shared memory before it is used; inside that each thread's part of the tile, its sums in registers.
-    What the layer computes before its anchor is computed where it is staged, or in shared memory where a reduction
-    makes it; what follows (bias, activation) is computed on the sums.
+    From outside: the grid, one block for each tile; inside a block the contractions in front of the anchor, the last
+    contraction, one after the other; then the loop over steps of the anchor's depth, each staged in shared memory
+    before it is used; inside that each thread's part of the tile, its sums in registers. What the layer computes before
+    a contraction is computed where it is staged, or in shared memory where a reduction makes it; what follows the
+    anchor (bias, activation) is computed on the sums.
     """
 
     tile: Extents
@@ -67,8 +81,7 @@ class GpuTiles:
             raise ValueError(f"part {self.part} is larger than tile {self.tile}")
         if self.shares < 1 or (self.shares > 1 and self.depth_step is not None):
             raise ValueError(f"{count(self.shares, 'block')} share a reduction; needs at least one, and nothing staged")
-        if self.unit == "tensor" and self.depth_step is None:
-            raise ValueError("tensor units take their operands from shared memory; depth_step is missing")
+        _check_unit(self.unit, self.depth_step)
 
     def blocks_along(self, shape: Extents) -> Extents:
         """Return the blocks of the grid along each dimension."""
@@ -82,3 +95,8 @@ class GpuTiles:
         """Return the threads of a block, whole warps of ``warp``."""
         each = self.parts(self.tile) * self.split * (warp if self.unit == "tensor" else 1)
         return -(-each // warp) * warp
+
+
+def _check_unit(unit: ComputeUnit, depth_step: int | None) -> None:
+    if unit == "tensor" and depth_step is None:
+        raise ValueError("tensor units take their operands from shared memory; depth_step is missing")

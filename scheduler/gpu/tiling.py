@@ -18,6 +18,7 @@ from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.gpu.bounds import Grids
 from dsascape.scheduler.gpu.candidates import candidates, grid_orders, runs
+from dsascape.scheduler.gpu.fronts import tried_key
 from dsascape.scheduler.gpu.residency import Found
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.traffic import once_bytes
@@ -101,7 +102,7 @@ def least_ps(layer: Layer, view: GpuView) -> float:
 
 def _tried(layer: Layer, view: GpuView) -> Sequence[GpuTiles]:
     """Return the tiles that are tried for ``layer``, listed once for equal layers."""
-    key = layer.signature, view.code_key
+    key = layer.signature, tried_key(layer, view)
     return layer.analysis.table(_tiles, _MOST_LAYERS).get(key, partial(_tiles, layer, view))
 
 
@@ -121,7 +122,7 @@ def has_tiling(layer: Layer, view: GpuView) -> bool:
 def _known_grids(layer: Layer, view: GpuView) -> Grids:
     """Return the tiles that are tried for ``layer`` with what they come to, worked out once for equal layers."""
     table = layer.analysis.table(_grids, _MOST_LAYERS)
-    return table.get((layer.signature, view.code_key), lambda: _grids(layer, _tried(layer, view), view))
+    return table.get((layer.signature, tried_key(layer, view)), lambda: _grids(layer, _tried(layer, view), view))
 
 
 def _search(layer: Layer, found: Found, view: GpuView) -> Tiling | None:

@@ -20,6 +20,7 @@ from dsascape.hw_models.caches.lines import CacheShape, random_placement_hit_rat
 from dsascape.hw_models.caches.nests import Nest
 from dsascape.hw_models.caches.passing import passed_on
 from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
+from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.residency import Found
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.transforms import passes_of
@@ -84,7 +85,7 @@ def off_chip(
     layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, l2: CacheShape, sector_bytes: int
 ) -> OffChip:
     """Return what passes the L2 where so many blocks run at the same time, numbered in ``order``."""
-    key = layer.signature, tiles.tile, tiles.depth_step, tuple(order), concurrent, sector_bytes
+    key = layer.signature, tiles.tile, depth_step_of(layer, tiles), tuple(order), concurrent, sector_bytes
     nest = layer.analysis.table(_nest).get(key, partial(_nest, layer, tiles, order, concurrent, sector_bytes))
     passed = passed_on(nest, l2, write_allocate=False)
     first = [min(lines.count, fetched) for lines, fetched in zip(nest.touched[0], passed.fetched, strict=True)]
@@ -97,6 +98,15 @@ def off_chip(
         [own + more for own, more in zip(lines, between, strict=True)] for lines in (passed.fetched, passed.written)
     ]
     return OffChip(in_bytes(fetched), in_bytes(first), in_bytes(written))
+
+
+def depth_step_of(layer: Layer, tiles: GpuTiles) -> int | None:
+    """Return the step in which blocks advance through the depth of the footprints, that of the largest contraction."""
+    nests = nests_of(layer)
+    if not nests.fronts:
+        return tiles.depth_step
+    front = nests.nests[nests.largest].front
+    return tiles.depth_step if front is None else tiles.fronts[front].depth_step
 
 
 def _between_passes(layer: Layer, tiles: GpuTiles, l2: CacheShape, sector_bytes: int) -> list[float]:
@@ -135,8 +145,9 @@ def _nest(layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, 
     for dim in order:
         loop(dim, -(-counts[dim] // together[dim]), min(shape[dim], together[dim] * tiles.tile[dim]))
     of_group = len(trips)
-    if tiles.depth_step is not None:
-        steps = min(tiles.depth_step, found.depth)
+    step = depth_step_of(layer, tiles)
+    if step is not None:
+        steps = min(step, found.depth)
         loop(DEPTH, -(-found.depth // steps), steps)
     for dim in order:
         loop(dim, together[dim], min(shape[dim], tiles.tile[dim]))

@@ -17,7 +17,7 @@ from dsascape.hw_models.gpu.sm import DRAM, L2, SHARED
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.gpu.code import BlockCode, block_code, block_needs, last_code, operations_of, partial_bytes
 from dsascape.scheduler.gpu.tiles import GpuTiles
-from dsascape.scheduler.gpu.traffic import OffChip, l2_bytes, off_chip
+from dsascape.scheduler.gpu.traffic import OffChip, depth_step_of, l2_bytes, off_chip
 from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -120,7 +120,8 @@ def off_chip_of(layer: Layer, grid: Grid, order: tuple[int, ...], view: GpuView)
     tiles, spec = grid.tiles, view.spec
     concurrent = min(grid.at_once, spec.sms.count * max(occupancy(spec.sms, grid.needs).blocks, 1))
     made = partial(off_chip, layer, tiles, order, concurrent, view.l2_shape, spec.l2.sector_bytes)
-    key = layer.signature, tiles.tile, order, tiles.depth_step, concurrent, view.l2_shape, spec.l2.sector_bytes
+    step = depth_step_of(layer, tiles)
+    key = layer.signature, tiles.tile, order, step, concurrent, view.l2_shape, spec.l2.sector_bytes
     return layer.analysis.table(off_chip).get(key, made)
 
 

@@ -13,7 +13,7 @@ from dsascape.fusion import FusionPlan
 from dsascape.scheduler import make_policy
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
-from dsascape.scheduler.kernels.loops.nodes import Guard, Loop, Node, Nodes, Outlined
+from dsascape.scheduler.kernels.loops.nodes import Ahead, Guard, Loop, Node, Nodes, Outlined
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.tuner.codegen.kernels import GeneratedCode, generate
 from dsascape.workloads import load_network
@@ -49,6 +49,7 @@ def _of_node(node: Node) -> Iterator[Shape]:
     elif isinstance(node, Guard | Outlined):
         yield ("if" if isinstance(node, Guard) else "function", 0, tuple(of_tree(node.body)))
     else:
+        assert not isinstance(node, Ahead)
         yield ("store", node.stage, ())
 
 

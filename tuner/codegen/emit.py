@@ -10,7 +10,9 @@ from tvm.sym import Analyzer
 
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
+    Ahead,
     Buffer,
     Guard,
     Loop,
@@ -55,10 +57,10 @@ class CpuFunction:
 
 def cpu_function(layer: Layer, executable: Executable, program: LoopProgram, name: str) -> CpuFunction:
     """Return the function ``name`` of ``program``; raise ``UnsupportedKernelError`` naming what has no code."""
-    return _Emitting(layer, executable, program).function(name)
+    return Emitting(layer, executable, program).function(name)
 
 
-class _Emitting:
+class Emitting:
     """A function in the making."""
 
     def __init__(self, layer: Layer, executable: Executable, program: LoopProgram) -> None:
@@ -79,11 +81,9 @@ class _Emitting:
     def function(self, name: str) -> CpuFunction:
         """Return the finished function."""
         for loop in self.program.loops.values():
-            self._split(loop)
-        self.values.describe({stage.name for stage in self.program.stages})
-        for buffer in self.program.buffers:
-            self._declare(buffer)
-        body = self._with_buffers("", self._nodes(self.program.body))
+            self.split(loop)
+        self.declare()
+        body = self._with_buffers("", self.nodes(self.program.body))
         values, outputs = self.values, self.layer.outputs
         parameters = [*values.inputs.values(), *[self.buffers[each] for each in outputs]]
         function = tirx.PrimFunc(parameters, body).with_attr("tirx.noalias", True)
@@ -91,7 +91,14 @@ class _Emitting:
         packings = {each: packing for each, packing in values.packings.items() if each in values.inputs}
         return CpuFunction(function, tuple(values.inputs), outputs, packings)
 
-    def _split(self, loop: Loop) -> None:
+    def declare(self) -> None:
+        """Describe what the kernel computes, and declare its buffers."""
+        program = self.program
+        self.values.describe({stage.name for stage in program.stages} - program.inlined)
+        for buffer in program.buffers:
+            self._declare(buffer)
+
+    def split(self, loop: Loop) -> None:
         """Express the loops that a fused loop stands for by its variable."""
         rest = self.variables[loop.name]
         for number, (name, extent) in enumerate(reversed(loop.fused)):
@@ -101,7 +108,7 @@ class _Emitting:
 
     def _declare(self, buffer: Buffer) -> None:
         stage = self.stages[buffer.name]
-        dtype = self._dtype(stage)
+        dtype = self.dtype_of(stage)
         self.buffers[buffer.name] = own = tirx.decl_buffer(
             buffer.shape, dtype, self.values.name(buffer.name), scope=_SCOPES[buffer.scope]
         )
@@ -109,12 +116,16 @@ class _Emitting:
         if not is_result:
             self.inside.setdefault(buffer.inside, []).append(buffer)
         found = self._stored(stage, buffer, own)
+        self.take_in(stage, found)
+
+    def take_in(self, stage: Stage, found: Stored) -> None:
+        """Have a stage's elements read from its buffer."""
         self.values.own[stage.name] = found
-        if stage.kind != "sum" and stage.name == stage.tensor:
+        if stage.kind != "sum" and stage.name == stage.tensor and stage.name not in self.program.inlined:
             self.values.stored[stage.tensor] = found
 
     def _stored(self, stage: Stage, buffer: Buffer, own: Any) -> Stored:
-        first = [self._value(each) for each in buffer.first]
+        first = [self.value(each) for each in buffer.first]
         if buffer.scope != "register":
             starts = first if any(each.terms or each.offset for each in buffer.first) else ()
             return stored_in(own, stage.order, starts)
@@ -126,7 +137,7 @@ class _Emitting:
 
         return Stored(element, stage.order)
 
-    def _dtype(self, stage: Stage) -> str:
+    def dtype_of(self, stage: Stage) -> str:
         """Return the dtype of a stage's buffer: of sums, that of what is added."""
         if stage.kind != "sum":
             return self.values.dtype(self.values.described(stage.tensor))
@@ -135,7 +146,8 @@ class _Emitting:
         loops = {loop: tirx.const(0, "int32") for loop, each in enumerate(stage.nests[0].loops) if each.reduction}
         return dtype_of(self.values.term(stage, zero, loops))
 
-    def _value(self, expression: Affine) -> Any:
+    def value(self, expression: Affine) -> Any:
+        """Return an expression of loops as one of their variables."""
         value: Any = tirx.const(expression.offset, "int32")
         for loop, stride in expression.terms:
             variable = self.variables[loop]
@@ -147,45 +159,65 @@ class _Emitting:
         own = [tirx.AllocBuffer(self.buffers[each.name]) for each in self.inside.get(loop, ())]
         return body if not own else tirx.SeqStmt([*own, *(body.seq if isinstance(body, tirx.SeqStmt) else [body])])
 
-    def _nodes(self, nodes: Nodes) -> Any:
-        found = [self._node(node) for node in nodes]
+    def nodes(self, nodes: Nodes) -> Any:
+        """Return the statements of nodes, one after the other."""
+        found = [self.node(node) for node in nodes]
         return found[0] if len(found) == 1 else tirx.SeqStmt(found)
 
-    def _node(self, node: Node) -> Any:
+    def node(self, node: Node) -> Any:
+        """Return the statement of a node."""
         if isinstance(node, Statement):
             return self._statement(node)
-        body = self._nodes(node.body)
+        assert not isinstance(node, Ahead), "kernels of CPUs have no copies ahead of time"
+        body = self.nodes(node.body)
         if isinstance(node, Outlined):
             self._part += 1
             return tirx.AttrStmt(tirx.const(0, "int32"), _OUTLINED, tvm.ir.StringImm(f"part{self._part}"), body)
         if isinstance(node, Guard):
-            conditions = [self._value(each.value) < each.limit for each in node.conditions]
+            conditions = [self.value(each.value) < each.limit for each in node.conditions]
             return tirx.IfThenElse(tirx.all(*conditions), body, None)
         variable = self.variables[node.name]
         return tirx.For(variable, 0, node.extent, _KINDS[node.kind], self._with_buffers(node.name, body))
 
     def _statement(self, statement: Statement) -> Any:
         stage, values = self.stages[statement.stage], self.values
-        buffer, own = self.program.buffer(stage.name), self.buffers[stage.name]
         values.place = self._place(stage, statement)
-        element = [self._value(each) for each in statement.element]
-        indices = [self._value(statement.element[dim] + buffer.first[dim] * -1) for dim in stage.order]
-        partial = [] if statement.place is None else [self._value(statement.place)]
-        indices += partial
+        element = [self.value(each) for each in statement.element]
+        name, place = stage.name, None if statement.source else statement.place
+        indices = self._indices(name, statement.element, place)
         if statement.role == "first":
-            value = values.first(stage, own.dtype)
+            value = values.first(stage, self.buffer_dtype(name))
         elif statement.role == "fold":
             assert statement.place is not None
-            other = [*indices[: -len(partial)], self._value(statement.place.shifted(statement.distance))]
-            value = values.combined(stage, tirx.BufferLoad(own, indices), tirx.BufferLoad(own, other))
+            source, far = statement.source or name, statement.place.shifted(statement.distance)
+            other = self.load(source, self._indices(source, statement.element, far))
+            value = values.combined(stage, self.load(name, indices), other)
         elif stage.kind == "sum":
             term = values.term(stage, element, self._reduced(stage, statement))
-            value = values.combined(stage, tirx.BufferLoad(own, indices), term)
+            value = values.combined(stage, self.load(name, indices), term)
         elif stage.kind == "copy":
             value = self._copied(stage, statement, element)
         else:
             value = values.result(stage, element)
-        return tirx.BufferStore(own, value, indices)
+        return self.store(name, value, indices)
+
+    def _indices(self, name: str, element: Sequence[Affine], place: Affine | None) -> list[Any]:
+        """Return where an element lies in a buffer, at a place among its partial sums."""
+        buffer, order = self.program.buffer(name), self.stages[name].order
+        found = [self.value(element[dim] + buffer.first[dim] * -1) for dim in order]
+        return found if place is None else [*found, self.value(place)]
+
+    def load(self, name: str, indices: Sequence[Any]) -> Any:
+        """Return what a buffer has at ``indices``."""
+        return tirx.BufferLoad(self.buffers[name], list(indices))
+
+    def store(self, name: str, value: Any, indices: Sequence[Any]) -> Any:
+        """Return the statement that stores ``value`` in a buffer."""
+        return tirx.BufferStore(self.buffers[name], value, list(indices))
+
+    def buffer_dtype(self, name: str) -> str:
+        """Return the dtype of a buffer."""
+        return str(self.buffers[name].dtype)
 
     def _reduced(self, stage: Stage, statement: Statement) -> dict[int, Any]:
         """Return the iteration of every reduction loop."""
@@ -194,12 +226,12 @@ class _Emitting:
             loop: tirx.const(0, "int32")
             for loop, each in enumerate(nest.loops) if each.reduction and each.extent == 1
         }  # fmt: skip
-        found |= {loop: self._value(value) for loop, value in statement.reduced}
+        found |= {loop: self.value(value) for loop, value in statement.reduced}
         if statement.run is None:
             return found
-        rest = self._value(statement.run)
+        rest, extents = self.value(statement.run), reduction_extents(nest)
         for number, loop in enumerate(reversed(stage.run)):
-            extent, is_outermost = nest.loops[loop].extent, number == len(stage.run) - 1
+            extent, is_outermost = extents[loop], number == len(stage.run) - 1
             found[loop] = rest if is_outermost else tirx.floormod(rest, extent)
             rest = rest if is_outermost else tirx.floordiv(rest, extent)
         return found

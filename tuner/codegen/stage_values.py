@@ -46,6 +46,9 @@ class StageValues(Sources):
     """The values of a kernel's stages; what has no stage of its own is computed where it is read."""
 
     computed: dict[str, Written] = field(default_factory=dict)
+    names_taps: bool = False
+    """Whether places of spaced loops are values with names, which lie in memory: TVM 0.27 loses parts of remainders and
+    quotients of what is split off the number of a block or thread."""
 
     def describe(self, kept: Collection[str]) -> None:
         """Take note of what operators compute; tensors that are not ``kept`` are computed where they are read.
@@ -160,7 +163,13 @@ class StageValues(Sources):
         """Return what one iteration of a reduction adds to an element."""
         nest, rule = stage.nests[0], self.rule_of(stage)
         spacing, late = Spacing(nest, rule), set(rule.late)
-        loops, conditions = spacing.iterations(loops_of(nest, element), reduced)
+        named: list[tuple[Any, Any]] = []
+        at = loops_of(nest, element)
+        if self.names_taps:
+            self._name(at, {loop for each in spacing.spaced.values() for loop, _ in each.rest.terms}, named)
+        loops, conditions = spacing.iterations(at, reduced)
+        if self.names_taps:
+            self._name(loops, set(spacing.spaced), named)
         fill = tirx.const(rule.fill, self.dtype(self.described(nest.reads[0].tensor)))
 
         def added() -> Any:
@@ -170,7 +179,18 @@ class StageValues(Sources):
             ])  # fmt: skip
 
         each = self.computed[stage.tensor]
-        return _complaining(each.name, each.op.kind, lambda: self.sharing.within(lambda: self.where(conditions, added)))
+        term = partial(self.sharing.within, lambda: self.where(conditions, added))
+        found = _complaining(each.name, each.op.kind, term)
+        for variable, value in reversed(named):
+            found = tirx.Let(variable, value, found)
+        return found
+
+    def _name(self, loops: dict[int, Any], which: Collection[int], named: list[tuple[Any, Any]]) -> None:
+        """Give the values of some loops names, added to ``named``."""
+        for loop in which:
+            variable = tirx.Var("at", "int32")
+            named.append((variable, loops[loop]))
+            loops[loop] = variable
 
     def result(self, stage: Stage, element: Sequence[Any]) -> Any:
         """Return the element of a stage that is no sum and no copy, in the dtype of its tensor."""

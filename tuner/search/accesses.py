@@ -85,13 +85,13 @@ class Accesses:
         operations, padded = Operations(), 0
         for nest in stage.nests[:1]:
             operations += nest.per_iteration if stage.kind == "sum" else nest.per_output
-            loops = loop_ranges(nest, tuple(element))
+            loops = loop_ranges(nest, tuple(element), self._program.extents)
             loops = [
                 reduced.get(number, Range(each.first, 1) if nest.loops[number].reduction else each)
                 for number, each in enumerate(loops)
             ]
             for read in reads_of(stage, (nest,)):
-                ranges = read_ranges(read, loops)
+                ranges = read_ranges(read, loops, self._program.extents)
                 name = copies.get(read.tensor, read.tensor)
                 inside, outside = self._add_read(found, name, ranges)
                 operations += inside

@@ -40,6 +40,18 @@ class Affine:
         """Return the expression divided by ``divisor``, which `divides` it up to the remainder of the offset."""
         return Affine(self.offset // divisor, tuple([(loop, stride // divisor) for loop, stride in self.terms]))
 
+    def apart(self, divisor: int, extent: int, extents: Mapping[str, int]) -> "tuple[Affine, Affine] | None":
+        """Return quotient and rest by ``divisor``, if all of ``extent`` values from this one on have that quotient.
+
+        ``extents``: iterations of each loop. None where some values have another quotient.
+        """
+        whole = [(loop, stride) for loop, stride in self.terms if stride % divisor == 0]
+        rest = Affine(self.offset % divisor, tuple([each for each in self.terms if each not in whole]))
+        low, high = rest.span(extents)
+        if low < 0 or high - 1 + extent > divisor:
+            return None
+        return Affine(self.offset, tuple(whole)).divided(divisor), rest
+
     def span(self, extents: Mapping[str, int]) -> tuple[int, int]:
         """Return its least value and its greatest value plus one, where each loop has so many iterations."""
         low = high = self.offset
@@ -91,10 +103,11 @@ Ranges = tuple[Range, ...]
 """One range per dimension of a tensor."""
 
 
-def loop_ranges(nest: LoopNest, written: Ranges) -> list[Range]:
+def loop_ranges(nest: LoopNest, written: Ranges, extents: Mapping[str, int]) -> list[Range]:
     """Return the iterations of each loop of ``nest`` that write the elements ``written``; reductions run in full.
 
     Where several loops make up a dimension (a reshape), they are told apart as far as the range is aligned with them.
+    ``extents``: iterations of the loops that ``written`` moves with.
     """
     ranges = [Range.whole(loop.extent) for loop in nest.loops]
     for index, wanted in zip(nest.write.indices, written, strict=True):
@@ -106,21 +119,21 @@ def loop_ranges(nest: LoopNest, written: Ranges) -> list[Range]:
                 ranges[loop] = left
                 break
             if not left.first.divides(stride):
-                inside = left.first.offset % stride + left.extent <= stride
-                if not (inside and all(each % stride == 0 for _, each in left.first.terms)):
+                apart = left.first.apart(stride, left.extent, extents)
+                if apart is None:
                     break
-                ranges[loop] = Range(left.first.divided(stride), 1)
-                left = Range(Affine(left.first.offset % stride), left.extent)
+                ranges[loop], left = Range(apart[0], 1), Range(apart[1], left.extent)
                 continue
             ranges[loop] = Range(left.first.divided(stride), -(-left.extent // stride))
             left = Range(Affine(), min(left.extent, stride))
     return ranges
 
 
-def index_range(index: Index, loops: Sequence[Range], size: int) -> Range:
+def index_range(index: Index, loops: Sequence[Range], size: int, extents: Mapping[str, int]) -> Range:
     """Return the elements that ``index`` reaches while the loops run through ``loops``; it may begin before the first.
 
-    All of the dimension, of ``size`` elements, where the index is no affine function of the loops.
+    Where the index is no affine function of the loops it is all that they reach at any time, or all of the dimension,
+    of ``size`` elements. ``extents``: iterations of the loops that ranges move with.
     """
     if index.opaque or index.table or index.clamp:
         return Range.whole(size)
@@ -132,16 +145,18 @@ def index_range(index: Index, loops: Sequence[Range], size: int) -> Range:
         extent += abs(stride) * (each.extent - 1)
     if index.divisor != 1:
         if any(stride % index.divisor for _, stride in first.terms):
-            return Range.whole(size)
+            low, high = first.span(extents)
+            least = low // index.divisor
+            return Range(Affine(least), (high + extent - 2) // index.divisor + index.window - least)
         extent = (first.offset % index.divisor + extent - 1) // index.divisor + 1
         first = first.divided(index.divisor)
     return Range(first, extent + index.window - 1)
 
 
-def read_ranges(read: Access, loops: Sequence[Range]) -> Ranges:
+def read_ranges(read: Access, loops: Sequence[Range], extents: Mapping[str, int]) -> Ranges:
     """Return the elements of each dimension that ``read`` reaches while the loops run through ``loops``."""
     return tuple([
-        index_range(index, loops, size) for index, size in zip(read.indices, read.shape, strict=True)
+        index_range(index, loops, size, extents) for index, size in zip(read.indices, read.shape, strict=True)
     ])  # fmt: skip
 
 

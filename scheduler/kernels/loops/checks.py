@@ -4,13 +4,17 @@ from collections.abc import Iterable, Sequence
 
 from dsascape.scheduler.kernels.loops.nodes import Stage, reads_of, reduction_loops
 from dsascape.scheduler.kernels.loops.steps import (
+    Bind,
     ComputeAt,
     Inline,
     Layout,
     Level,
     Parallel,
     PartialSums,
+    Prefetch,
+    ShareReduction,
     Step,
+    Tensorise,
     Tile,
     UnrollReduction,
     Vectorise,
@@ -27,8 +31,8 @@ def check_step(step: Step, stage: Stage, results: Sequence[str], weights: Iterab
 
     ``results`` are tensors that the kernel stores, ``weights`` those that it reads and that can lie otherwise.
     """
-    if isinstance(step, Inline | ComputeAt) and stage.name in results:
-        raise _error(step, f"{stage.name!r} is a result of the kernel, stored by itself")
+    if isinstance(step, ComputeAt) and (stage.name in results) != (step.scope == "global"):
+        raise _error(step, f"{stage.name!r} lies in {step.scope}: so do results of the kernel in global, and no others")
     if isinstance(step, Inline) and stage.kind != "map":
         raise _error(step, f"{stage.name!r} has a buffer: it is no map from element to element")
     if isinstance(step, ComputeAt):
@@ -49,6 +53,28 @@ def check_step(step: Step, stage: Stage, results: Sequence[str], weights: Iterab
         _check_counts(step, (step.factor,))
     elif isinstance(step, Layout):
         _check_layout(step, stage, weights)
+    else:
+        _check_on_grid(step, stage)
+
+
+def _check_on_grid(step: Step, stage: Stage) -> None:
+    """Raise ``StepError`` where a step that only GPUs have does not fit its stage."""
+    if isinstance(step, Bind):
+        _check_counts(step, (step.blocks, step.threads, step.serial, step.least_threads, step.width - 1), least=0)
+        if stage.kind == "sum":
+            raise _error(step, f"{stage.name!r} is of sums: the stage that reads them is on blocks and threads")
+    elif isinstance(step, ShareReduction):
+        _check_counts(step, (step.count,), least=2)
+        if not step.loops or any(loop not in _reductions(stage) for loop in step.loops):
+            raise _error(step, f"{stage.name!r} has the reduction loops {list(_reductions(stage))}")
+    elif isinstance(step, Prefetch):
+        _check_counts(step, (step.ahead,))
+        if stage.kind != "copy":
+            raise _error(step, f"{stage.name!r} is no copy")
+    elif isinstance(step, Tensorise):
+        _check_counts(step, (step.rows, step.columns, step.depth))
+        if stage.kind != "sum" or not stage.nests[0].per_iteration.macs:
+            raise _error(step, f"{stage.name!r} is no sum of products")
 
 
 def check_name(step: Step, name: str, stages: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 import pydantic
@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.nodes import (
+    Ahead,
     Buffer,
     Condition,
     Guard,
@@ -24,7 +25,7 @@ from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Layout, Step, Steps
 
 _STEPS: Mapping[str, type[Any]] = {each.__name__: each for each in get_args(Step)}
-_AROUND: Mapping[str, type[Any]] = {each.__name__: each for each in (Loop, Guard, Outlined)}
+_AROUND: Mapping[str, type[Any]] = {each.__name__: each for each in (Loop, Guard, Outlined, Ahead)}
 
 
 _ADAPTERS: Mapping[type[Any], TypeAdapter[Any]] = {
@@ -97,7 +98,10 @@ def _node_json(node: Node) -> dict[str, Any]:
         return own | {"conditions": [_written(each) for each in node.conditions]} | body
     if isinstance(node, Outlined):
         return own | {"name": node.name} | body
-    fused = {"fused": [list(each) for each in node.fused]} if node.fused else {}
+    if isinstance(node, Ahead):
+        return own | {"loop": node.loop, "iterations": node.iterations} | body
+    fused: dict[str, Any] = {"fused": [list(each) for each in node.fused]} if node.fused else {}
+    fused |= {"width": node.width} if node.width > 1 else {}
     return own | {"name": node.name, "extent": node.extent, "kind": node.kind} | fused | body
 
 
@@ -136,9 +140,5 @@ def _read_node(where: str, data: object) -> Node:
         conditions = [_read(f"{where}.conditions", Condition, each) for each in _listed(where, own.get("conditions"))]
         return Guard(tuple(conditions), body)
     around: Node = _read(where, _AROUND[str(name)], own | {"body": []})
-    return Outlined(around.name, body) if isinstance(around, Outlined) else _filled(around, body)
-
-
-def _filled(loop: Node, body: Nodes) -> Loop:
-    assert isinstance(loop, Loop)
-    return Loop(loop.name, loop.extent, loop.kind, body, loop.fused)
+    assert not isinstance(around, Statement)
+    return replace(around, body=body)

@@ -6,12 +6,16 @@ from dataclasses import dataclass, field
 
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
+    Condition,
+    Guard,
     LoopKind,
+    Nodes,
     Statement,
     reads_of,
     statements_of,
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.shared_memory import shared_memory
 from dsascape.scheduler.kernels.loops.steps import Scope
 from dsascape.wording import count
 
@@ -28,11 +32,14 @@ class Limits:
     kinds: frozenset[LoopKind]
     scope_bytes: Mapping[Scope, int] = field(default_factory=dict)
     """Most that all buffers of a scope, alive at a time, may take in one thread or block."""
+    threads: int = 0
+    """Most threads of a block; 0: the machine has no blocks."""
 
 
 def illegal(program: LoopProgram, limits: Limits) -> tuple[str, ...]:
     """Return the reasons why ``program`` cannot run on a machine with ``limits``; empty if it compiles and runs."""
-    reasons = *_loops(program, limits), *_reductions(program), *_order(program), *_memory(program, limits)
+    reasons = [*_loops(program, limits), *_reductions(program), *_order(program), *_memory(program, limits)]
+    reasons += _grid(program, limits) if limits.threads else []
     return tuple(dict.fromkeys(reasons))
 
 
@@ -56,14 +63,38 @@ def _loops(program: LoopProgram, limits: Limits) -> Iterator[str]:
 
 
 def _reductions(program: LoopProgram) -> Iterator[str]:
-    """Yield reductions that go on behind their last iteration: their tiles do not divide them."""
-    for _, statement in statements_of(program.body):
+    """Yield reductions that go on behind their last iteration: tiles do not divide them, and no condition ends them."""
+    for conditions, statement in _guarded(program.body, frozenset()):
         stage = program.stage(statement.stage)
         for loop, value in statement.reduced:
             extent, end = reduction_extents(stage.nests[0])[loop], value.span(program.extents)[1]
-            if end > extent:
+            is_guarded = any(each.value == value and each.limit <= extent for each in conditions)
+            if end > extent and not is_guarded:
                 name = stage.nests[0].loops[loop].name
                 yield f"the reduction {name} of {stage.name} ends at {end:,} in place of {extent:,}"
+
+
+def _guarded(nodes: Nodes, conditions: frozenset[Condition]) -> Iterator[tuple[frozenset[Condition], Statement]]:
+    """Yield each statement with the conditions around it."""
+    for node in nodes:
+        if isinstance(node, Statement):
+            yield conditions, node
+        else:
+            own = frozenset(node.conditions) if isinstance(node, Guard) else frozenset()
+            yield from _guarded(node.body, conditions | own)
+
+
+def _grid(program: LoopProgram, limits: Limits) -> Iterator[str]:
+    """Yield what no block of a grid can do: loops of blocks inside of others, statements of no thread, many threads."""
+    for around, statement in statements_of(program.body):
+        kinds = [loop.kind for loop in around]
+        if kinds[:1] != ["block"] or "block" in kinds[1:]:
+            yield f"{statement.stage} is not inside of one loop of blocks, outermost"
+        elif "thread" not in kinds:
+            yield f"{statement.stage} is inside of no loop of threads"
+    threads = program.threads
+    if threads > limits.threads:
+        yield f"a block has {count(threads, 'thread')}; the most are {limits.threads:,}"
 
 
 def _order(program: LoopProgram) -> Iterator[str]:
@@ -76,7 +107,7 @@ def _order(program: LoopProgram) -> Iterator[str]:
         stage = program.stage(statement.stage)
         names = {loop.name for loop in around}
         for name in _read_stages(program, statement, tensors):
-            if name not in around_of or name == stage.name:
+            if name not in around_of or name == stage.name or name in program.inlined:
                 continue
             if name not in computed:
                 yield f"{stage.name} reads {name} before that is computed"
@@ -102,6 +133,7 @@ def _memory(program: LoopProgram, limits: Limits) -> Iterator[str]:
     """Yield scopes whose buffers, taken together, are larger than what there is."""
     for scope, most in limits.scope_bytes.items():
         own = [buffer for buffer in program.buffers if buffer.scope == scope]
-        size = sum([buffer.size_bytes for buffer in own])
+        size = shared_memory(program).size_bytes if scope == "shared" else sum([each.size_bytes for each in own])
+        size = -(-size // program.width) if scope == "register" else size
         if size > most:
             yield f"what it keeps in {scope} takes {count(size, 'byte')}; there are {most:,}"

@@ -13,13 +13,16 @@ LoopKind = Literal["serial", "parallel", "vector", "unrolled", "block", "vthread
 one, as blocks of a GPU's grid, as virtual threads or threads of a block, as one instruction of a tensor unit."""
 StageKind = Literal["map", "sum", "copy"]
 """Kind of a stage: computes elements from others, accumulates over reduction loops, or copies with padding."""
-Role = Literal["first", "update", "rest", "fold", "store"]
+Role = Literal["first", "update", "rest", "give", "fold", "store"]
 """Part of a stage: the first values of accumulators, one iteration of a reduction, one of its last iterations that
-partial sums leave, adding one half of the partial sums to the other, computing and storing an element."""
+partial sums leave, handing a sum over to those who share a reduction (a store of another stage in the tree), adding one
+half of the partial sums to the other, computing and storing an element."""
 
 
 SUMS = ".sum"
 """Suffix of the name of a stage of sums, behind the tensor's name."""
+SHARES = ".shares"
+"""Suffix of the name of the stage in which those who share a reduction hand over their sums, behind the stage's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,13 @@ class Buffer:
     inside: str = ""
     """Loop in each iteration of which the buffer is there anew; empty: the whole kernel."""
     partial_sums: int = 1
+    slots: int = 1
+    """Instances at a time, for as many iterations of the loop that it is inside of."""
 
     @property
     def size_bytes(self) -> int:
-        """Size of one instance."""
-        size = self.element_bytes
+        """Size of it with all its slots."""
+        size = self.element_bytes * self.slots
         for extent in self.shape:
             size *= extent
         return size
@@ -90,9 +95,11 @@ class Statement:
     run: Affine | None = None
     """Where loops that partial sums go along are one: the iteration of all of them together."""
     place: Affine | None = None
-    """Among partial sums; of a fold, the one that another is added to."""
+    """Among partial sums; of a fold, the one that another is added to. Of sums that threads share, the thread's."""
     distance: int = 0
     """Distance of the partial sum that a fold adds, from the one that it adds to."""
+    source: str = ""
+    """Stage with the partial sum that a fold adds, where they are not its own buffer's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +119,24 @@ class Outlined:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """Nodes that run for an iteration of a loop around them, so many iterations before it.
+
+    For the first iterations they run before the loop begins; towards its end they do not run.
+    """
+
+    loop: str
+    iterations: int
+    body: "Nodes"
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop from zero."""
+    """A loop from zero.
+
+    A thread loop inside of another one is shared out among all threads of the block, whichever iteration of the outer
+    one they run.
+    """
 
     name: str
     extent: int
@@ -121,9 +144,11 @@ class Loop:
     body: "Nodes"
     fused: tuple[tuple[str, int], ...] = ()
     """Where it stands for several loops, their names and iterations, outermost first."""
+    width: int = 1
+    """Threads that run one of its iterations together."""
 
 
-Node = Loop | Guard | Outlined | Statement
+Node = Loop | Guard | Outlined | Ahead | Statement
 Nodes = tuple[Node, ...]
 
 def statements_of(nodes: Nodes, around: tuple[Loop, ...] = ()) -> Iterator[tuple[tuple[Loop, ...], Statement]]:

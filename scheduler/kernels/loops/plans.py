@@ -8,8 +8,9 @@ from typing import TypeVar
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
 from dsascape.scheduler.kernels.loops.checks import StepError, check_name, check_step
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.nodes import Stage, reads_of
+from dsascape.scheduler.kernels.loops.nodes import SHARES, Stage, reads_of
 from dsascape.scheduler.kernels.loops.steps import (
+    Bind,
     CacheRead,
     CacheWrite,
     ComputeAt,
@@ -17,6 +18,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     Layout,
     Parallel,
     PartialSums,
+    ShareReduction,
     Step,
     Steps,
 )
@@ -33,6 +35,8 @@ class StagePlan:
     """Its steps, one of each kind: the last where there are several."""
     copies: dict[str, str] = field(default_factory=dict)
     """Copies that it reads in place of tensors."""
+    is_handed_over: bool = False
+    """Whether it is where others hand over their sums, computed with these."""
 
     def get(self, kind: type[_StepT]) -> _StepT | None:
         """Return the stage's step of that kind; None if it has none."""
@@ -54,8 +58,19 @@ class StagePlan:
         step = self.get(Parallel)
         return 0 if step is None else step.loops
 
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """How many of its outermost loops each loop stands for that several are fused into."""
+        bind = self.get(Bind)
+        return (self.parallel,) if bind is None else (bind.blocks, *(1,) * bind.serial, bind.threads)
+
     def rounded(self, box: Ranges) -> Ranges:
         """Return the elements that are computed where ``box`` is needed."""
+        if self.at is not None and self.at.scope == "shared" and self.stage.kind != "copy":
+            return tuple([
+                Range.whole(size) if each.extent >= size else each.inside(size)
+                for each, size in zip(box, self.stage.shape, strict=True)
+            ])  # fmt: skip
         if self.at is None or self.at.rounded is None:
             return box
         return tuple([each.rounded(part) for each, part in zip(box, self.at.rounded, strict=True)])
@@ -81,7 +96,8 @@ class Plans:
     def _check_consumer(self, name: str, at: ComputeAt) -> None:
         """Raise ``StepError`` for a stage that is computed inside of one that does not come after it."""
         names = list(self.by_stage)
-        if names.index(at.consumer) <= names.index(name) or self.by_stage[at.consumer].is_inlined:
+        is_behind = names.index(at.consumer) > names.index(name) or (name in self.naive.results and name != at.consumer)
+        if not is_behind or not self.has_loops(at.consumer):
             raise StepError(f"ComputeAt: {name!r} is computed inside of {at.consumer!r}, which has no loops behind it")
 
     def _check_readers(self, name: str, at: ComputeAt) -> None:
@@ -99,9 +115,14 @@ class Plans:
             sources = {stage.source} if stage.kind == "copy" else {
                 plan.copies.get(read.tensor, read.tensor) for read in reads_of(stage, stage.nests)
             }  # fmt: skip
-            if name in sources and reader != name:
-                found |= self._readers(reader) if plan.is_inlined else {reader}
+            if name in sources and reader != name and not plan.is_handed_over:
+                found |= self._readers(reader) if plan.is_inlined else set()
+                found |= {reader} if self.has_loops(reader) else set()
         return found
+
+    def has_loops(self, name: str) -> bool:
+        """Whether a stage has loops of its own: it is not inlined, or is a result, which is stored anyhow."""
+        return not self.by_stage[name].is_inlined or name in self.naive.results
 
     def _take(self, step: Step) -> None:
         if isinstance(step, CacheRead):
@@ -116,6 +137,8 @@ class Plans:
                 self._plan(step, step.consumer)
             elif isinstance(step, PartialSums):
                 plan.stage = replace(plan.stage, run=step.loops)
+            elif isinstance(step, ShareReduction):
+                self._take_shared(step, plan)
             elif isinstance(step, Layout):
                 self.layouts.append(step)
 
@@ -147,6 +170,14 @@ class Plans:
         result.stage = replace(result.stage, kind="copy", nests=(), source=step.stage)
         self._insert(StagePlan(computing, copies=result.copies), before=step.result)
 
+    def _take_shared(self, step: ShareReduction, plan: StagePlan) -> None:
+        check_name(step, step.stage + SHARES, (*self.by_stage, *self.naive.layer.graph.tensors))
+        if len(step.loops) > 1:
+            plan.stage = replace(plan.stage, run=step.loops)
+        over = replace(plan.stage, name=step.stage + SHARES, kind="copy", nests=(), source=step.stage, run=())
+        names = list(self.by_stage)
+        self._insert(StagePlan(over, is_handed_over=True), before=names[names.index(step.stage) + 1])
+
     def _insert(self, plan: StagePlan, before: str) -> None:
         """Put a stage in front of another one."""
         rest: dict[str, StagePlan] = {}
@@ -166,12 +197,12 @@ class Plans:
                     loops = [Range.whole(loop.extent) for loop in nest.loops]
                     for read in reads_of(reader.stage, (nest,)):
                         if read.tensor == stage.tensor:
-                            own = read_ranges(read, loops)
+                            own = read_ranges(read, loops, {})
                             found = own if found is None else joined_ranges(found, own, stage.shape)
         return tuple(map(Range.whole, stage.shape)) if found is None else found
 
     def needs_of(
-        self, plan: StagePlan, box: Ranges, reduced: Mapping[int, Range] | None = None
+        self, plan: StagePlan, box: Ranges, extents: Mapping[str, int], reduced: Mapping[int, Range] | None = None
     ) -> Iterator[tuple[str, Ranges, Sequence[int]]]:
         """Yield what a stage reads to write ``box``: tensor or stage, ranges, shape."""
         stage = plan.stage
@@ -180,25 +211,33 @@ class Plans:
             yield stage.source, box if is_result else tuple(map(Range.inside, box, stage.shape)), stage.shape
             return
         for nest in stage.nests:
-            loops = loop_ranges(nest, box)
+            loops = loop_ranges(nest, box, extents)
             for loop, each in (reduced or {}).items():
                 loops[loop] = each
             for read in reads_of(stage, (nest,)):
-                yield plan.copies.get(read.tensor, read.tensor), read_ranges(read, loops), read.shape
+                yield plan.copies.get(read.tensor, read.tensor), read_ranges(read, loops, extents), read.shape
 
     def demanded(
-        self, consumer: str, depth: int, box: Ranges, reduced: Mapping[int, Range]
+        self, consumer: str, depth: int, box: Ranges, reduced: Mapping[int, Range], extents: Mapping[str, int]
     ) -> Mapping[str, Ranges]:
-        """Return what one iteration of the outermost ``depth`` loops of ``consumer`` needs of each stage inside."""
+        """Return what one iteration of the outermost ``depth`` loops of ``consumer`` needs of each stage inside.
+
+        ``extents``: iterations of the loops that the ``box`` moves with.
+        """
         found: dict[str, Ranges] = {}
 
         def add(plan: StagePlan, own: Ranges, loops: Mapping[int, Range] | None = None) -> None:
-            for name, ranges, shape in self.needs_of(plan, own, loops):
+            for name, ranges, shape in self.needs_of(plan, own, extents, loops):
                 known = found.get(name)
                 found[name] = ranges if known is None else joined_ranges(known, ranges, shape)
 
         names = list(self.by_stage)
         add(self.by_stage[consumer], box, reduced)
+        for name in self.naive.results:
+            if self.is_inside(name, consumer, depth):
+                own = self.beside(name, consumer, box)
+                found[name] = joined_ranges(found[name], own, self.by_stage[name].stage.shape) if name in found else own
+                add(self.by_stage[name], found[name])
         for name in reversed(names[: names.index(consumer)]):
             plan = self.by_stage[name]
             if name in found and (plan.is_inlined or self.is_inside(name, consumer, depth)):
@@ -217,8 +256,25 @@ class Plans:
 
     def depth_of(self, at: ComputeAt) -> int:
         """Return how many loops of its consumer a stage is computed inside of; fused loops are one."""
-        consumer = self.by_stage[at.consumer]
-        return max(at.loops, consumer.parallel) if at.loops else 0
+        begin = 0
+        for group in self.by_stage[at.consumer].groups:
+            if begin < at.loops <= begin + group:
+                return begin + group
+            begin += group
+        return at.loops
+
+    def beside(self, name: str, consumer: str, box: Ranges) -> Ranges:
+        """Return the elements of a result that belong to ``box`` of the ``consumer`` that it is stored along with.
+
+        Along a dimension of equal size they are the same; where either has one element only, they are all.
+        """
+        own, other = self.by_stage[name].stage.shape, self.by_stage[consumer].stage.shape
+        fits = len(own) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(own, other, strict=True))
+        if not fits:
+            raise StepError(f"ComputeAt: {name!r} of {list(own)} is no result along with one of {list(other)}")
+        return tuple([
+            each if size == whole else Range.whole(size) for each, size, whole in zip(box, own, other, strict=True)
+        ])  # fmt: skip
 
     def attached(self, consumer: str, depth: int) -> list[StagePlan]:
         """Return the stages that are computed right inside of the outermost ``depth`` loops of ``consumer``."""

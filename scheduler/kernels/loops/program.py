@@ -7,8 +7,8 @@ Loops have names that occur once in a program. Elements are given as affine expr
 from dataclasses import dataclass
 from functools import cached_property
 
-from dsascape.scheduler.kernels.loops.nodes import Buffer, Loop, Nodes, Stage, loops_of
-from dsascape.scheduler.kernels.loops.steps import CacheRead, Layout, Steps
+from dsascape.scheduler.kernels.loops.nodes import Buffer, Loop, Nodes, Stage, loops_of, statements_of
+from dsascape.scheduler.kernels.loops.steps import Bind, CacheRead, Inline, Layout, Steps
 from dsascape.scheduler.kernels.loops.text import program_text
 
 
@@ -37,6 +37,18 @@ class LoopProgram:
             name: extent for loop in loops_of(self.body) for name, extent in ((loop.name, loop.extent), *loop.fused)
         }
 
+    @property
+    def threads(self) -> int:
+        """Threads of a block: those that the last stage, the sink, is computed on, or more; 0 where there are none."""
+        around, statement = list(statements_of(self.body))[-1]
+        least = [step.least_threads for step in self.steps if isinstance(step, Bind) and step.stage == statement.stage]
+        return max([loop.extent * loop.width for loop in around if loop.kind == "thread"] + least, default=0)
+
+    @property
+    def width(self) -> int:
+        """Threads that keep what is in registers together: 1, or those of a warp."""
+        return max([loop.width for loop in loops_of(self.body)], default=1)
+
     def stage(self, name: str) -> Stage:
         """Return the stage ``name``."""
         return next(stage for stage in self.stages if stage.name == name)
@@ -49,6 +61,11 @@ class LoopProgram:
         """Return the buffer of the stage ``name``."""
         return next(buffer for buffer in self.buffers if buffer.name == name)
 
+    @cached_property
+    def inlined(self) -> frozenset[str]:
+        """Tensors that are computed where they are read, results among them that are stored besides."""
+        return frozenset(step.stage for step in self.steps if isinstance(step, Inline))
+
     def copies(self, stage: str) -> dict[str, str]:
         """Return the copies that a stage reads in place of tensors, by tensor."""
         return {
@@ -56,4 +73,5 @@ class LoopProgram:
         }
 
     def __str__(self) -> str:
-        return program_text(self.stages, self.buffers, self.layouts, self.body)
+        copies = {stage.name: self.copies(stage.name) for stage in self.stages}
+        return program_text(self.stages, self.buffers, self.layouts, self.body, copies)

@@ -30,7 +30,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Compute the stage's elements where they are read; it has no loops and no buffer."""
+    """Compute the stage's elements where they are read; it has no loops and no buffer.
+
+    A result of the kernel has both nevertheless: they store it, and nobody in the kernel reads it from there.
+    """
 
     stage: str
 
@@ -127,6 +130,61 @@ class UnrollReduction:
 
 
 @dataclass(frozen=True, slots=True)
+class Bind:
+    """Run the stage's outermost loops on blocks of a GPU's grid, those inside of them on threads of a block.
+
+    Each group of loops is fused into one. A stage that is computed inside of another one's threads has all threads of
+    the block take its iterations in turns.
+    """
+
+    stage: str
+    blocks: int
+    threads: int
+    serial: int = 0
+    """Loops between the two groups, whose iterations all threads of a block go through together."""
+    width: int = 1
+    """Threads that run one iteration together: those of a warp, for tensor units."""
+    least_threads: int = 0
+    """Threads that a block has at least, more than the sink's loops have iterations: others may have use for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareReduction:
+    """Share out the iterations of reduction loops among threads of a block, or among blocks.
+
+    Neighbours take neighbouring iterations. Their sums are put together in halves, in shared memory or, those of
+    blocks, in global memory.
+    """
+
+    stage: str
+    count: int
+    loops: tuple[int, ...]
+    """Reduction loops that are shared as one, by number, outermost first; a single one may be cut by levels before."""
+    by: Literal["thread", "block"] = "thread"
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Make a copy so many iterations of the loop around it before it is read; it has one slot more than that."""
+
+    stage: str
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorise:
+    """Do the multiply-accumulates inside of the stage's levels of reductions with instructions of tensor units.
+
+    The loops around it are of warps (`Bind.width`).
+    """
+
+    stage: str
+    rows: int
+    columns: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Store a weight in panels of neighbours along one dimension, the others in the order of its reader's loops."""
 
@@ -159,6 +217,10 @@ Step = (
     | Vectorise
     | Unroll
     | UnrollReduction
+    | Bind
+    | ShareReduction
+    | Prefetch
+    | Tensorise
     | Layout
     | Outline
 )

@@ -1,9 +1,10 @@
 """A loop program as text: as one would write it down by hand, a line for each loop, buffer and statement."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.nodes import (
+    Ahead,
     Buffer,
     Guard,
     Loop,
@@ -23,16 +24,20 @@ _INDENT = "  "
 
 
 def program_text(
-    stages: Sequence[Stage], buffers: Sequence[Buffer], layouts: Sequence[Layout], body: Nodes
-) -> str:
-    """Return a program as text, outermost loop first."""
-    text = _Text(stages, buffers)
+    stages: Sequence[Stage], buffers: Sequence[Buffer], layouts: Sequence[Layout], body: Nodes,
+    copies: Mapping[str, Mapping[str, str]],
+) -> str:  # fmt: skip
+    """Return a program as text, outermost loop first; ``copies``: those that stages read, by stage and tensor."""
+    text = _Text(stages, buffers, copies)
     panels = [f"{each.tensor}: panels of {each.panel} along d{each.dim}" for each in layouts]
     return "\n".join([*panels, *text.buffers("", ""), *text.nodes(body, "")])
 
 
 class _Text:
-    def __init__(self, stages: Sequence[Stage], buffers: Sequence[Buffer]) -> None:
+    def __init__(
+        self, stages: Sequence[Stage], buffers: Sequence[Buffer], copies: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        self._copies = copies
         self._stages = {stage.name: stage for stage in stages}
         self._inside: dict[str, list[Buffer]] = {}
         for buffer in buffers:
@@ -42,7 +47,8 @@ class _Text:
     def buffers(self, loop: str, indent: str) -> Iterator[str]:
         for buffer in self._inside.get(loop, ()):
             shape = ", ".join(map(str, buffer.shape))
-            yield f"{indent}{buffer.scope} {buffer.name}[{shape}]  # {count(buffer.size_bytes, 'byte')}"
+            slots = f" * {count(buffer.slots, 'slot')}" if buffer.slots > 1 else ""
+            yield f"{indent}{buffer.scope} {buffer.name}[{shape}]{slots}  # {count(buffer.size_bytes, 'byte')}"
 
     def nodes(self, nodes: Nodes, indent: str) -> Iterator[str]:
         for node in nodes:
@@ -57,6 +63,9 @@ class _Text:
         elif isinstance(node, Outlined):
             yield f"{indent}function {node.name}:"
             yield from self.nodes(node.body, indent + _INDENT)
+        elif isinstance(node, Ahead):
+            yield f"{indent}{count(node.iterations, 'iteration')} of {node.loop} ahead:"
+            yield from self.nodes(node.body, indent + _INDENT)
         else:
             yield indent + _head(node)
             yield from self.buffers(node.name, indent + _INDENT)
@@ -69,17 +78,20 @@ class _Text:
             return f"{target} = first value"
         if statement.role == "fold":
             assert statement.place is not None
-            other = stage.name + _place(stage, statement.element, statement.place.shifted(statement.distance))
+            source = statement.source or stage.name
+            other = source + _place(stage, statement.element, statement.place.shifted(statement.distance))
+            target = stage.name + _place(stage, statement.element) if statement.source else target
             return f"{target} += {other}"
         if stage.kind == "copy":
             return f"{target} = {stage.source}{_place(stage, statement.element)}"
         sign = "=" if statement.role == "store" else "+="
-        return f"{target} {sign} {', '.join(_operands(stage, statement))}"
+        return f"{target} {sign} {', '.join(_operands(stage, statement, self._copies[stage.name]))}"
 
 
 def _head(loop: Loop) -> str:
     fused = " * ".join(f"{name} in {extent}" for name, extent in loop.fused)
-    return f"{_KINDS.get(loop.kind, loop.kind)} {loop.name} in {loop.extent}{f'  # {fused}' if fused else ''}:"
+    kind = "warp" if loop.width > 1 else _KINDS.get(loop.kind, loop.kind)
+    return f"{kind} {loop.name} in {loop.extent}{f'  # {fused}' if fused else ''}:"
 
 
 def _place(stage: Stage, element: tuple[Affine, ...], place: Affine | None = None) -> str:
@@ -87,12 +99,13 @@ def _place(stage: Stage, element: tuple[Affine, ...], place: Affine | None = Non
     return f"[{', '.join(dims)}]"
 
 
-def _operands(stage: Stage, statement: Statement) -> Iterator[str]:
+def _operands(stage: Stage, statement: Statement, copies: Mapping[str, str]) -> Iterator[str]:
     """Yield what a statement reads, at the elements that the loops of its nest come to where these are affine."""
     for nest in stage.nests:
         loops = _loop_values(nest, statement)
         for read in reads_of(stage, (nest,)):
-            yield f"{read.tensor}[{', '.join(_index(read, dim, loops) for dim in range(len(read.shape)))}]"
+            indices = ", ".join(_index(read, dim, loops) for dim in range(len(read.shape)))
+            yield f"{copies.get(read.tensor, read.tensor)}[{indices}]"
 
 
 def _loop_values(nest: LoopNest, statement: Statement) -> dict[int, Affine]:

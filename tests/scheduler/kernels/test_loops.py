@@ -27,6 +27,7 @@ from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import Loop
 from dsascape.scheduler.kernels.loops.steps import (
+    Bind,
     CacheRead,
     CacheWrite,
     ComputeAt,
@@ -35,7 +36,10 @@ from dsascape.scheduler.kernels.loops.steps import (
     Level,
     Parallel,
     PartialSums,
+    Prefetch,
+    ShareReduction,
     Step,
+    Tensorise,
     Tile,
     Unroll,
     Vectorise,
@@ -93,7 +97,7 @@ def test_a_tiled_convolution_prints_as_one_would_write_it_down() -> None:
         "              unrolled for oc2 in 2:",
         "                vector oc3 in 4:",
         "                  conv1.sum[0, 4*i20+i21, 4*i30+o11, 8*i10+4*oc2+oc3] +="
-        " in1[0, ic0, 4*i20+i21+k00-1, 4*i30+o11+k10-1], w1[8*i10+4*oc2+oc3, ic0, k00, k10]",
+        " in1.copy[0, ic0, 4*i20+i21+k00-1, 4*i30+o11+k10-1], w1[8*i10+4*oc2+oc3, ic0, k00, k10]",
         "      unrolled for i31 in 4:",
         "        unrolled for i11 in 2:",
         "          vector i12 in 4:",
@@ -124,7 +128,7 @@ class TestRanges:
     def test_of_a_window_begin_in_front_of_it(self) -> None:
         nest = convolution().nests[-1].nest
         tile = (Range.whole(1), Range.whole(8), Range(Affine(0, (("h", 4),)), 4), Range.whole(8))
-        rows = read_ranges(nest.reads[0], loop_ranges(nest, tile))[2]
+        rows = read_ranges(nest.reads[0], loop_ranges(nest, tile, {}), {"h": 2})[2]
 
         assert (str(rows.first), rows.extent) == ("4*h-1", 6)
 
@@ -231,7 +235,13 @@ RELU, SUMS = "relu1", "conv1.sum"
     (ComputeAt(SUMS, "in1.copy", 1), "'conv1.sum' is computed inside of 'in1.copy', which has no loops behind it"),
     (ComputeAt(SUMS, RELU, 2), "'in1.copy' is computed inside of 'relu1'; 'conv1.sum' reads it, too"),
     (Inline(SUMS), "Inline: 'conv1.sum' has a buffer"),
-    (Inline(RELU), "Inline: 'relu1' is a result of the kernel"),
+    (ComputeAt(RELU, RELU, 1), "'relu1' lies in stack: so do results of the kernel in global, and no others"),
+    (ComputeAt(SUMS, RELU, 2, "global"), "ComputeAt: 'conv1.sum' lies in global: so do results"),
+    (Bind(SUMS, 0, 1), "Bind: 'conv1.sum' is of sums: the stage that reads them is on blocks and threads"),
+    (ShareReduction(SUMS, 2, (4,)), "ShareReduction: conv1.sum: is not computed inside of loops of threads"),
+    (ShareReduction(SUMS, 2, (0,)), "ShareReduction: 'conv1.sum' has the reduction loops [4, 5, 6]"),
+    (Prefetch(RELU, 1), "Prefetch: 'relu1' is no copy"),
+    (Tensorise(RELU, 16, 8, 16), "Tensorise: 'relu1' is no sum of products"),
     (Tile(RELU, (Level("space", (0, 9), (1, 1)),)), "has [0, 1, 2, 3] for space; a level has [0, 9]"),
     (Tile(RELU, (Level("space", (0, 1), (1,)),)), "a level of 'relu1' has 2 loops, 1 size"),
     (Tile(RELU, (Level("space", (0,), (0,)),)), "has 0; needs numbers from 1"),

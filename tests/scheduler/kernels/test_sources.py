@@ -94,7 +94,7 @@ def test_a_folder_without_kernels_is_named(tmp_path: Path) -> None:
         KernelFile(tmp_path).chosen("a")
 
 
-@pytest.mark.parametrize("machine", ["h100", "stcp920"])
+@pytest.mark.parametrize("machine", ["stcp920"])
 def test_machines_without_loop_programs_take_no_kernels(machine: str, folder: Path) -> None:
     own = replace(placing(KernelFile(folder), machine), dtype="fp16")
 

@@ -51,11 +51,11 @@ Phase = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Steps:
-    """A loop that all threads run in step, with a barrier after each of its phases."""
+    """A loop that all threads run in step, with a barrier after each of its phases, which may be such loops, too."""
 
     variable: Any
     extent: int
-    phases: Sequence[Phase]
+    phases: "Sequence[Phase | Steps]"
 
 
 @dataclass
@@ -67,7 +67,6 @@ class Block:
     language: Language = "cuda"
     parts: list[Phase | Steps] = field(default_factory=list)
     variable: Any = field(default_factory=lambda: index("block"))
-    _scratch: Memory | None = None
     _dtypes: set[str] = field(default_factory=set)
     _shared_elements: int = 0
     _private: list[Any] = field(default_factory=list)
@@ -88,20 +87,16 @@ class Block:
         scope = "global" if self.as_loops else "shared.dyn" if self.asked_bytes else "shared"
         return tirx.decl_buffer((self._shared_elements,), *self._dtypes, "shared", scope=scope)
 
-    def shared(self, elements: int, dtype: str) -> Memory:
-        """Return memory that all threads of a block see; raise ``UnsupportedKernelError`` for a second dtype."""
+    def shared(self, first: int, end: int, dtype: str) -> Memory:
+        """Return shared memory, which all threads of a block see, from element ``first`` on; there are ``end`` in all.
+
+        Raises ``UnsupportedKernelError`` for a second dtype.
+        """
         self._dtypes.add(dtype)
         if len(self._dtypes) > 1:
             raise UnsupportedKernelError(f"shared memory would hold {' and '.join(sorted(self._dtypes))}")
-        begins = self._shared_elements
-        self._shared_elements += elements
-        return Memory(lambda _, place: (self._arena, begins + place))
-
-    def scratch(self, dtype: str) -> Memory:
-        """Return shared memory with an element for each thread, for what does not last."""
-        if self._scratch is None:
-            self._scratch = self.shared(self.threads, dtype)
-        return self._scratch
+        self._shared_elements = max(self._shared_elements, end)
+        return Memory(lambda _, place: (self._arena, first + place))
 
     def private(self, elements: int, dtype: str) -> Memory:
         """Return registers of each thread."""
@@ -116,8 +111,8 @@ class Block:
     def _barriers(self) -> bool:
         return self._shared_elements > 0
 
-    def function(self, name: str, blocks: int, parameters: Sequence[Any]) -> Any:
-        """Return the PrimFunc that runs all ``blocks``."""
+    def function(self, name: str, blocks: int, parameters: Callable[[], Sequence[Any]]) -> Any:
+        """Return the PrimFunc that runs all ``blocks``; its ``parameters`` are known when all phases are written."""
         shared = [self._arena] if self._barriers else []
         allocated = [tirx.AllocBuffer(buffer) for buffer in (*shared, *self._private)]
         if self.as_loops:
@@ -127,7 +122,7 @@ class Block:
             thread = index("thread")
             phases = sequence([*allocated, *self._of_one(self.parts, thread)])
             body = bound("blockIdx.x", self.variable, blocks, bound("threadIdx.x", thread, self.threads, phases))
-        return tirx.PrimFunc(list(parameters), with_thread_values(body)).with_attr("global_symbol", name)
+        return tirx.PrimFunc(list(parameters()), with_thread_values(body)).with_attr("global_symbol", name)
 
     def _of_all(self, part: Phase | Steps) -> Any:
         """Return a phase as a loop over the threads."""

@@ -1,0 +1,143 @@
+"""The tiles of a grid, read off the tree of its program: what the cost model folds over, whoever wrote the steps.
+
+The search makes tiles by the hundred for each kernel and has no need of trees; tests hold that the tree of any tiles is
+read as these tiles. Programs that others write, such as a tuner or a schedule's file, are costed by what is read here.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dsascape.scheduler.gpu.nests import BlockNest, nests_of
+from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles, GpuTiles
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, LoopKind, Statement, statements_of
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.workloads.loopnest import Extents
+
+
+def read_tiles(layer: Layer, program: LoopProgram) -> GpuTiles:
+    """Return the tiles of ``layer`` that ``program`` has; raise ``StepError`` where it has no blocks and threads."""
+    return _Reading(layer, program).tiles()
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Loops around a statement by what runs them, those that a fused loop stands for one by one, and their extents."""
+
+    blocks: Mapping[str, int]
+    together: Mapping[str, int]
+    """Loops that all threads of a block go through in step, outside of those of the threads."""
+    threads: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Accumulated:
+    """How a contraction is accumulated."""
+
+    part: Extents
+    depth_step: int | None
+    stages: int
+    unit: ComputeUnit
+    around: tuple[Loop, ...]
+    statement: Statement
+
+
+class _Reading:
+    def __init__(self, layer: Layer, program: LoopProgram) -> None:
+        self.layer, self.program = layer, program
+        nests = nests_of(layer)
+        own = [each.nest.write.tensor for each in reversed(layer.nests) if not each.is_view]
+        self.fronts = [(own[number], nests.nests[number]) for number in nests.fronts]
+        self.anchor = (own[nests.anchor], nests.nests[nests.anchor]) if nests.anchor >= 0 else None
+
+    def tiles(self) -> GpuTiles:
+        sink = self.layer.sink
+        around, statement = self._found(sink.name, "store")
+        names, dims = _names(around), range(len(sink.shape))
+        along = [dict(each.terms) for each in statement.element]
+        tile = tuple([
+            min([stride for loop, stride in along[dim].items() if loop in names.blocks], default=sink.shape[dim])
+            for dim in dims
+        ])  # fmt: skip
+        part = tuple([
+            -(-tile[dim] // math.prod([names.threads[loop] for loop in along[dim] if loop in names.threads]))
+            for dim in dims
+        ])  # fmt: skip
+        order = [dim for loop in names.blocks for dim in dims if loop in along[dim]]
+        moving = {loop for each in along for loop in each}
+        anchor = None if self.anchor is None else self._accumulated(*self.anchor)
+        return GpuTiles(
+            tile, tuple(dict.fromkeys([*[dim for dim in dims if dim not in order], *order])), part,
+            self._beside(names.threads, moving, tile, part), None if anchor is None else anchor.depth_step,
+            1 if anchor is None else anchor.stages, "lanes" if anchor is None else anchor.unit,
+            math.prod([extent for loop, extent in names.blocks.items() if loop not in moving]),
+            tuple([self._front(*each) for each in self.fronts]),
+        )  # fmt: skip
+
+    def _beside(self, threads: Mapping[str, int], moving: set[str], tile: Extents, part: Extents) -> int:
+        """Return how many threads share the reduction of a part, or are there for other stages' elements."""
+        sharing = math.prod([extent for loop, extent in threads.items() if loop not in moving])
+        parts = math.prod([-(-size // each) for size, each in zip(tile, part, strict=True)])
+        return max(sharing, self.program.threads // parts)
+
+    def _front(self, tensor: str, nest: BlockNest) -> FrontTiles:
+        found = self._accumulated(tensor, nest)
+        together = _names(found.around).together
+        strides = [
+            min([stride for loop, stride in each.terms if loop in together], default=None)
+            for each in found.statement.element
+        ]
+        if not any(strides):
+            return FrontTiles(found.part, found.depth_step, found.unit)
+        box = self._box(found)
+        at_once = tuple([size if stride is None else stride for size, stride in zip(box, strides, strict=True)])
+        return FrontTiles(found.part, found.depth_step, found.unit, at_once)
+
+    def _box(self, found: _Accumulated) -> Extents:
+        """Return the elements of each dimension that a block computes."""
+        extents = {name: extent for name, extent in self.program.extents.items() if name not in _blocks(found.around)}
+        own = [tuple([term for term in each.terms if term[0] in extents]) for each in found.statement.element]
+        return tuple([Affine(0, terms).span(extents)[1] for terms in own])
+
+    def _accumulated(self, tensor: str, nest: BlockNest) -> _Accumulated:
+        """Return how a contraction's sums are accumulated, and its operands staged."""
+        name = tensor + SUMS
+        around, statement = self._found(name, "update")
+        buffer, stage = self.program.buffer(name), self.program.stage(name)
+        part = [1] * len(stage.shape)
+        for dim, size in zip(stage.order, buffer.shape, strict=True):
+            part[dim] = size
+        copies = [self.program.buffer(copy) for copy in self.program.copies(name).values()]
+        depth_step, stages = None, 1
+        if copies:
+            depth = dict(statement.reduced).get(-1 if nest.depth_loop is None else nest.depth_loop, Affine())
+            depth_step = dict(depth.terms).get(copies[0].inside, nest.depth)
+            stages = max(copy.slots for copy in copies)
+        kinds: set[LoopKind] = {loop.kind for loop in around}
+        unit: ComputeUnit = "tensor" if "tensor" in kinds else "lanes"
+        return _Accumulated(tuple(part), depth_step, stages, unit, around, statement)
+
+    def _found(self, stage: str, role: str) -> tuple[tuple[Loop, ...], Statement]:
+        for around, each in statements_of(self.program.body):
+            if each.stage == stage and each.role == role:
+                if [loop.kind for loop in around[:1]] != ["block"] or all(loop.kind != "thread" for loop in around):
+                    raise StepError(f"{stage} is computed in no loops of blocks and threads")
+                return around, each
+        raise StepError(f"{stage} has no loops of its own")
+
+
+def _names(around: tuple[Loop, ...]) -> _Names:
+    place = next(number for number, loop in enumerate(around) if loop.kind == "thread")
+    return _Names(dict(_each(around[0])), dict(pair for loop in around[1:place] for pair in _each(loop)),
+                  dict(_each(around[place])))  # fmt: skip
+
+
+def _blocks(around: tuple[Loop, ...]) -> set[str]:
+    return {name for name, _ in _each(around[0])}
+
+
+def _each(loop: Loop) -> Iterator[tuple[str, int]]:
+    yield from loop.fused or ((loop.name, loop.extent),)

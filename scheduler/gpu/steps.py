@@ -1,0 +1,319 @@
+"""The built-in choice as rewriting steps: what `GpuTiles` say about a layer's loops on blocks and threads of a GPU.
+
+A tensor that other threads need (`scheduler.gpu.nests`) has a stage in shared memory, which all threads of a block
+compute together, and so has every tensor that a reduction reads of another one. Sums are accumulated in registers by
+the stage that reads them. All else is computed where it is read. Operands of products are copied to shared memory where
+their tiles stage them, but for those that are read at places that no affine map says.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dsascape.hw_models.gpu.spec import TensorUnits
+from dsascape.scheduler.gpu.nests import BlockNest, nests_of
+from dsascape.scheduler.gpu.parts import sharing, slots
+from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram, reduction_extents
+from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reduction_loops
+from dsascape.scheduler.kernels.loops.plans import Plans
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import (
+    Bind,
+    CacheRead,
+    ComputeAt,
+    Inline,
+    Level,
+    Prefetch,
+    Scope,
+    ShareReduction,
+    Step,
+    Steps,
+    Tensorise,
+    Tile,
+    Unroll,
+)
+from dsascape.workloads.loopnest import Access, Extents, LoopNest
+
+STAGED = ".staged"
+"""Suffix of the name of a copy in shared memory."""
+
+
+def steps_of(layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | None = None) -> Steps:
+    """Return the steps that make the naive program of ``layer`` the one of ``tiles``, for warps of so many threads.
+
+    ``tensor``: the tensor units, for tiles that use them.
+    """
+    return tuple(_Writing(layer, tiles, warp, tensor).steps())
+
+
+def program_of(layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | None = None) -> LoopProgram:
+    """Return the loops of ``layer`` in ``tiles``."""
+    return loop_program(NaiveProgram(layer), steps_of(layer, tiles, warp, tensor))
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A stage on threads of its own, and how the sums that it reads are accumulated in its parts."""
+
+    name: str
+    part: Extents
+    split: int
+    depth_step: int | None
+    unit: ComputeUnit
+    at_once: Extents | None = None
+    """Elements that all threads compute before they begin with others; None: all of them."""
+
+
+class _Writing:
+    """The steps of one layer."""
+
+    def __init__(self, layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | None) -> None:
+        self.layer, self.tiles, self.tensor = layer, tiles, tensor
+        self.warp, self.threads = warp, tiles.threads(warp)
+        self.naive = NaiveProgram(layer)
+        self.sink, self.dims = layer.sink.name, len(layer.sink.shape)
+        own = [each.nest for each in reversed(layer.nests) if not each.is_view]
+        described = nests_of(layer).nests  # of an equal layer, whose tensors may have other names
+        self.written = [nest.write.tensor for nest in own]
+        self.nests = {nest.write.tensor: (nest, each) for nest, each in zip(own, described, strict=True)}
+
+    @cached_property
+    def sums(self) -> list[Stage]:
+        """The stages of sums, first to last."""
+        return [stage for stage in self.naive.stages.values() if stage.kind == "sum"]
+
+    @cached_property
+    def kept(self) -> list[str]:
+        """The stages in shared memory, and the sink, first to last."""
+        alone = {name for name in self.layer.outputs if self._loops_around(name) is None}
+        shared = [name for name, (_, described) in self.nests.items() if described.is_shared]
+        found = {self.sink, *[name for name in shared if name not in alone]}
+        for name in sorted(found - {self.sink, *self.layer.outputs}):
+            if len(self.naive.stages[name].nests) > 1:  # of what is put together, a block keeps each part by itself
+                parts = {part for part in self._parts_of(name) if part not in found and self._has_sums(part, found)}
+                found = (found | parts) - ({name} if parts else set())
+        for stage in reversed(self.sums):
+            holders, is_reduced = self._holders(stage.tensor, found)
+            if is_reduced or len(holders) != 1:
+                found.add(stage.tensor)
+        for name in sorted(found - {self.sink, *self.layer.outputs}):
+            if not self._has_sums(name, found - {name}) and not self._is_exact(name):
+                found.discard(name)
+        return [name for name in self.naive.stages if name in found]
+
+    def _parts_of(self, name: str) -> list[str]:
+        """Return the tensors of the kernel that the nests of one read."""
+        reads = [read.tensor for nest in self.naive.stages[name].nests for read in nest.reads]
+        return [each for each in dict.fromkeys(reads) if each in self.naive.stages]
+
+    def _has_sums(self, name: str, kept: set[str]) -> bool:
+        """Whether a tensor is made of sums that are accumulated for it, not for another kept one."""
+        stage = self.naive.stages.get(name)
+        if stage is None:
+            return False
+        if name + SUMS in self.naive.stages:
+            return True
+        return any(self._has_sums(each, kept) for each in self._parts_of(name) if each not in kept)
+
+    def _is_exact(self, name: str) -> bool:
+        """Whether what a tile needs of a tensor is known to be no more than it is: no reshape scatters it."""
+        outputs = nests_of(self.layer).works(self.layer, self.tiles.tile)
+        places = [number for number, tensor in enumerate(self.written) if tensor == name]
+        return self._box_of(name) <= sum([outputs[number].outputs for number in places])
+
+    def _box_of(self, name: str) -> int:
+        """Return how many elements of a tensor a tile of the sink needs, if all in between is inlined."""
+        inlined = [Inline(each) for each, stage in self.naive.stages.items() if stage.kind == "map"]
+        within = [ComputeAt(stage.name, self.sink, self.dims, "register") for stage in self.sums]
+        found = self._demanded(Plans(self.naive, (*inlined, *within)))
+        return math.prod([each.extent for each in found[name]]) if name in found else 0
+
+    def _holders(self, tensor: str, kept: set[str]) -> tuple[set[str], bool]:
+        """Return the kept stages that read ``tensor`` by inlined ones, and whether a reduction does."""
+        if tensor in kept:
+            return {tensor}, False
+        holders: set[str] = set()
+        is_reduced = False
+        for reader in self.naive.readers.get(tensor, ()):
+            if reader.endswith(SUMS) and self.naive.stages[reader].kind == "sum":
+                is_reduced = True
+                continue
+            further, also = self._holders(reader, kept)
+            holders, is_reduced = holders | further, is_reduced or also
+        return holders, is_reduced
+
+    @property
+    def beside(self) -> Mapping[str, int | None]:
+        """Results that are not kept, and in how many loops of the sink they are stored; None: by themselves."""
+        return {name: self._loops_around(name) for name in self.layer.outputs if name not in self.kept}
+
+    def _loops_around(self, name: str) -> int | None:
+        """Return in how many loops of the sink a result is stored: those of threads, of blocks, or none (None)."""
+        shape, whole = self.naive.stages[name].shape, self.layer.sink.shape
+        if shape == whole:
+            return 2 * self.dims
+        fits = len(shape) == len(whole) and all(a == b or 1 in (a, b) for a, b in zip(shape, whole, strict=True))
+        return self.dims if fits else None
+
+    def steps(self) -> Iterator[Step]:
+        """Yield all steps: first those that name what has loops of its own, then those that say which."""
+        held = [self._held(name) for name in self.kept]
+        own = {name: [stage for stage in self.sums if self._is_in(stage, name)] for name in self.kept}
+        yield from (
+            Inline(name) for name, stage in self.naive.stages.items() if stage.kind == "map" and name not in self.kept
+        )
+        placed = [step for each in held for step in self._placed(each, own[each.name])]
+        placed += [step for name, loops in self.beside.items() for step in self._stored(name, loops)]
+        needed = self._needed(placed)
+        for each in held:
+            for stage in own[each.name]:
+                placed += self._shared_out(each, stage, needed)
+        yield from placed
+
+    def _is_in(self, stage: Stage, name: str) -> bool:
+        holders, _ = self._holders(stage.tensor, set(self.kept))
+        return holders == {name}
+
+    def _held(self, name: str) -> _Held:
+        """Return what the tiles say about a kept stage: those of the sink, of a contraction before it, or none."""
+        tiles, shape = self.tiles, self.naive.stages[name].shape
+        if name == self.sink:
+            return _Held(name, tiles.part, tiles.split, tiles.depth_step, tiles.unit)
+        for tensor, (_, nest) in self.nests.items():
+            if not nest.is_tiled or not self._is_in(self.naive.stages[tensor + SUMS], name):
+                continue
+            if nest.front is None:  # the anchor, whose results others need: in parts as large as those of the tile
+                part = tuple(map(min, tiles.part, shape)) if len(shape) == self.dims else (1,) * len(shape)
+                return _Held(name, part, 1, tiles.depth_step, tiles.unit)
+            front = tiles.fronts[nest.front]
+            if len(front.part) == len(shape):
+                return _Held(name, front.part, 1, front.depth_step, front.unit, front.at_once)
+        return _Held(name, (1,) * len(shape), 0, None, "lanes")
+
+    def _placed(self, held: _Held, sums: Sequence[Stage]) -> Iterator[Step]:
+        """Yield the loops of a kept stage, and those of the sums that it reads."""
+        name, order = held.name, self.naive.stages[held.name].order
+        of_parts = Level("space", order, tuple([held.part[dim] for dim in order]))
+        blocks = 0
+        if name == self.sink:
+            grid, blocks = self.tiles.order, self.dims
+            of_tiles = Level("space", grid, tuple([self.tiles.tile[dim] for dim in grid]))
+            yield Tile(name, (of_tiles, of_parts))
+        else:
+            scope: Scope = "global" if name in self.layer.outputs else "shared"
+            yield ComputeAt(name, self.sink, self.dims, scope)
+            at_once = held.at_once
+            outer = () if at_once is None else (Level("space", order, tuple([at_once[dim] for dim in order])),)
+            yield Tile(name, (*outer, of_parts))
+        is_shared = any(self._loops_shared(held, self.nests[stage.tensor][1]) for stage in sums)
+        width = self.warp if held.unit == "tensor" else 1
+        least = self.tiles.parts(self.tiles.tile) * self.tiles.split if name == self.sink and not is_shared else 0
+        serial = 0 if held.at_once is None else len(order)
+        yield Bind(name, blocks, len(order), serial, width, width * least)
+        yield Unroll(name)
+        for stage in sums:
+            yield ComputeAt(stage.name, name, blocks + serial + len(order), "register")
+            yield from self._accumulated(held, stage)
+
+    def _accumulated(self, held: _Held, stage: Stage) -> Iterator[Step]:
+        """Yield the loops of sums: steps of the depth, in each of which operands are staged, and what is in a step."""
+        nest, described = self.nests[stage.tensor]
+        depth, loops = described.depth_loop, reduction_loops(nest)
+        step = held.depth_step if described.compiled.roles is not None else None
+        levels = []
+        if step is not None and depth is not None:
+            levels.append(Level("reduction", (depth,), (min(step, described.depth),)))
+            loops = (*[loop for loop in loops if loop != depth], depth)
+        shared = self._loops_shared(held, described)
+        own = tuple([loop for loop in loops if loop not in shared])
+        yield Tile(stage.name, (*levels, Level("reduction", own, (1,) * len(own))))
+        yield Unroll(stage.name)
+        if held.unit == "tensor" and self.tensor is not None and described.compiled.roles is not None:
+            yield Tensorise(stage.name, self.tensor.rows, self.tensor.columns, self.tensor.depth)
+        if step is not None:
+            for number, read in enumerate(self._staged(nest)):
+                copy = f"{stage.name}{STAGED}{number}"
+                yield CacheRead(copy, read.tensor, stage.name, "shared")
+                yield ComputeAt(copy, stage.name, len(levels), "shared")
+                yield Bind(copy, 0, len(read.shape))
+                ahead = slots(described, step, self.tiles.stages) - 1
+                if levels and ahead:
+                    yield Prefetch(copy, ahead)
+
+    def _staged(self, nest: LoopNest) -> Iterator[Access]:
+        """Yield the operands of a product that are copied: those that are not in shared memory already."""
+        seen = set(self.kept)
+        for read in nest.reads[:2]:
+            plain = all(
+                index.window == 1 and not (index.opaque or index.table or index.clamp) for index in read.indices
+            )
+            if read.tensor not in seen and plain:
+                seen.add(read.tensor)
+                yield read
+
+    def _loops_shared(self, held: _Held, nest: BlockNest) -> tuple[int, ...]:
+        """Return the reduction loops that threads or blocks share: the one that is staged, or all of them."""
+        loops = reduction_loops(nest.compiled.nest)
+        if held.split == 1 and (held.name != self.sink or self.tiles.shares == 1):
+            return ()
+        if held.depth_step is not None and nest.compiled.roles is not None:
+            return () if nest.depth_loop is None else (nest.depth_loop,)
+        return loops
+
+    def _shared_out(self, held: _Held, stage: Stage, needed: Mapping[str, Ranges]) -> Iterator[Step]:
+        """Yield who shares a reduction: as the sink's tiles say, else as many threads as there are for each element."""
+        _, nest = self.nests[stage.tensor]
+        loops = self._loops_shared(held, nest)
+        if not loops:
+            return
+        if held.name == self.sink:
+            count, by = (self.tiles.shares, "block") if self.tiles.shares > 1 else (held.split, "thread")
+            yield ShareReduction(stage.name, count, loops, "block" if by == "block" else "thread")
+            return
+        executed = reduction_extents(stage.nests[0])
+        elements = math.prod([each.extent for each in needed[held.name]])
+        count = sharing(self.threads, elements, math.prod([executed[loop] for loop in loops]))
+        if count > 1:
+            yield ShareReduction(stage.name, count, loops)
+
+    def _stored(self, name: str, loops: int | None) -> Iterator[Step]:
+        """Yield the loops that store a result besides the sink: along with it, or by itself."""
+        stage = self.naive.stages[name]
+        if loops == 2 * self.dims:
+            yield ComputeAt(name, self.sink, loops, "global")
+            yield Unroll(name)
+        elif loops is not None:
+            yield ComputeAt(name, self.sink, loops, "global")
+            yield Bind(name, 0, len(stage.order))
+        else:
+            blocks = math.prod(self.tiles.blocks_along(self.layer.sink.shape))
+            yield Tile(name, (Level("space", stage.order, _run(stage, blocks)),))
+            yield Bind(name, len(stage.order), len(stage.order))
+
+    def _needed(self, placed: Sequence[Step]) -> Mapping[str, Ranges]:
+        """Return what a tile of the sink needs of each stage."""
+        inlined = [Inline(name) for name in self.naive.stages if name not in self.kept and not name.endswith(SUMS)]
+        return self._demanded(Plans(self.naive, (*inlined, *placed)))
+
+    def _demanded(self, plans: Plans) -> Mapping[str, Ranges]:
+        counts = self.tiles.blocks_along(self.layer.sink.shape)
+        loops = {f"block{dim}": count for dim, count in enumerate(counts)}
+        box = tuple([
+            Range(Affine(0, ((f"block{dim}", size),)), size) for dim, size in enumerate(self.tiles.tile)
+        ])  # fmt: skip
+        return plans.demanded(self.sink, self.dims, box, {}, loops)
+
+
+def _run(stage: Stage, blocks: int) -> Extents:
+    """Return how many elements of each dimension, outermost first, make a block's share where there are so many."""
+    left = -(-math.prod(stage.shape) // blocks)
+    sizes = []
+    for dim in reversed(stage.order):
+        sizes.append(min(stage.shape[dim], left))
+        left = max(1, -(-left // stage.shape[dim]))
+    return tuple(reversed(sizes))

@@ -1,0 +1,257 @@
+"""From a loop program to the code of a grid: blocks and threads as the tree binds them, a barrier between phases.
+
+The outermost loop of blocks is the grid. What is inside of it is cut into phases (`tuner.codegen.gpu.phases`): copies
+for all threads, the threads' own statements, sums that are handed over. A loop that has phases inside, such as the
+steps of a product's depth, is run by all threads in step.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from tvm import tirx
+from tvm.sym import Analyzer
+
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.nodes import (
+    SHARES,
+    Ahead,
+    Buffer,
+    Loop,
+    Node,
+    Nodes,
+    Statement,
+    loops_of,
+    statements_of,
+)
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.shared_memory import shared_memory
+from dsascape.tuner.codegen.access import Stored
+from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
+from dsascape.tuner.codegen.emit import Emitting
+from dsascape.tuner.codegen.gpu.phases import (
+    Block,
+    Memory,
+    Phase,
+    Steps,
+    index,
+    loop,
+    ravelled,
+    sequence,
+    when,
+)
+from dsascape.workloads.executable import Executable
+
+Parts = list[Phase | Steps]
+
+
+class GridEmitting(Emitting):
+    """The code of a grid in the making."""
+
+    def __init__(self, layer: Layer, executable: Executable, program: LoopProgram, block: Block) -> None:
+        super().__init__(layer, executable, program)
+        self.block = block
+        self.values.names_taps = True
+        self.memories: dict[str, tuple[Memory, str]] = {}
+        self.places = shared_memory(program)
+        self.thread: Any = None
+        """The thread whose statement is being written down."""
+
+    def function_of_grid(self, name: str) -> Any:
+        """Return the PrimFunc of all blocks."""
+        grid = max([node.extent for node in self.program.body if isinstance(node, Loop)])
+        self.declare()
+        for node in self.program.body:
+            assert isinstance(node, Loop)
+            self.block.parts += self._of_blocks(node, grid)
+        results = [self.buffers[each] for each in self.layer.outputs]
+        return self.block.function(name, grid, lambda: [*self.values.inputs.values(), *results])
+
+    def _declare(self, buffer: Buffer) -> None:
+        if buffer.scope == "global":
+            super()._declare(buffer)
+            return
+        stage, elements = self.stages[buffer.name], buffer.size_bytes // buffer.element_bytes
+        source = stage.source if buffer.name.endswith(SHARES) else ""
+        dtype = self.memories[source][1] if source else self.dtype_of(stage)
+        if buffer.scope == "register":
+            memory = self.block.private(elements, dtype)
+        else:
+            first = self.places.places[buffer.name] // buffer.element_bytes
+            end = self.places.size_bytes // buffer.element_bytes
+            memory = self.block.shared(first, end, dtype)
+        self.memories[buffer.name] = memory, dtype
+        analyzer = Analyzer()
+
+        def element(*place: Any) -> Any:
+            begins = [self.value(buffer.first[dim]) for dim in stage.order]
+            moved = [analyzer.simplify(each - begin) for each, begin in zip(place, begins, strict=True)]
+            return self.load(buffer.name, [*moved, *([0] if buffer.partial_sums > 1 else [])])
+
+        self.take_in(stage, Stored(element, stage.order))
+
+    def _slot(self, name: str, indices: Sequence[Any]) -> Any:
+        """Return where in its memory an element of a buffer lies: in the slot of the loop's iteration."""
+        buffer = self.program.buffer(name)
+        place = ravelled(indices, buffer.shape)
+        if buffer.slots == 1:
+            return place
+        slot = tirx.floormod(self.variables[buffer.inside], buffer.slots)
+        return slot * (buffer.size_bytes // buffer.element_bytes // buffer.slots) + place
+
+    def load(self, name: str, indices: Sequence[Any]) -> Any:
+        if name not in self.memories:
+            return super().load(name, indices)
+        return self.memories[name][0].load(self.thread, self._slot(name, indices))
+
+    def store(self, name: str, value: Any, indices: Sequence[Any]) -> Any:
+        if name not in self.memories:
+            return super().store(name, value, indices)
+        return self.memories[name][0].store(self.thread, self._slot(name, indices), value)
+
+    def buffer_dtype(self, name: str) -> str:
+        return self.memories[name][1] if name in self.memories else super().buffer_dtype(name)
+
+    def _of_blocks(self, node: Loop, grid: int) -> Parts:
+        """Return what each block does of a loop over blocks; of one that is shorter than the grid, some do nothing."""
+        there = [self.block.variable < node.extent] if node.extent < grid else []
+        return self._of_block(node.body, partial(self._in_block, node, there))
+
+    def _of_block(self, nodes: Nodes, around: "Around") -> Parts:
+        """Return the phases of nodes that all threads of a block run together."""
+        parts: Parts = []
+        for node in nodes:
+            if not isinstance(node, Loop):
+                raise UnsupportedKernelError("a block computes something outside of the loops of its threads")
+            if node.kind == "thread":
+                parts += self._of_threads(node, around)
+            else:
+                parts.append(Steps(self.variables[node.name], node.extent, self._of_block(node.body, around)))
+        return parts
+
+    def _in_block(self, node: Loop, there: Sequence[Any], body: Callable[[], Any]) -> Any:
+        self.variables[node.name] = self.block.variable
+        self.split(node)
+        return when(there, body())
+
+    def _of_threads(self, node: Loop, around: "Around") -> Parts:
+        """Return the phases inside of a loop of threads; of a longer one than a block has, in turns."""
+        threads, turns = self.block.threads, -(-node.extent // self.block.threads)
+        turn = index("turn")
+        first = turn * threads if turns > 1 else tirx.const(0)
+
+        def in_thread(thread: Any, body: Callable[[], Any]) -> Any:
+            def own() -> Any:
+                number = thread if turns == 1 else first + thread
+                conditions = [number < node.extent] if node.extent % threads else []
+                self.thread, self.variables[node.name] = thread, number
+                self.split(node)
+                return when(conditions, body())
+
+            return around(own)
+
+        def of_all(thread: Any, body: Callable[[], Any]) -> Any:
+            def own() -> Any:
+                self.thread = thread
+                return body()
+
+            return around(own)
+
+        parts = list(self._phases(node.body, in_thread, of_all))
+        return parts if turns == 1 else [Steps(turn, turns, parts)]
+
+    def _phases(self, nodes: Nodes, in_thread: "Inside", of_all: "Inside") -> Iterator[Phase | Steps]:
+        """Yield the phases of nodes inside of a loop of threads."""
+        for group in _groups(nodes):
+            first = group[0]
+            if isinstance(first, Loop) and first.kind != "thread" and _has_phases(first):
+                yield from self._in_step(first, in_thread, of_all)
+            else:
+                yield partial(self._phase, group, in_thread, of_all)
+
+    def _phase(self, group: Sequence[Node], in_thread: "Inside", of_all: "Inside", thread: Any) -> Any:
+        copies = [each for each in group if _is_copy(each)]
+        own = tuple([each for each in group if not _is_copy(each)])
+        statements = [of_all(thread, partial(self._copy, each, thread)) for each in copies]
+        statements += [in_thread(thread, partial(self.nodes, own))] if own else []
+        return sequence(statements)
+
+    def _in_step(self, node: Loop, in_thread: "Inside", of_all: "Inside") -> Iterator[Phase | Steps]:
+        """Yield a loop that all threads run in step, behind what runs ahead of it for its first iterations."""
+        ahead = [each for each in node.body if isinstance(each, Ahead)]
+
+        def begun(number: int, thread: Any) -> Any:
+            own = [each for each in ahead if number < each.iterations]
+            return sequence([of_all(thread, partial(self._made, each, thread, tirx.const(number))) for each in own])
+
+        for number in range(min(max([each.iterations for each in ahead], default=0), node.extent)):
+            yield partial(begun, number)
+        yield Steps(self.variables[node.name], node.extent, list(self._phases(node.body, in_thread, of_all)))
+
+    def _copy(self, node: Node, thread: Any) -> Any:
+        """Return what one thread does of a node that all threads share out."""
+        if not isinstance(node, Ahead):
+            assert isinstance(node, Loop)
+            return self._in_turns(node, thread)
+        iteration = self.variables[node.loop] + node.iterations
+        return when([iteration < self.spans[node.loop]], self._made(node, thread, iteration))
+
+    def _made(self, node: Ahead, thread: Any, iteration: Any) -> Any:
+        """Return what one thread does ahead of a loop, for one of its iterations."""
+        now, self.variables[node.loop] = self.variables[node.loop], iteration
+        found = sequence([self._in_turns(each, thread) for each in node.body if isinstance(each, Loop)])
+        self.variables[node.loop] = now
+        return found
+
+    def _in_turns(self, node: Loop, thread: Any) -> Any:
+        turn, threads = index("turn"), self.block.threads
+        number = turn * threads + thread
+        self.variables[node.name] = number
+        self.split(node)
+        conditions = [number < node.extent] if node.extent % threads else []
+        return loop(turn, -(-node.extent // threads), when(conditions, self.nodes(node.body)))
+
+
+Around = Callable[[Callable[[], Any]], Any]
+"""From what makes a statement to the statement, with the variables of a block set."""
+Inside = Callable[[Any, Callable[[], Any]], Any]
+"""From a thread and what makes its statement to the statement, with the variables of the loops around it set."""
+
+
+def _is_copy(node: Node) -> bool:
+    """Whether all threads share a node out, whatever they do otherwise."""
+    return isinstance(node, Ahead) or (isinstance(node, Loop) and node.kind == "thread")
+
+
+def _has_phases(node: Loop) -> bool:
+    """Whether threads have to wait for each other inside of a loop: for copies, or for sums that they hand over."""
+    statements = [each for _, each in statements_of(node.body)]
+    gives, takes = any(_gives(each) for each in statements), any(each.source for each in statements)
+    return (gives and takes) or any(each.kind == "thread" for each in loops_of(node.body))
+
+
+def _gives(statement: Statement) -> bool:
+    return statement.stage.endswith(SHARES)
+
+
+def _hands_over(node: Node) -> bool:
+    """Whether threads give each other sums in a node, or take them."""
+    return any(_gives(each) or each.source for _, each in statements_of((node,)))
+
+
+def _groups(nodes: Nodes) -> Iterator[list[Node]]:
+    """Yield nodes that make up one phase: copies, then a thread's own; those that are made ahead, with what follows."""
+    group: list[Node] = []
+    for node in nodes:
+        own_phase = (isinstance(node, Loop) and node.kind != "thread" and _has_phases(node)) or _hands_over(node)
+        copies_end = bool(group) and _is_copy(group[-1]) and not isinstance(group[-1], Ahead) and not _is_copy(node)
+        begins = bool(group) and _is_copy(node) and not _is_copy(group[-1])
+        if group and (own_phase or copies_end or begins or _hands_over(group[-1])):
+            yield group
+            group = []
+        group.append(node)
+        if own_phase:
+            yield group
+            group = []
+    if group:
+        yield group
