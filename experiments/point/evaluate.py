@@ -6,7 +6,8 @@ from dataclasses import replace
 from dsascape.experiments.point.clusters_in_use import run_on_best_clusters, share_of_cluster
 from dsascape.experiments.point.job import Job, Outcome
 from dsascape.experiments.question.network import check_dtype, default_dtype, network, own_batch
-from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.experiments.question.points import DesignPoint, Workload, WrittenKernels
+from dsascape.experiments.question.tuned_kernels import kernel_file
 from dsascape.hw_models import AnyHardware
 from dsascape.scheduler import Placing, kind_of, make_tuning
 from dsascape.workloads.analysis import Analysis
@@ -18,6 +19,7 @@ def job_of(
     tuning: Mapping[str, object],
     cache: object = None,
     at_work: int | None = None,
+    kernels: WrittenKernels | None = None,
 ) -> tuple[Analysis, Job]:
     """Return the network of one cluster and its job; ``cache`` is a cache shared by the points of one machine.
 
@@ -34,12 +36,13 @@ def job_of(
     tried = [share_of_cluster(batch, parts, own.missing) for parts in counts]
     clusters, share = next((each for each in tried if each[0] == at_work), tried[0])
     placing = Placing(
-        hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), cache=cache
-    )
+        hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), cache=cache,
+        kernels=None if kernels is None else kernel_file(kernels, hardware),
+    )  # fmt: skip
     return network(workload, share, dtype), Job(workload.label, batch, placing)
 
 
 def evaluate(point: DesignPoint, cache: object = None) -> Outcome:
     """Simulate ``point`` and return the outcome; raises what `job_of` raises."""
-    analysis, job = job_of(point.workload, point.hardware, point.tuning, cache)
+    analysis, job = job_of(point.workload, point.hardware, point.tuning, cache, kernels=point.kernels)
     return run_on_best_clusters(analysis, point.policy, job)

@@ -157,6 +157,8 @@ class Experiment(BaseModel):
     search: Search = Search()
     measure: Measuring | None = None
     """Measurement options; None: points are simulated only."""
+    kernels: Name | None = None
+    """Folder of tuned kernels (``dsascape tune --out``) for all points; None: the built-in choice."""
     question: str = ""
 
     @field_validator("workloads", mode="before")

@@ -29,12 +29,15 @@ from dsascape.experiments.question.points import (
     MeasuredOn,
     Origin,
     Workload,
+    WrittenKernels,
     policy_of,
     split_tuning,
     stated_batch,
+    written_kernels,
 )
 from dsascape.experiments.question.processor import processor_of
 from dsascape.experiments.question.repeated import check_machines, check_policies, check_values, check_workloads
+from dsascape.experiments.question.tuned_kernels import kernels_said
 from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values
 from dsascape.scheduler import Policy, ScheduleError, make_tuning
 from dsascape.tuner.measure import (
@@ -104,6 +107,8 @@ class Grid:
     """Each policy with the file that defines it; empty for built-in and installed policies."""
     measured_on: MeasuredOn | None = None
     """Measurement conditions of all points; None: they are simulated only."""
+    kernels: WrittenKernels | None = None
+    """Tuned kernels of all points."""
     _built: dict[tuple[int, ...], AnyHardware] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -152,7 +157,9 @@ class Grid:
             self._built[family, *digits] = machine
         swept = {**sizes, **{path: str(value) for path, value in settings.items()}}
         origin = machines.origin(digits)
-        return DesignPoint(workload, machine, policy, swept, file, tuning, origin, self.measured_on)
+        return DesignPoint(
+            workload, machine, policy, swept, file, tuning, origin, self.measured_on, kernels=self.kernels
+        )
 
     def chosen(self, search: Search) -> "Points":
         """Return the points of a ``grid`` or ``random`` search, in order of their numbers."""
@@ -187,7 +194,9 @@ class Points(Sequence[DesignPoint]):
         return self.grid.point(self.numbers[index])
 
 
-def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Experiment, Grid]:
+def read_experiment(
+    path: Path, measure: Measuring | None = None, kernels: Path | None = None
+) -> tuple[Experiment, Grid]:
     """Read the experiment at ``path``; return it and its grid. Raises ``ExperimentError`` with what is wrong.
 
     With ``measure``, points are measured even if the file does not say so. Networks, machines, policies and swept
@@ -224,7 +233,22 @@ def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Exper
     with _at(path, "workloads"):
         check_workloads((workload for workload, _ in workloads), (each.base for each in machines))
     named = _named_apart(machines, experiment.hardware)
-    return experiment, Grid(tuple(workloads), named, tuple(policies), _measured_on(experiment, path))
+    folder = kernels or (None if experiment.kernels is None else _beside(experiment.kernels, path))
+    tuned = None if folder is None else _kernels(folder, path, [each.base for each in machines])
+    return experiment, Grid(tuple(workloads), named, tuple(policies), _measured_on(experiment, path), tuned)
+
+
+def _kernels(folder: Path, path: Path, bases: Sequence[AnyHardware]) -> WrittenKernels:
+    """Return the tuned kernels of ``folder``, and say which are of no use; raise ``ExperimentError`` where it has none.
+
+    Kernels are tuned for one machine, and used where nothing of that is changed.
+    """
+    with _at(path, "kernels"):
+        found = written_kernels(folder)
+        for base in bases:
+            for line in kernels_said(found, base):
+                _LOG.warning("%s", line)
+    return found
 
 
 def _both(own: Measuring | None, requested: Measuring) -> Measuring:

@@ -12,6 +12,7 @@ from dsascape.experiments.question.sources import code_hash, measuring_hash, pol
 from dsascape.experiments.question.version import __version__
 from dsascape.hw_models import AnyHardware
 from dsascape.scheduler import Policy, ScheduleError, make_policy, policy_label
+from dsascape.scheduler.kernels.loops.sources import FILE
 from dsascape.workloads import WorkloadError, zoo_entry
 
 TUNING = "tuning."
@@ -125,6 +126,24 @@ class WrittenSchedule:
     """Label in the file of the policy that made the schedule."""
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenKernels:
+    """A folder of tuned kernels, used in place of the built-in choice for the kernels that it has."""
+
+    path: str
+    digest: str
+    """SHA-256 of its file; the key depends on its content, not its path."""
+
+
+def written_kernels(folder: Path) -> WrittenKernels:
+    """Return the kernels of a folder; raise ``ScheduleError`` for one without a file of kernels."""
+    path = folder / FILE
+    try:
+        return WrittenKernels(str(folder), hashlib.sha256(path.read_bytes()).hexdigest())
+    except OSError as error:
+        raise ScheduleError(f"kernels: {path}: {error.strerror or error}; needs a folder from dsascape tune") from error
+
+
 @dataclass(frozen=True)
 class DesignPoint:
     """One network on one machine under one policy, to simulate and perhaps to measure."""
@@ -145,10 +164,15 @@ class DesignPoint:
     """Device and target on which generated code is measured; None: simulated only."""
     schedule: WrittenSchedule | None = None
     """Schedule from a file that replaces the policy's; None: the policy decides."""
+    kernels: WrittenKernels | None = None
+    """Tuned kernels; None: the built-in choice for all."""
 
     def __reduce__(self) -> tuple[Callable[..., "DesignPoint"], tuple[object, ...]]:
         """Pickle a policy from a file as file and options: other processes do not have its class."""
-        rest = dict(self.swept), self.policy_file, dict(self.tuning), self.origin, self.measured_on, self.schedule
+        rest = (
+            dict(self.swept), self.policy_file, dict(self.tuning), self.origin, self.measured_on, self.schedule,
+            self.kernels,
+        )  # fmt: skip
         if not self.policy_file:
             return DesignPoint, (self.workload, self.hardware, self.policy, *rest)
         declared: tuple[Field[Any], ...] = fields(self.policy) if is_dataclass(self.policy) else ()
@@ -192,6 +216,8 @@ class DesignPoint:
         }
         if self.schedule is not None:
             content["schedule"] = self.schedule.digest
+        if self.kernels is not None:
+            content["kernels"] = self.kernels.digest
         return _key_of(content)
 
 
@@ -217,7 +243,8 @@ def split_tuning(settings: Mapping[str, object]) -> tuple[dict[str, object], dic
 
 
 _Rest = tuple[
-    dict[str, str], str, dict[str, object], Origin | None, MeasuredOn | None, WrittenSchedule | None
+    dict[str, str], str, dict[str, object], Origin | None, MeasuredOn | None, WrittenSchedule | None,
+    WrittenKernels | None,
 ]  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
     schedule = outcome.schedule
     if not isinstance(schedule, GpuSchedule):
         raise MeasureError(f"{outcome.record.policy}: its schedule is not a sequence of GPU kernels")
-    analysis, job = job_of(point.workload, point.hardware, point.tuning)
+    analysis, job = job_of(point.workload, point.hardware, point.tuning, kernels=point.kernels)
     costs = job.placing.costs(network_of(schedule.plan, analysis))
     assert isinstance(costs, GpuCosts)
     names = launch_names(schedule.plan, [kernel.group for kernel in schedule.runs])

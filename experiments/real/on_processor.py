@@ -71,7 +71,7 @@ def prepared(point: DesignPoint, budget: Budget) -> Prepared:
     outcome = simulated(point)
     check_whole_batch(outcome)
     check_single_precision(outcome.schedule.plan.graph)
-    analysis, simulated_job = job_of(point.workload, point.hardware, point.tuning)
+    analysis, simulated_job = job_of(point.workload, point.hardware, point.tuning, kernels=point.kernels)
     costs = simulated_job.placing.costs(network_of(outcome.schedule.plan, analysis))
     assert isinstance(costs, CpuCosts)
     assert isinstance(outcome.schedule, CpuSchedule)

@@ -84,8 +84,8 @@ def _build_probes(arguments: argparse.Namespace) -> Answer:
     given = [
         f"--{name.replace('_', '-')}"
         for name in (
-            "policy", "schedule", "option", "threads", "batch", "sequence", "image", "dim", "dtype", "simplify",
-            "flush_caches",
+            "policy", "schedule", "kernels", "option", "threads", "batch", "sequence", "image", "dim", "dtype",
+            "simplify", "flush_caches",
         )
         if getattr(arguments, name)
     ]

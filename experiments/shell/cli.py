@@ -35,6 +35,9 @@ _USER_ERRORS = (
     "dsascape.tuner.measure:MeasureError",
     "dsascape.tuner.measure:TargetError",
     "dsascape.tuner.bundle:BundleError",
+    "dsascape.tuner.search.database:DatabaseError",
+    "dsascape.tuner.search.cost_model:MissingPackageError",
+    "dsascape.tuner.search.space:NoProgramError",
 )
 """Exceptions for mistakes of the user, by module and name, so that nothing is imported before a command needs it."""
 
@@ -106,19 +109,7 @@ def parser() -> argparse.ArgumentParser:
     printed.add_argument("--reference", action="store_true", help="print what every parameter means, as Markdown")
     add("policies", _command("catalogue", "policies"), "the policies and their options")
 
-    simulate = add("simulate", _command("simulate", "simulate"), "simulate one network on one machine")
-    _network_options(simulate)
-    simulate.add_argument("--hardware", required=True, metavar="H", help="a preset, or a path to a YAML spec")
-    decided = simulate.add_mutually_exclusive_group(required=True)
-    decided.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
-    decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="a schedule from --schedule-out, edited")
-    simulate.add_argument("--schedule-out", type=Path, metavar="FILE.json", help="write the schedule as JSON")
-    simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
-    changed = "change a value of the machine, or of its scheduler's tuning (tuning.NAME); null switches a part off"
-    simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help=changed)
-    of_kernel = "print the loops of a kernel of a CPU or GPU: its name or number"
-    simulate.add_argument("--loops", metavar="KERNEL", help=of_kernel)
-    simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
+    _simulate_options(add("simulate", _command("simulate", "simulate"), "simulate one network on one machine"))
 
     fuse = add("fuse", _command("fuse", "fuse"), "a policy's plan and its figures")
     _network_options(fuse)
@@ -128,6 +119,7 @@ def parser() -> argparse.ArgumentParser:
     fuse.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the operators, kernel by kernel")
 
     _real_machines(add)
+    _tune_options(add("tune", _command("tune", "tune"), "search for fast programs of a network's kernels"))
 
     offline = "measure on a machine that no network reaches"
     _bundle_commands(commands.add_parser("bundle", help=offline, description=offline[0].upper() + offline[1:] + "."))
@@ -141,12 +133,29 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--point-memory", metavar="M", help="memory limit of a point: 500 MiB, 16 GiB, none (default: 8 GiB)"
     )
+    _kernels_option(run)
     run.add_argument("--retry-failed", action="store_true", help="compute points again that failed earlier")
 
     add("report", _command("run", "report"), "write the report again from stored results").add_argument(
         "folder", type=Path, metavar="DIR"
     )
     return main
+
+
+def _simulate_options(simulate: argparse.ArgumentParser) -> None:
+    _network_options(simulate)
+    simulate.add_argument("--hardware", required=True, metavar="H", help="a preset, or a path to a YAML spec")
+    decided = simulate.add_mutually_exclusive_group(required=True)
+    decided.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
+    decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="a schedule from --schedule-out, edited")
+    _kernels_option(simulate)
+    simulate.add_argument("--schedule-out", type=Path, metavar="FILE.json", help="write the schedule as JSON")
+    simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
+    changed = "change a value of the machine, or of its scheduler's tuning (tuning.NAME); null switches a part off"
+    simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help=changed)
+    of_kernel = "print the loops of a kernel of a CPU or GPU: its name or number"
+    simulate.add_argument("--loops", metavar="KERNEL", help=of_kernel)
+    simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
 
 
 def _added(
@@ -166,6 +175,7 @@ def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     _network_options(build, optional=True)
     build.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
     _schedule_option(build)
+    _kernels_option(build)
     build.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     build.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
     build.add_argument("--hardware", metavar="H", help="machine that tiles are chosen for")
@@ -200,6 +210,33 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
     host.add_argument("--out", type=Path, metavar="FILE.yaml", help="where the machine goes (default: printed)")
 
 
+def _tune_options(tune: argparse.ArgumentParser) -> None:
+    _network_options(tune, "MODEL|SHAPES.yaml", "; or a file of single operators")
+    tune.add_argument("--tuner", choices=("ansor", "random", "beam"), default="ansor", help="(default: %(default)s)")
+    said = "who says how long a candidate takes: simulate, local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
+    tune.add_argument("--runner", default="local", metavar="R", help=said)
+    tune.add_argument("--hardware", metavar="H", help="machine that is tuned for: a preset, or a path to a YAML spec")
+    tune.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
+    tune.add_argument("--policy", default="fixed-pattern", metavar="P", help="what is fused (default: %(default)s)")
+    tune.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
+    threads = "threads that run a kernel (default: one per core; simulated, as many as are best)"
+    tune.add_argument("--threads", type=_count, metavar="N", help=threads)
+    tune.add_argument("--trials", type=_count, default=1000, metavar="N", help="candidates in all (default: 1000)")
+    goal = "f1: total latency; f2, f3: with --latency; f4: early stopping; or a .py file with objective(latencies)"
+    tune.add_argument("--objective", default="f1", metavar="F", help=f"{goal} (default: %(default)s)")
+    seconds = "requirement (f2) or reference (f3) of a network, in seconds; repeatable"
+    tune.add_argument("--latency", action="append", type=float, default=[], metavar="S", help=seconds)
+    tune.add_argument("--seed", type=partial(_count, least=0), default=0, metavar="S", help="(default: 0)")
+    tune.add_argument("--out", type=Path, default=Path("out/tuned"), metavar="DIR", help="(default: %(default)s)")
+    unit = "candidates of a task between two trainings of the cost model, at most (default: %(default)s)"
+    tune.add_argument("--unit", type=_count, default=64, metavar="N", help=unit)
+    evolved = "programs of a generation of the evolution (default: %(default)s)"
+    tune.add_argument("--population", type=_count, default=512, metavar="N", help=evolved)
+    parts = ("fine-tuning", "task-scheduler", "large-space", "prior")
+    ablation = "leave out a part of Ansor, for an ablation; repeatable"
+    tune.add_argument("--without", action="append", choices=parts, default=[], help=ablation)
+
+
 def _network_options(
     sub: argparse.ArgumentParser, model: str = "MODEL", or_else: str = "", *, optional: bool = False
 ) -> None:
@@ -223,6 +260,7 @@ def _measure_options(measure: argparse.ArgumentParser) -> None:
     _network_options(measure, "MODEL|EXPERIMENT.yaml", "; or an experiment file, of which all points are measured")
     measure.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
     _schedule_option(measure)
+    _kernels_option(measure)
     measure.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     tiled = "machine that tiles are chosen for, and that predicts: a preset, or a file such as calibrate writes"
     measure.add_argument("--hardware", metavar="H", help=tiled)
@@ -240,6 +278,11 @@ def _measure_options(measure: argparse.ArgumentParser) -> None:
 def _schedule_option(sub: argparse.ArgumentParser) -> None:
     replaced = "in place of a policy: a schedule from simulate --schedule-out, edited"
     sub.add_argument("--schedule", type=Path, metavar="FILE.json", help=replaced)
+
+
+def _kernels_option(sub: argparse.ArgumentParser) -> None:
+    tuned = "tuned kernels in place of the built-in choice: a folder of dsascape tune --out"
+    sub.add_argument("--kernels", type=Path, metavar="DIR", help=tuned)
 
 
 def _flush_option(sub: argparse.ArgumentParser) -> None:

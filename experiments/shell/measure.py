@@ -20,7 +20,7 @@ from dsascape.experiments.real.on_gpu import compiled_point, requested_gpu
 from dsascape.experiments.real.on_processor import prepared
 from dsascape.experiments.results.files import FileError, write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
-from dsascape.experiments.shell.simulate import requested_policy, requested_workload
+from dsascape.experiments.shell.simulate import requested_kernels, requested_policy, requested_workload
 from dsascape.hw_models import Cpu, HardwareError, load_hardware
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
@@ -101,7 +101,10 @@ def requested_point(arguments: argparse.Namespace, device: str) -> DesignPoint:
         gpu, name = requested_gpu(arguments.hardware, arguments.target), processor_of(arguments.target, device)
         on = MeasuredOn(arguments.target, device, name) if name or device != LOCAL else None
         policy, schedule = _decided_by(arguments)
-        return DesignPoint(requested_workload(arguments), gpu, policy, measured_on=on, schedule=schedule)
+        return DesignPoint(
+            requested_workload(arguments), gpu, policy, measured_on=on, schedule=schedule,
+            kernels=requested_kernels(arguments, gpu),
+        )  # fmt: skip
     spec = requested_machine(arguments.hardware, arguments.target, 0 if device == LOCAL else arguments.threads or 0)
     own = usable_cores() if device == LOCAL else spec.core_count
     threads = arguments.threads or min(own, spec.core_count)
@@ -114,7 +117,7 @@ def requested_point(arguments: argparse.Namespace, device: str) -> DesignPoint:
         measured_on=MeasuredOn(
             arguments.target, device, processor_of(arguments.target, device), arguments.flush_caches
         ),
-        schedule=schedule,
+        schedule=schedule, kernels=requested_kernels(arguments, spec),
     )  # fmt: skip
 
 
@@ -124,6 +127,8 @@ def _decided_by(arguments: argparse.Namespace) -> tuple[Policy, WrittenSchedule 
         raise MeasureError("--policy is missing: needs a policy, or a --schedule")
     if arguments.schedule is None:
         return requested_policy(arguments), None
+    if arguments.kernels is not None:
+        raise ScheduleError("--kernels does not go with --schedule, which has its own kernels")
     if arguments.policy is not None or arguments.option:
         given = "--option" if arguments.policy is None else "--policy"
         raise ScheduleError(f"{given} does not go with --schedule, which replaces the policy")
@@ -139,7 +144,7 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
         raise MeasureError(f"{given[0]} does not go with an experiment file, which says what is measured")
     options = argparse.Namespace(
         experiment=Path(arguments.model), out=arguments.out, workers=0, engine="processes", scheduler=None,
-        point_timeout=None, point_memory=None, retry_failed=False,
+        point_timeout=None, point_memory=None, retry_failed=False, kernels=arguments.kernels,
     )  # fmt: skip
     way = Measuring(target=arguments.target, device=arguments.device, flush_caches=arguments.flush_caches)
     answer: Answer = resolve_name("dsascape.experiments.shell.run:run")(options, way)

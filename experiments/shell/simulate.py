@@ -14,12 +14,15 @@ from dsascape.experiments.point.replay import run_schedule_file, write_schedule
 from dsascape.experiments.question.points import (
     DesignPoint,
     Workload,
+    WrittenKernels,
     named_dims,
     policy_of,
     split_tuning,
     stated_batch,
+    written_kernels,
 )
-from dsascape.experiments.results.files import check_place, replacing
+from dsascape.experiments.question.tuned_kernels import kernels_said
+from dsascape.experiments.results.files import check_place, for_terminal, replacing
 from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
 from dsascape.fusion import FusionPlan
 from dsascape.hw_models import AnyHardware, load_hardware, with_values, write_perfetto
@@ -76,6 +79,19 @@ def requested_workload(arguments: argparse.Namespace) -> Workload:
     )  # fmt: skip
 
 
+def requested_kernels(arguments: argparse.Namespace, spec: AnyHardware) -> WrittenKernels | None:
+    """Return the tuned kernels of ``--kernels``, and say on standard error which are of no use for the machine.
+
+    Raises ``ScheduleError`` for a folder without kernels.
+    """
+    if arguments.kernels is None:
+        return None
+    found = written_kernels(arguments.kernels)
+    for line in kernels_said(found, spec):
+        sys.stderr.write(f"{for_terminal(line)}\n")
+    return found
+
+
 def simulate(arguments: argparse.Namespace) -> Answer:
     """Simulate one design point, or a schedule from a file."""
     collect_seldom()
@@ -84,9 +100,12 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     spec, tuning = _machine(arguments)
     workload = requested_workload(arguments)
     if arguments.schedule is None:
-        outcome = evaluate(DesignPoint(workload, spec, requested_policy(arguments), tuning=tuning))
+        kernels = requested_kernels(arguments, spec)
+        outcome = evaluate(DesignPoint(workload, spec, requested_policy(arguments), tuning=tuning, kernels=kernels))
     elif arguments.option:
         raise ScheduleError("--option does not go with --schedule, which replaces the policy")
+    elif arguments.kernels is not None:
+        raise ScheduleError("--kernels does not go with --schedule, which has its own kernels")
     else:
         outcome = run_schedule_file(arguments.schedule, workload, spec, tuning)
     if arguments.schedule_out is not None:

@@ -1,6 +1,7 @@
 """Without the packages that generate and check code, measuring names the missing ones; all else works."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,22 @@ def test_the_missing_package_is_named_with_the_command_that_installs_it(
     told = capsys.readouterr().err
     assert missing in told
     assert "pip install 'dsascape[tvm]'" in told
+
+
+def test_tuning_on_a_simulated_machine_needs_neither(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for missing in ("tvm", "onnxruntime", "lightgbm"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    asked = ["tune", "squeezenet", "--runner", "simulate", "--hardware", "epyc", "--trials", "26"]
+    asked += ["--out", str(tmp_path)]
+
+    assert main([*asked, "--tuner", "random"]) == 0
+    assert "26 trials" in capsys.readouterr().out
+    assert main([*asked, "--tuner", "ansor"]) == 2
+    assert "pip install 'dsascape[tune]'" in capsys.readouterr().err
+    assert main(["tune", "squeezenet", "--runner", "local", "--tuner", "random", "--out", str(tmp_path)]) == 2
+    assert "pip install 'dsascape[tvm]'" in capsys.readouterr().err
 
 
 def test_planning_needs_neither(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,6 +130,8 @@ def _front(part: _Part, last: _Part) -> FrontLoops:
     for dim, first in enumerate(buffer.first):
         steps: dict[int, int] = {}
         for name, stride in first.terms:
+            if name not in around:
+                raise StepError(f"{part.sink.name} is computed inside of {name}, a loop of another anchor's reduction")
             axis = around[name].axis
             steps[axis] = min(steps.get(axis, stride), stride)
         spans.append(Span(first.offset, buffer.shape[place[dim]], tuple(sorted(steps.items()))))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeVar
 
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
@@ -186,6 +187,20 @@ class Plans:
             rest[name] = each
         self.by_stage = rest
 
+    def whole(self, plan: StagePlan) -> Ranges:
+        """Return the elements that a stage computes by itself: all of its tensor; of a copy, what is read of it."""
+        stage = plan.stage
+        found: Ranges | None = None
+        for reader in self.by_stage.values():
+            if reader.copies.get(stage.tensor) == stage.name:
+                for nest in reader.stage.nests:
+                    loops = [Range.whole(loop.extent) for loop in nest.loops]
+                    for read in reads_of(reader.stage, (nest,)):
+                        if read.tensor == stage.tensor:
+                            own = read_ranges(read, loops, {})
+                            found = own if found is None else joined_ranges(found, own, stage.shape)
+        return tuple(map(Range.whole, stage.shape)) if found is None else found
+
     def needs_of(
         self, plan: StagePlan, box: Ranges, extents: Mapping[str, int], reduced: Mapping[int, Range] | None = None
     ) -> Iterator[tuple[str, Ranges, Sequence[int]]]:
@@ -263,8 +278,14 @@ class Plans:
 
     def attached(self, consumer: str, depth: int) -> list[StagePlan]:
         """Return the stages that are computed right inside of the outermost ``depth`` loops of ``consumer``."""
-        return [
-            plan
-            for plan in self.by_stage.values()
-            if plan.at is not None and plan.at.consumer == consumer and self.depth_of(plan.at) == depth
-        ]
+        return self._attached.get((consumer, depth), [])
+
+    @cached_property
+    def _attached(self) -> Mapping[tuple[str, int], list[StagePlan]]:
+        """Stages by what they are computed inside of; asked for when all steps are known."""
+        found: dict[tuple[str, int], list[StagePlan]] = {}
+        for plan in self.by_stage.values():
+            at = plan.at
+            if at is not None:
+                found.setdefault((at.consumer, self.depth_of(at)), []).append(plan)
+        return found

@@ -6,7 +6,8 @@ are numbered in the order in which the naive program meets them, so that equal k
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -43,18 +44,35 @@ class KernelSource(Protocol):
 
 
 class KernelFile:
-    """The steps that a folder holds: the fastest of each task."""
+    """The steps that a folder holds: the fastest of each task, of those for this machine and this code.
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE
+    A line may say the machine and the code that its steps were found for, as digests; those of others are left out.
+    """
+
+    def __init__(self, folder: Path, machine: str = "", code: str = "") -> None:
+        """``machine`` and ``code`` are the digests that lines have to have, if they have any; empty: any will do."""
+        self._path, self._wanted = folder / FILE, {"machine": machine, "code": code}
 
     @cached_property
     def _by_key(self) -> Mapping[str, ChosenSteps]:
         found: dict[str, ChosenSteps] = {}
-        for key, chosen in self._lines():
-            if key not in found or chosen.seconds < found[key].seconds:
+        for key, chosen, others in self._lines:
+            if not others and (key not in found or chosen.seconds < found[key].seconds):
                 found[key] = chosen
         return found
+
+    @cached_property
+    def ignored(self) -> Mapping[str, int]:
+        """How many lines are left out, by what is another one: machine, or code.
+
+        Raises what `chosen` raises.
+        """
+        return dict(Counter([others for _, _, others in self._lines if others]))
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks it has steps for; raises what `chosen` raises."""
+        return len(self._by_key)
 
     def chosen(self, key: str) -> ChosenSteps | None:
         """Return the fastest steps for the task with that key; None where the folder has none.
@@ -63,7 +81,12 @@ class KernelFile:
         """
         return self._by_key.get(key)
 
-    def _lines(self) -> Iterator[tuple[str, ChosenSteps]]:
+    @cached_property
+    def _lines(self) -> Sequence[tuple[str, ChosenSteps, str]]:
+        """Key and steps of each line, and what of it is for others: nothing, "machine" or "code"."""
+        return tuple(self._read())
+
+    def _read(self) -> Iterator[tuple[str, ChosenSteps, str]]:
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -74,7 +97,9 @@ class KernelFile:
                 entry = json.loads(line)
             except ValueError as error:
                 raise ScheduleError(f"{where}: {error}") from error
-            yield _entry(where, entry)
+            key, chosen = _entry(where, entry)
+            given = [name for name, own in self._wanted.items() if own and entry.get(name, own) != own]
+            yield key, chosen, given[0] if given else ""
 
 
 def _entry(where: str, entry: object) -> tuple[str, ChosenSteps]:

@@ -79,7 +79,7 @@ class Tree:
         body: list[Node] = []
         for name, plan in self.plans.by_stage.items():
             if plan.at is None and self.plans.has_loops(name) and not plan.is_handed_over:
-                box = tuple(map(Range.whole, plan.stage.shape))
+                box = self.plans.whole(plan)
                 self.add_buffer(plan, box, "global" if name in self.plans.naive.results else "stack")
                 body += _StageLoops(self, plan, box, box).nodes()
         return body

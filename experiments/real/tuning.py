@@ -1,0 +1,165 @@
+"""Tuning of networks: their tasks, the search over these, and the files that it leaves."""
+
+import csv
+import io
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dsascape.experiments.point.evaluate import job_of
+from dsascape.experiments.point.pipeline import schedule_of
+from dsascape.experiments.question.points import Workload
+from dsascape.experiments.results.files import write_whole
+from dsascape.hw_models import AnyHardware, Cpu, HardwareError
+from dsascape.scheduler import Placing, Policy, make_tuning, network_of
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.loops.files import steps_json
+from dsascape.scheduler.kernels.loops.sources import FILE
+from dsascape.tuner.search.database import Candidates, kernel_lines
+from dsascape.tuner.search.identity import code_digest, machine_digest
+from dsascape.tuner.search.objectives import Objective
+from dsascape.tuner.search.runners import MeasuredRunner, Runner, SimulatedRunner
+from dsascape.tuner.search.search import Search, UnitDone, search_label
+from dsascape.tuner.search.searching import Searching
+from dsascape.tuner.search.tasks import Task, joined, tasks_of
+from dsascape.tuner.search.tuners import SearchOptions
+from dsascape.workloads import Graph, WorkloadError
+from dsascape.workloads.analysis import Analysis
+
+_LOG = logging.getLogger(__name__)
+CURVE = "curve.csv"
+SIMULATE = "simulate"
+
+
+@dataclass(frozen=True)
+class TunedOn:
+    """Machine that kernels are tuned for, and who says how long they take."""
+
+    hardware: Cpu
+    runner: str
+    """``simulate``, or the address of a device (`tuner.measure.address`)."""
+    target: str = "llvm"
+    threads: int = 0
+    """Threads of a kernel; 0: on a device one per core, simulated as many as are best."""
+
+    @property
+    def device(self) -> str:
+        """What the times of candidates depend on."""
+        how = [self.runner] if self.runner == SIMULATE else [self.runner, self.target, str(self.threads)]
+        return " ".join([*how, machine_digest(self.hardware), code_digest()])
+
+    def view(self) -> CpuView:
+        """Return the machine as its scheduler sees it."""
+        tuning = {"threads": self.threads} if self.threads else {}
+        return CpuView(self.hardware, make_tuning(self.hardware, tuning))
+
+    def open_runner(self, dtype: str) -> Runner:
+        """Return the runner."""
+        if self.runner == SIMULATE:
+            return SimulatedRunner(self.view(), dtype)
+        return MeasuredRunner(self.runner, self.target, self.threads)
+
+
+def tuned_on(
+    hardware: AnyHardware, runner: str, target: str, threads: int
+) -> TunedOn:
+    """Return what to tune on; raise ``HardwareError`` for a machine whose kernels have no sketches."""
+    if not isinstance(hardware, Cpu):
+        raise HardwareError(f"{hardware.name}: is not a CPU; kernels are tuned for CPUs")
+    return TunedOn(hardware, runner, target, threads)
+
+
+@dataclass(frozen=True)
+class TuningTasks:
+    """Tasks of one network or more."""
+
+    networks: tuple[str, ...]
+    tasks: tuple[Task, ...]
+    weights: tuple[Mapping[int, int], ...]
+    """By network, how often each task occurs."""
+    dtype: str
+
+
+def network_tasks(workload: Workload, policy: Policy, on: TunedOn) -> TuningTasks:
+    """Return the tasks of a network under a policy.
+
+    Raises what `job_of` raises, and ``WorkloadError`` for a network without kernels that steps describe.
+    """
+    settings: dict[str, object] = {"threads": on.threads} if on.threads else {}
+    analysis, job = job_of(workload, on.hardware, settings)
+    return _tasks({workload.label: analysis}, policy, on, job.placing)
+
+
+def shape_tasks(graphs: Mapping[str, Graph], policy: Policy, on: TunedOn, dtype: str) -> TuningTasks:
+    """Return the tasks of single operators, each of which is a network."""
+    placing = Placing(hardware=on.hardware, parts=1, dtype=dtype, tuning=on.view().tuning)
+    return _tasks({name: Analysis(graph.with_dtype(dtype)) for name, graph in graphs.items()}, policy, on, placing)
+
+
+def _tasks(networks: Mapping[str, Analysis], policy: Policy, on: TunedOn, placing: Placing) -> TuningTasks:
+    by_network = [_of_network(analysis, policy, on, placing) for analysis in networks.values()]
+    every = joined(task for tasks in by_network for task in tasks)
+    if not every:
+        raise WorkloadError(f"{', '.join(networks)}: has no kernel whose loops steps describe")
+    place = {task.key: number for number, task in enumerate(every)}
+    weights = [{place[task.key]: task.weight for task in tasks} for tasks in by_network]
+    return TuningTasks(tuple(networks), every, tuple(weights), placing.dtype)
+
+
+def _of_network(analysis: Analysis, policy: Policy, on: TunedOn, placing: Placing) -> tuple[Task, ...]:
+    schedule = schedule_of(analysis, policy, placing)
+    costs = placing.costs(network_of(schedule.plan, analysis))
+    assert isinstance(schedule, CpuSchedule)
+    assert isinstance(costs, CpuCosts)
+    return tasks_of(schedule, costs.view)
+
+
+def open_search(
+    asked: TuningTasks, on: TunedOn, runner: Runner, folder: Path, objective: Objective, options: SearchOptions
+) -> tuple[Search, Candidates]:
+    """Return a search that goes on with the records of ``folder``, and these.
+
+    Raises ``DatabaseError`` for a folder whose database is none.
+    """
+    candidates = Candidates(folder, on.device, search_label(options, asked.networks))
+    search = Search(
+        asked.tasks, asked.weights, runner, candidates, objective, options,
+        SimulatedRunner(on.view(), asked.dtype),
+    )  # fmt: skip
+    others = candidates.others()
+    if others:
+        _LOG.warning("%s: %d records of another machine or other code are ignored", candidates.path, others)
+    return search, candidates
+
+
+def write_results(folder: Path, search: Search, on: TunedOn, curve: Sequence[UnitDone]) -> None:
+    """Write the fastest kernels of all tasks, and the tuning curve as CSV."""
+    lines = kernel_lines(search.kernels(), machine_digest(on.hardware), code_digest())
+    write_whole(folder / FILE, lines)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["trials", "elapsed_s", "latency_s", "task"])
+    writer.writerows([[each.trials, f"{each.elapsed_s:.3f}", each.latency_s, each.task] for each in curve])
+    write_whole(folder / CURVE, text.getvalue())
+
+
+def task_rows(search: Search) -> Iterator[dict[str, Any]]:
+    """Yield what there is to say of each task, those that take most of the networks' time before first."""
+    rows = [_task_row(each, search) for each in search.tasks]
+    yield from sorted(rows, key=lambda row: -(row["before_s"] or 0.0) * row["weight"])
+
+
+def _task_row(each: Searching, search: Search) -> dict[str, Any]:
+    before = None if each.before is None else each.before.seconds
+    steps = [] if each.best is None else steps_json(each.best[0].steps)
+    return {
+        "key": each.task.key, "name": each.task.name, "operators": list(each.task.operators),
+        "weight": each.task.weight, "trials": each.trials, "failed": each.failed, "before_s": before,
+        "after_s": None if each.best is None else each.latency,
+        "threads": None if each.best is None else each.best[1].threads,
+        "rank_by_model": each.rank_of_best(), "steps": steps,
+    }  # fmt: skip

@@ -1,0 +1,241 @@
+"""The command ``tune``: searches for fast programs of a network's kernels, and keeps what it finds."""
+
+import argparse
+import logging
+import runpy
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from dsascape.experiments.question.config import ExperimentError
+from dsascape.experiments.question.network import check_dtype, default_dtype
+from dsascape.experiments.question.shapes import is_shapes, read_shapes
+from dsascape.experiments.real.on_processor import MEASURED_DTYPE
+from dsascape.experiments.real.tuning import (
+    SIMULATE,
+    TunedOn,
+    TuningTasks,
+    network_tasks,
+    open_search,
+    shape_tasks,
+    task_rows,
+    tuned_on,
+    write_results,
+)
+from dsascape.experiments.results.files import write_whole
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
+from dsascape.experiments.shell.measure import check_folder, requested_machine
+from dsascape.experiments.shell.simulate import requested_policy, requested_workload
+from dsascape.hw_models import HardwareError, load_hardware
+from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
+from dsascape.scheduler import policy_label
+from dsascape.scheduler.kernels.loops.sources import FILE
+from dsascape.tuner.measure import LOCAL, MeasureError, check_target, remote_address, usable_cores
+from dsascape.tuner.search.evolution import EvolutionOptions
+from dsascape.tuner.search.objectives import (
+    Objective,
+    OwnObjective,
+    Requirements,
+    SpeedUp,
+    StopEarly,
+    TotalLatency,
+)
+from dsascape.tuner.search.options import LIMITED, SpaceOptions
+from dsascape.tuner.search.search import Search, UnitDone
+from dsascape.tuner.search.task_scheduler import SchedulerOptions
+from dsascape.tuner.search.tuners import SearchOptions
+from dsascape.wording import count
+
+_LOG = logging.getLogger(__name__)
+_MOST_TASKS = 20
+PICTURE, REPORT = "curve.svg", "report.html"
+
+
+def tune(arguments: argparse.Namespace) -> Answer:
+    """Tune the kernels of a network, or of single operators."""
+    on = _tuned_on(arguments)
+    asked = _tasks(arguments, on)
+    objective, options = _objective(arguments, len(asked.networks)), _options(arguments)
+    folder: Path = arguments.out
+    check_folder(folder)
+    dtype = _dtype(arguments, on)
+    runner = on.open_runner(dtype)
+    progress = _Progress(options.trials)
+    search, candidates = open_search(asked, on, runner, folder, objective, options)
+    try:
+        for unit in search.run():
+            progress.show(unit, search)
+    finally:
+        runner.close()
+        candidates.close()
+        if search.trials:
+            write_results(folder, search, on, search.curve)
+    before_s = _before_s(search)
+    title = f"{', '.join(asked.networks)[:60]} on {on.hardware.name}"
+    write_whole(folder / PICTURE, resolve_name(f"{_PAGE}:tuning_curve")(title, before_s, search.curve))
+    data = {
+        "model": asked.networks[0] if len(asked.networks) == 1 else list(asked.networks),
+        "tuner": options.tuner, "runner": on.runner, "hardware": on.hardware.name, "target": on.target,
+        "policy": policy_label(requested_policy(arguments)), "objective": arguments.objective, "seed": options.seed,
+        "trials": search.trials, "trials_before": search.continued, "failed": search.failed,
+        "seconds_before": before_s, "seconds_after": sum(search.latencies()),
+        "tasks": list(task_rows(search)), "kernels": str(folder / FILE), "curve": str(folder / PICTURE),
+        "report": str(folder / REPORT),
+    }  # fmt: skip
+    write_whole(folder / REPORT, resolve_name(f"{_PAGE}:tuning_page")(data, before_s, search.curve))
+    is_whole = all(task["after_s"] is not None for task in data["tasks"])
+    return Answer(data, lambda: _show(data), 0 if is_whole else POINTS_FAILED)
+
+
+_PAGE = "dsascape.experiments.report.tuning_page"
+"""With all that draws a report."""
+
+
+def _tuned_on(arguments: argparse.Namespace) -> TunedOn:
+    """Return machine and runner; raise ``HardwareError``, ``MeasureError`` or ``TargetError`` for wrong ones."""
+    if arguments.runner == SIMULATE:
+        if arguments.hardware is None:
+            raise HardwareError("--hardware is missing: --runner simulate needs a machine")
+        return tuned_on(load_hardware(arguments.hardware), SIMULATE, arguments.target, arguments.threads or 0)
+    if arguments.runner != LOCAL and not arguments.runner.startswith("rpc://"):
+        raise MeasureError(f"--runner has {arguments.runner!r}; needs simulate, local or rpc://HOST:PORT[/KEY]")
+    if remote_address(arguments.runner) is None:
+        check_target(arguments.target)
+    is_here = arguments.runner == LOCAL
+    spec = requested_machine(arguments.hardware, arguments.target, 0 if is_here else arguments.threads or 0)
+    own = usable_cores() if is_here else spec.core_count
+    threads = arguments.threads or min(own, spec.core_count)
+    if threads > spec.core_count:
+        raise MeasureError(f"--threads has {threads}; {spec.name} has {count(spec.core_count, 'core')}")
+    return tuned_on(spec, arguments.runner, arguments.target, threads)
+
+
+def _dtype(arguments: argparse.Namespace, on: TunedOn) -> str:
+    if on.runner == SIMULATE:
+        return check_dtype(arguments.dtype or default_dtype(on.hardware), on.hardware)
+    if arguments.dtype not in (None, MEASURED_DTYPE):
+        raise MeasureError(f"dtype has {arguments.dtype!r}; code is measured in {MEASURED_DTYPE}")
+    return MEASURED_DTYPE
+
+
+def _tasks(arguments: argparse.Namespace, on: TunedOn) -> TuningTasks:
+    policy = requested_policy(arguments)
+    if is_shapes(arguments.model):
+        return shape_tasks(read_shapes(Path(arguments.model)), policy, on, _dtype(arguments, on))
+    arguments.dtype = _dtype(arguments, on)
+    return network_tasks(requested_workload(arguments), policy, on)
+
+
+def _options(arguments: argparse.Namespace) -> SearchOptions:
+    """Return the options of the search, with what the ablations leave out."""
+    without = set(arguments.without)
+    strategy: Any = "round-robin" if "task-scheduler" in without else "gradient"
+    return SearchOptions(
+        arguments.tuner, arguments.trials, arguments.seed, arguments.unit, fine_tuning="fine-tuning" not in without,
+        prior=arguments.runner != SIMULATE and "prior" not in without,
+        space=LIMITED if "large-space" in without else SpaceOptions(),
+        evolution=EvolutionOptions(population=arguments.population), scheduler=SchedulerOptions(strategy),
+    )  # fmt: skip
+
+
+def _objective(arguments: argparse.Namespace, networks: int) -> Objective:
+    """Return the objective of ``--objective``, with the seconds of ``--latency`` for each network."""
+    name, given = arguments.objective, tuple(arguments.latency)
+    if name in ("f2", "f3"):
+        if len(given) not in (1, networks) or min(given) <= 0:
+            needs = f"needs --latency: one of seconds, or one for each of {count(networks, 'network')}"
+            raise ExperimentError(f"--objective {name}: {needs}")
+        each = given if len(given) == networks else given * networks
+        return Requirements(each) if name == "f2" else SpeedUp(each)
+    if given:
+        raise ExperimentError(f"--latency does not go with --objective {name}")
+    if name == "f1":
+        return TotalLatency()
+    if name == "f4":
+        return StopEarly()
+    return _own_objective(name)
+
+
+_MISTAKES = (ArithmeticError, AttributeError, LookupError, NameError, OSError, SyntaxError, TypeError, ValueError)
+"""Exceptions of a user's objective."""
+
+
+def _own_objective(name: str) -> Objective:
+    """Return the objective of a user's file, which defines ``objective(latencies)``."""
+    if not name.endswith(".py"):
+        raise ExperimentError(f"--objective has {name!r}; needs f1, f2, f3, f4 or a path to a .py file")
+    try:
+        function = runpy.run_path(name).get("objective")
+    except _MISTAKES as error:
+        raise ExperimentError(f"--objective {name}: {type(error).__name__}: {error}") from error
+    if not callable(function):
+        raise ExperimentError(f"--objective {name}: needs a function objective(latencies): seconds of each network")
+
+    def checked(latencies: list[float]) -> float:
+        try:
+            return float(function(latencies))
+        except _MISTAKES as error:
+            raise ExperimentError(f"--objective {name}: {type(error).__name__}: {error}") from error
+
+    return OwnObjective(checked)
+
+
+class _Progress:
+    """Progress on standard error: units, the best so far, an estimate of the time left."""
+
+    def __init__(self, trials: int) -> None:
+        self._trials, self._begin, self._first = trials, time.monotonic(), -1
+
+    def show(self, unit: UnitDone, search: Search) -> None:
+        """Print one line for a unit that has ended."""
+        if self._first < 0:
+            self._first = search.continued
+        spent_s, done = time.monotonic() - self._begin, unit.trials - self._first
+        left_s = spent_s / max(done, 1) * (self._trials - unit.trials)
+        sys.stderr.write(
+            f"{unit.trials:,} of {count(self._trials, 'trial')}: {_time(unit.latency_s)}"
+            f" (built-in {_time(_before_s(search))}), {search.failed:,} failed; {left_s:.0f} s left\n"
+        )
+        sys.stderr.flush()
+
+
+def _before_s(search: Search) -> float:
+    """Return the latency of all networks with the built-in kernels, as far as these have a time."""
+    own = [
+        each.latency if each.before is None or each.before.seconds is None else each.before.seconds
+        for each in search.tasks
+    ]
+    return sum([weight * own[task] for weights in search.weights for task, weight in weights.items()])
+
+
+def _show(data: dict[str, Any]) -> None:
+    console, tasks = Console(), data["tasks"]
+    names = data["model"] if isinstance(data["model"], str) else ", ".join(data["model"])
+    console.print(
+        f"[bold]{shown_text(names)}[/bold] under {shown_text(data['policy'])}, {data['tuner']} on"
+        f" {shown_text(data['hardware'])} ({shown_text(data['runner'])}): {count(data['trials'], 'trial')} of"
+        f" {count(len(tasks), 'task')}, {data['failed']} failed"
+    )
+    ratio = data["seconds_before"] / data["seconds_after"] if data["seconds_after"] else 1.0
+    console.print(
+        f"  {_time(data['seconds_before'])} -> {_time(data['seconds_after'])}, {ratio:.2f} times as fast;"
+        f" kernels: {shown_text(data['kernels'])}, report: {shown_text(data['report'])}"
+    )
+    rows: Sequence[Sequence[object]] = [
+        (
+            task["name"], ", ".join(task["operators"])[:60], task["weight"], task["trials"],
+            "" if task["before_s"] is None else _time(task["before_s"]),
+            "" if task["after_s"] is None else _time(task["after_s"]),
+        )
+        for task in tasks[:_MOST_TASKS]
+    ]  # fmt: skip
+    some = f", {_MOST_TASKS} of {len(tasks)} (--json has all)" if len(tasks) > _MOST_TASKS else ""
+    headings = ("task", "operators", "times", "trials", "built-in", "tuned")
+    table(f"Tasks, those that take most time first{some}", headings, rows)()
+
+
+def _time(seconds: float) -> str:
+    return format_ps(round(seconds * PS_PER_S))

@@ -1,0 +1,174 @@
+"""``dsascape tune``: its answer, its files, its messages, and the kernels that other commands take from it."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'dsascape[tune]'")
+
+from tests.experiments.terminal import Terminal
+
+ASKED = ("--runner", "simulate", "--hardware", "epyc", "--population", "24", "--unit", "8")
+SHAPES = """
+operators:
+  product: {op: MatMul, inputs: [[64, 96]], weights: [[96, 48]]}
+  convolution: {op: Conv, inputs: [[1, 16, 14, 14]], weights: [[32, 16, 3, 3]], attributes: {pads: [1, 1, 1, 1]},
+                then: [Relu]}
+  norm: {op: ReduceL2, inputs: [[64, 64]], constants: [[0, 1]], attributes: {keepdims: 0}}
+"""
+
+
+@pytest.fixture
+def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(capsys)
+
+
+@pytest.fixture
+def shapes(tmp_path: Path) -> str:
+    path = tmp_path / "shapes.yaml"
+    path.write_text(SHAPES)
+    return str(path)
+
+
+def tuned(terminal: Terminal, model: str, folder: Path, *more: str) -> Any:
+    return terminal.json("tune", model, *ASKED, "--trials", "24", "--out", str(folder), *more)
+
+
+def test_json_has_the_promised_keys(terminal: Terminal, shapes: str, tmp_path: Path) -> None:
+    data = tuned(terminal, shapes, tmp_path / "tuned")
+    assert {
+        "model", "tuner", "runner", "hardware", "policy", "trials", "failed", "seconds_before", "seconds_after", "tasks"
+    } <= set(data)  # fmt: skip
+    assert (data["tuner"], data["runner"], data["policy"]) == ("ansor", "simulate", "fixed-pattern")
+    assert data["trials"] == sum([task["trials"] for task in data["tasks"]]) == 24
+    assert data["seconds_after"] <= data["seconds_before"]
+    for task in data["tasks"]:
+        assert {"key", "operators", "weight", "trials", "before_s", "after_s", "rank_by_model", "steps"} <= set(task)
+    assert sum([task["weight"] * task["after_s"] for task in data["tasks"]]) == pytest.approx(data["seconds_after"])
+
+
+def test_a_folder_has_database_kernels_and_curve(terminal: Terminal, shapes: str, tmp_path: Path) -> None:
+    folder = tmp_path / "tuned"
+    data = tuned(terminal, shapes, folder)
+    files = {path.name for path in folder.iterdir()}
+    assert files >= {"candidates.sqlite", "kernels.jsonl", "curve.csv", "curve.svg", "report.html"}
+    lines = [json.loads(line) for line in (folder / "kernels.jsonl").read_text().splitlines()]
+    assert {line["key"] for line in lines} == {task["key"] for task in data["tasks"]}
+    rows = list(csv.DictReader((folder / "curve.csv").open()))
+    assert int(rows[-1]["trials"]) == 24
+    assert float(rows[-1]["latency_s"]) == pytest.approx(data["seconds_after"])
+    assert (folder / "curve.svg").read_text().startswith("<svg")
+    page = (folder / "report.html").read_text()
+    assert page.count("<tr>") == 1 + len(data["tasks"])
+    assert "24 trials of 3 tasks" in page
+
+
+def test_progress_says_how_far_it_is(terminal: Terminal, shapes: str, tmp_path: Path) -> None:
+    tuned(terminal, shapes, tmp_path / "tuned")
+    last = terminal.err.splitlines()[-1]
+    assert last.startswith("24 of 24 trials: ")
+    assert "built-in" in last
+    assert last.endswith("0 s left")
+
+
+def test_same_seed_same_answer_and_a_second_run_adds_nothing(terminal: Terminal, shapes: str, tmp_path: Path) -> None:
+    one, other = [tuned(terminal, shapes, tmp_path / name) for name in ("one", "other")]
+    again = tuned(terminal, shapes, tmp_path / "one")
+    for data in (one, other, again):
+        del data["kernels"], data["curve"], data["report"]
+    assert one == other
+    assert again["trials_before"] == 24
+    assert again["tasks"] == one["tasks"]
+
+
+@pytest.mark.parametrize("part", ["fine-tuning", "task-scheduler", "large-space"])
+def test_parts_can_be_left_out(part: str, terminal: Terminal, shapes: str, tmp_path: Path) -> None:
+    assert tuned(terminal, shapes, tmp_path, "--without", part)["trials"] == 24
+
+
+@pytest.mark.parametrize("objective", [("f2", "1e-5"), ("f3", "1e-3"), ("f4",), ("own",)])
+def test_objectives(objective: tuple[str, ...], terminal: Terminal, shapes: str, tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text("def objective(latencies):\n    return max(latencies)\n")
+    name = str(own) if objective[0] == "own" else objective[0]
+    latency = ["--latency", objective[1]] if objective[1:] else []
+    assert tuned(terminal, shapes, tmp_path / "tuned", "--objective", name, *latency)["trials"] <= 24
+
+
+def test_networks_take_their_tuned_kernels(terminal: Terminal, tmp_path: Path) -> None:
+    """Simulated, and as a whole experiment; each kernel of the folder is the one that the schedule has."""
+    folder = tmp_path / "tuned"
+    data = terminal.json("tune", "squeezenet", *ASKED, "--trials", "52", "--out", str(folder), "--tuner", "random")
+    simulate = ("simulate", "squeezenet", "--hardware", "epyc", "--policy", "fixed-pattern")
+    out = tmp_path / "schedule.json"
+    terminal.json(*simulate, "--kernels", str(folder), "--schedule-out", str(out))
+    assert terminal.err == ""
+    kernels = json.loads(out.read_text())["kernels"]
+    assert sum(["steps" in kernel for kernel in kernels]) == sum([task["weight"] for task in data["tasks"]])
+    experiment = tmp_path / "study.yaml"
+    experiment.write_text("workloads: [squeezenet]\nhardware: epyc\npolicies: [fixed-pattern]\nkernels: tuned\n")
+    plain = terminal.json(*simulate)["latency_s"]
+    whole = terminal.json(*simulate, "--kernels", str(folder))["latency_s"]
+    assert terminal.json("run", str(experiment), "--out", str(tmp_path / "out"), "--workers", "1")["failed"] == 0
+    (row,) = list(csv.DictReader((tmp_path / "out" / "results.csv").open()))
+    assert float(row["latency_s"]) == pytest.approx(whole)
+    assert whole == pytest.approx(plain, rel=0.1)
+
+
+def test_kernels_of_another_machine_or_other_code_are_ignored_and_said(terminal: Terminal, tmp_path: Path) -> None:
+    folder = tmp_path / "tuned"
+    terminal.json("tune", "squeezenet", *ASKED, "--trials", "26", "--out", str(folder), "--tuner", "random")
+    other = ("simulate", "squeezenet", "--hardware", "kirin990", "--policy", "fixed-pattern")
+    plain = terminal.json(*other)["latency_s"]
+    assert terminal.json(*other, "--kernels", str(folder))["latency_s"] == plain
+    assert "26 kernels" in terminal.err
+    assert "another machine than kirin990" in terminal.err
+    path = folder / "kernels.jsonl"
+    path.write_text(path.read_text().replace('"code": "', '"code": "0'))
+    own = ("simulate", "squeezenet", "--hardware", "epyc", "--policy", "fixed-pattern")
+    terminal.json(*own, "--kernels", str(folder))
+    assert "other code" in terminal.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "needs"),
+    [
+        (("squeezenet", "--runner", "simulate"), "--hardware is missing"),
+        (("squeezenet", "--runner", "somewhere", "--hardware", "epyc"), "needs simulate, local or rpc://"),
+        (("squeezenet", *ASKED, "--objective", "f9"), "needs f1, f2, f3, f4"),
+        (("squeezenet", *ASKED, "--objective", "f2"), "needs --latency"),
+        (("squeezenet", *ASKED, "--latency", "1"), "does not go with"),
+        (("squeezenet", "--runner", "simulate", "--hardware", "a100"), "is not a CPU"),
+        (("missing.yaml", *ASKED), "missing.yaml"),
+        (("no-such-network", *ASKED), "no-such-network"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_message(argv: tuple[str, ...], needs: str, terminal: Terminal, tmp_path: Path) -> None:
+    assert needs in terminal.refused("tune", *argv, "--out", str(tmp_path / "tuned"))
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("workloads: []", "workloads: is unknown"),
+        ("operators: {}", "needs operators"),
+        ("operators: {a: {op: MatMul}}", "inputs"),
+        ("operators: {a: {op: MatMul, inputs: [[2, three]]}}", "whole numbers"),
+        ("operators: {a: {op: MatMul, inputs: [[2, 3]], weights: [[4, 5]]}}", "MatMul"),
+        ("operators: {a: {op: NoSuch, inputs: [[2, 3]]}}", "NoSuch"),
+        ("operators: {a: {op: Conv, inputs: [[1, 3, 8, 8]], weights: [[12, 3, 3, 3]], attributes: {group: 4}}}", "a"),
+        ("operators: {a: {op: Relu, inputs: [[2]], size: 3}}", "size: is unknown"),
+    ],
+)
+def test_shapes_that_are_none_are_one_message(text: str, needs: str, terminal: Terminal, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    assert needs in terminal.refused("tune", str(path), *ASKED, "--out", str(tmp_path / "tuned"))
+
+
+def test_a_folder_without_kernels_is_one_message(terminal: Terminal, tmp_path: Path) -> None:
+    asked = ("simulate", "squeezenet", "--hardware", "epyc", "--policy", "fixed-pattern")
+    assert "kernels.jsonl" in terminal.refused(*asked, "--kernels", str(tmp_path))

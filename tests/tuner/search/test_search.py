@@ -1,0 +1,254 @@
+"""Searches over the tasks of a network: repeatable, resumed, and not stopped by candidates that fail."""
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'dsascape[tune]'")
+
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.hw_models import Cpu, load_hardware
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.tuner.search.database import BUILTIN, DATABASE, Candidates, DatabaseError, Record
+from dsascape.tuner.search.evolution import EvolutionOptions
+from dsascape.tuner.search.objectives import TotalLatency
+from dsascape.tuner.search.options import LIMITED
+from dsascape.tuner.search.runners import Answer, Runner, SimulatedRunner
+from dsascape.tuner.search.search import Search
+from dsascape.tuner.search.space import Program
+from dsascape.tuner.search.task_scheduler import SchedulerOptions
+from dsascape.tuner.search.tasks import Task, joined, tasks_of
+from dsascape.tuner.search.tuners import SearchOptions
+from dsascape.workloads.analysis import Analysis
+from tests.graphs import Net
+
+VIEW = CpuView(load_hardware("epyc", Cpu), CpuTuning(threads=2))
+SMALL = EvolutionOptions(population=24, generations=2)
+OPTIONS = SearchOptions(trials=48, unit=8, evolution=SMALL)
+
+
+def tasks() -> tuple[Task, ...]:
+    net = Net()
+    x = net.relu(net.conv(net.input(1, 16, 14, 14), 32, 3))
+    x = net.relu(net.conv(net.relu(net.conv(x, 32, 3)), 32, 3))
+    graph = net.graph(net.softmax(net.dense(net.flatten(net.global_pool(x)), 40)), dtype="fp32")
+    schedule = kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(VIEW, Analysis(graph), "fp32"))
+    return tasks_of(schedule, VIEW)
+
+
+def search(
+    folder: Path, options: SearchOptions = OPTIONS, runner: Runner | None = None, own: Sequence[Task] | None = None
+) -> Search:
+    found = tasks() if own is None else own
+    weights = [{number: task.weight for number, task in enumerate(found)}]
+    asked = SimulatedRunner(VIEW, "fp32") if runner is None else runner
+    return Search(found, weights, asked, Candidates(folder, "epyc", "test"), TotalLatency(), options)
+
+
+def stored(folder: Path) -> list[tuple[object, ...]]:
+    with sqlite3.connect(folder / DATABASE) as connection:
+        rows = connection.execute("SELECT task, unit, steps, seconds, reason, threads FROM candidates ORDER BY id")
+        return rows.fetchall()
+
+
+def test_equal_kernels_are_one_task_that_weighs_more() -> None:
+    """Two of the three convolutions are alike."""
+    own = tasks()
+    assert sorted([task.weight for task in own]) == [1, 1, 1, 1, 2]
+    assert len({task.key for task in own}) == len(own)
+    assert [task.weight for task in joined([*own, *own])] == [2 * task.weight for task in own]
+
+
+def test_every_tuner_tries_as_many_as_asked_for_and_is_never_worse_than_the_built_in_choice(tmp_path: Path) -> None:
+    variants = {
+        "ansor": OPTIONS, "random": replace(OPTIONS, tuner="random"), "beam": replace(OPTIONS, tuner="beam"),
+        "no fine tuning": replace(OPTIONS, fine_tuning=False), "limited": replace(OPTIONS, space=LIMITED),
+        "no scheduler": replace(OPTIONS, scheduler=SchedulerOptions("round-robin")),
+    }  # fmt: skip
+    for name, options in variants.items():
+        (tmp_path / name).mkdir()
+        own = search(tmp_path / name, options)
+        units = list(own.run())
+        assert own.trials == units[-1].trials == 48
+        assert own.failed == 0
+        builtin = [each.before.seconds for each in own.tasks if each.before and each.before.seconds]
+        weights = [each.task.weight for each in own.tasks]
+        assert own.latencies()[0] <= sum([one * times for one, times in zip(builtin, weights, strict=True)])
+        assert [unit.latency_s for unit in units] == sorted([unit.latency_s for unit in units], reverse=True)
+
+
+def test_same_seed_same_records(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        list(search(tmp_path / name).run())
+    assert stored(tmp_path / "one") == stored(tmp_path / "other")
+
+
+def test_a_second_run_goes_on_as_if_there_had_been_one(tmp_path: Path) -> None:
+    """The first run ends after three units; records are those of a run that was not stopped."""
+    for name in ("whole", "stopped"):
+        (tmp_path / name).mkdir()
+    list(search(tmp_path / "whole").run())
+    first = search(tmp_path / "stopped").run()
+    for _ in range(3):
+        next(first)
+    second = search(tmp_path / "stopped")
+    list(second.run())
+    assert second.continued == 24
+    assert stored(tmp_path / "stopped") == stored(tmp_path / "whole")
+    assert len(second.curve) == 6
+    third = search(tmp_path / "stopped")
+    assert list(third.run()) == []
+    assert third.trials == 48
+    assert third.latencies() == second.latencies()
+
+
+def _search_slowly(folder: str) -> None:
+    for unit in search(Path(folder)).run():
+        Path(folder, f"unit{unit.unit}").touch()
+        time.sleep(0.2)
+
+
+def test_a_killed_run_leaves_whole_units_and_is_continued(tmp_path: Path) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_search_slowly, args=(str(tmp_path),))
+    process.start()
+    while not (tmp_path / "unit2").exists() and process.is_alive():
+        time.sleep(0.01)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    kept = Counter([row[1] for row in stored(tmp_path) if row[1] != BUILTIN])
+    assert set(kept.values()) <= {8}
+    second = search(tmp_path)
+    list(second.run())
+    assert second.trials == 48
+
+
+class Refusing:
+    """A runner on which nothing runs but the built-in choice of one task, perhaps."""
+
+    is_repeatable = True
+
+    def __init__(self, working: str = "") -> None:
+        self.working = working
+
+    def answers(self, task: Task, programs: Sequence[Program]) -> Iterator[Answer]:
+        for program in programs:
+            is_right = task.key == self.working
+            yield Answer(1e-3 / len(program.steps) if is_right else None, "" if is_right else "its process ended")
+
+    def close(self) -> None:
+        pass
+
+
+class Noisy:
+    """A runner whose times are those of the machine model, but for one that is low by chance."""
+
+    is_repeatable = False
+
+    def __init__(self) -> None:
+        self.model, self.asked = SimulatedRunner(VIEW, "fp32"), 0
+
+    def answers(self, task: Task, programs: Sequence[Program]) -> Iterator[Answer]:
+        for answer in self.model.answers(task, programs):
+            self.asked += 1
+            yield replace(answer, seconds=1e-12) if self.asked == 20 else answer
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_was_fast_by_chance_is_found_out_in_the_end(tmp_path: Path) -> None:
+    found = search(tmp_path, replace(OPTIONS, tuner="random"), Noisy())
+    list(found.run())
+    assert all(each.is_confirmed for each in found.tasks)
+    assert min([chosen.seconds for _, chosen in found.kernels()]) > 1e-9
+    again = search(tmp_path, replace(OPTIONS, tuner="random"), Noisy())
+    assert list(again.run()) == []
+    assert again.latencies() == found.latencies()
+    assert again.kernels() == found.kernels()
+
+
+def test_a_task_whose_every_candidate_crashes_is_given_up(tmp_path: Path) -> None:
+    own = tasks()
+    found = search(tmp_path, replace(OPTIONS, trials=200), Refusing(own[0].key), own)
+    list(found.run())
+    trials = [each.trials for each in found.tasks]
+    assert max(trials[1:]) <= 3 * 8
+    assert trials[0] == 200 - sum(trials[1:])
+    assert [key for key, _ in found.kernels()] == [own[0].key]
+
+
+def test_nothing_works_and_the_search_ends(tmp_path: Path) -> None:
+    found = search(tmp_path, replace(OPTIONS, trials=1000), Refusing())
+    list(found.run())
+    assert found.failed == found.trials <= 5 * 3 * 8
+    assert found.kernels() == []
+
+
+def test_a_space_that_is_exhausted_ends_the_search(tmp_path: Path) -> None:
+    net = Net()
+    graph = net.graph(net.op("ReduceSum", [net.input(2, 2), net.integers(0, 1)], (), keepdims=0), dtype="fp32")
+    schedule = kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(VIEW, Analysis(graph), "fp32"))
+    found = search(tmp_path, replace(OPTIONS, trials=5000), own=tasks_of(schedule, VIEW))
+    list(found.run())
+    assert found.trials < 5000
+
+
+def test_with_the_machine_model_as_a_prior_the_first_units_are_faster(tmp_path: Path) -> None:
+    """Here it is the runner, too, and so is right: all programs of the first units together take less time."""
+    own, found = tasks(), {}
+    for prior in (False, True):
+        folder = tmp_path / str(prior)
+        folder.mkdir()
+        runner = SimulatedRunner(VIEW, "fp32")
+        options = replace(OPTIONS, trials=8 * len(own), prior=prior)
+        weights = [{number: task.weight for number, task in enumerate(own)}]
+        each = Search(own, weights, runner, Candidates(folder, "epyc", "test"), TotalLatency(), options, runner)
+        list(each.run())
+        found[prior] = each
+    rows = {prior: stored(tmp_path / str(prior)) for prior in found}
+    spent = {prior: sum([row[3] for row in own_rows if isinstance(row[3], float)]) for prior, own_rows in rows.items()}
+    assert spent[True] < 0.8 * spent[False]
+    assert {rows.shape[1] for rows in found[True].tasks[0].features([own[0].program()])} == {165}
+
+
+def test_records_of_another_machine_are_left_alone(tmp_path: Path) -> None:
+    list(search(tmp_path).run())
+    other = Candidates(tmp_path, "kirin990", "test")
+    assert list(other.records()) == []
+    assert other.others() == len(stored(tmp_path))
+
+
+def test_damaged_records_are_left_out(tmp_path: Path) -> None:
+    own = tasks()
+    candidates = Candidates(tmp_path, "epyc", "test")
+    candidates.add([Record(own[0].key, 1, steps, Answer(1e-9), 0.0) for steps in ('[{"step": "No"}]', "7")])
+    found = search(tmp_path, own=own)
+    list(found.run())
+    assert found.trials == 48
+
+
+def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).write_text("nothing of the kind" * 100)
+    with pytest.raises(DatabaseError, match=DATABASE):
+        Candidates(tmp_path, "epyc", "test")
+
+
+def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
+    candidates = Candidates(tmp_path, "epyc", "test")
+    candidates._connection.execute("PRAGMA max_page_count = 8")
+    with pytest.raises(DatabaseError, match="full"):
+        candidates.add([Record("task", 1, "[]" * 10_000, Answer(1.0), 0.0)] * 20)
+    assert list(candidates.records()) == []

@@ -1,0 +1,42 @@
+"""The simulated runner: the time on the best number of threads, whatever is left out to find it."""
+
+import random
+
+import pytest
+
+from dsascape.hw_models import Cpu, load_hardware
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.cpu.cost.estimate import among_others_ps
+from dsascape.scheduler.cpu.structure.read_loops import read_loops
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.tuner.search.analysis import SearchMachine
+from dsascape.tuner.search.runners import SimulatedRunner
+from dsascape.tuner.search.space import Space
+from dsascape.tuner.search.tasks import Task
+from tests.tuner.search import kernels
+
+
+@pytest.mark.parametrize("machine", ["kirin990", "platinum_8269cy"])
+def test_the_time_is_the_least_of_all_numbers_of_threads(machine: str) -> None:
+    view = CpuView(load_hardware(machine, Cpu))
+    for naive in (kernels.matmul(64, 48, 32), kernels.convolution(16, 14, 32), kernels.softmax(32, 64)):
+        own = SearchMachine.of_cpu(view, "fp32")
+        space, rng = Space(naive, own), random.Random(0)
+        programs = [space.draw(rng) for _ in range(20)]
+        answers = SimulatedRunner(view, "fp32").answers(Task("key", naive, own, 1, (), 1), programs)
+        for program, answer in zip(programs, answers, strict=True):
+            tiled = read_loops(naive.layer, program.loops)
+            times = [among_others_ps(naive.layer, tiled, each, "fp32", view) for each in view.thread_counts]
+            assert answer.seconds == min(times) / PS_PER_S
+
+
+def test_a_program_whose_loops_the_model_does_not_know_has_a_reason() -> None:
+    """What one product makes is computed inside of the other one's reduction."""
+    view = CpuView(load_hardware("epyc", Cpu))
+    naive, own = kernels.two_matmuls(24), SearchMachine.of_cpu(view, "fp32")
+    space, rng = Space(naive, own), random.Random(0)
+    programs = [space.draw(rng) for _ in range(200)]
+    answers = list(SimulatedRunner(view, "fp32").answers(Task("key", naive, own, 1, (), 1), programs))
+    failed = [each for each in answers if each.seconds is None]
+    assert 0 < len(failed) < 40
+    assert all("another anchor's reduction" in each.reason for each in failed)

@@ -1,0 +1,118 @@
+"""Beam search over incomplete programs: one decision after the other, the least promising programs given up early.
+
+It is what Ansor is compared with (Fig. 7), after the auto-scheduler of Halide. An incomplete program has the decisions
+so far, and for all others the plainest there is: one tile, no unrolling, one parallel loop. A model of complete
+programs says which to go on with.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dsascape.scheduler.kernels.loops.steps import Parallel, PartialSums, Steps
+from dsascape.tuner.search.evolution import Scores
+from dsascape.tuner.search.genes import factorisations, step_of, tile_groups, with_axis, with_step
+from dsascape.tuner.search.locations import flexible
+from dsascape.tuner.search.space import Program, Space
+
+Decision = Callable[[Space, Steps, random.Random], Steps]
+"""One decision, drawn for a program."""
+
+
+@dataclass(frozen=True)
+class BeamOptions:
+    """Numbers of the beam search."""
+
+    width: int = 32
+    """Incomplete programs that are kept after each decision."""
+    draws: int = 8
+    """Values that are tried for each decision of each of them."""
+
+
+@dataclass(frozen=True)
+class _Incomplete:
+    """A program, and the decisions that are open."""
+
+    program: Program
+    open: tuple[Decision, ...]
+
+
+def beam(space: Space, scores: Scores, rng: random.Random, options: BeamOptions) -> list[Program]:
+    """Return complete programs, those of the highest score first."""
+    states = [
+        _Incomplete(program, tuple(_decisions(space, program.steps)))
+        for sketch in space.sketches
+        if (program := space.plain(sketch.steps)) is not None
+    ]
+    done: dict[Steps, Program] = {}
+    while states:
+        finished = [each for each in states if not each.open]
+        done |= {each.program.steps: each.program for each in finished}
+        children = [child for state in states if state.open for child in _children(space, state, rng, options.draws)]
+        distinct = list({(child.program.steps, len(child.open)): child for child in children}.values())
+        ranked = _ranked(scores, [child.program for child in distinct])
+        states = [distinct[number] for number in ranked[: options.width]]
+    complete = list(done.values())
+    return [complete[number] for number in _ranked(scores, complete)]
+
+
+def _ranked(scores: Scores, programs: Sequence[Program]) -> list[int]:
+    """Return the places of ``programs``, those of the highest score first."""
+    if not programs:
+        return []
+    values = scores(programs)
+    return sorted(range(len(programs)), key=lambda number: -values[number])
+
+
+def _children(space: Space, state: _Incomplete, rng: random.Random, draws: int) -> Iterator[_Incomplete]:
+    decision, *rest = state.open
+    yield _Incomplete(state.program, tuple(rest))
+    for _ in range(draws):
+        program = space.completed(decision(space, state.program.steps, rng))
+        if program is not None:
+            yield _Incomplete(program, tuple(rest))
+
+
+def _decisions(space: Space, steps: Steps) -> Iterator[Decision]:
+    """Yield all decisions about a sketch: sizes of each axis, places, what is parallel, what is written out."""
+    for number, group in enumerate(tile_groups(steps)):
+        if step_of(steps, group.inner, PartialSums) is None:
+            for axis in range(len(space.extents(steps, group))):
+                yield _axis(number, axis, is_space=True)
+            for axis in space.reductions(group) if len(group.reductions) > 1 else ():
+                yield _axis(number, axis, is_space=False)
+    if space.options.locations:
+        for stage in flexible(space.nodes, steps):
+            yield _place(stage)
+    yield _parallel
+    for number, _ in enumerate(tile_groups(steps)):
+        yield _unrolling(number)
+
+
+def _axis(number: int, axis: int, *, is_space: bool) -> Decision:
+    def drawn(space: Space, steps: Steps, rng: random.Random) -> Steps:
+        group = tile_groups(steps)[number]
+        if is_space:
+            factors = space.drawn_factors(steps, group, axis, space.extents(steps, group)[axis], rng)
+            return with_axis(steps, group.space, axis, factors)
+        extent = space.reductions(group)[axis]
+        return with_axis(
+            steps, group.reductions, axis, rng.choice(factorisations(extent, len(group.reductions), extent))
+        )
+
+    return drawn
+
+
+def _place(stage: str) -> Decision:
+    return lambda space, steps, rng: space.moved(steps, stage, rng)
+
+
+def _parallel(space: Space, steps: Steps, rng: random.Random) -> Steps:
+    for stage in space.roots(steps):
+        most = space.most_parallel(steps, stage)
+        steps = with_step(steps, Parallel(stage, rng.randint(min(1, most), most)))
+    return steps
+
+
+def _unrolling(number: int) -> Decision:
+    return lambda space, steps, rng: space.unrolled(steps, tile_groups(steps)[number], rng)

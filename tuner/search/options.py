@@ -1,0 +1,23 @@
+"""What the space of programs has: all of it, or what an ablation leaves (Ansor, Figs. 7 and 10)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SpaceOptions:
+    """Parts of the space that can be left out."""
+
+    locations: bool = True
+    """Whether flexible nodes move; else they stay where the sketch has them."""
+    layouts: bool = True
+    """Whether weights are stored in the order of the tiles."""
+    sketches: int = 0
+    """How many sketches there are at most, those with most fused nodes first; 0: all."""
+    sticking_out: bool = True
+    """Whether tiles may stick out of dimensions that they do not divide."""
+    unrolling: bool = True
+    """Whether the unrolling is drawn; else it is the same for all."""
+
+
+LIMITED = SpaceOptions(locations=False, layouts=False, sketches=1, sticking_out=False, unrolling=False)
+"""The space of a manual template: one structure, sizes of its tiles, and what is parallel."""

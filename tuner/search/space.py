@@ -1,0 +1,321 @@
+"""The programs of a kernel: sketches filled with sizes and annotations, each drawn uniformly from its valid values.
+
+Every program that leaves here has been built and is legal on the machine (Ansor, section 4.2).
+"""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.illegal import illegal
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram, reduction_extents
+from dsascape.scheduler.kernels.loops.nodes import SUMS
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import (
+    CacheRead,
+    ComputeAt,
+    Inline,
+    Parallel,
+    PartialSums,
+    Steps,
+    Tile,
+    Unroll,
+    UnrollReduction,
+    Vectorise,
+)
+from dsascape.scheduler.parts import divisors
+from dsascape.tuner.search.analysis import KernelNodes, SearchMachine
+from dsascape.tuner.search.genes import (
+    Factors,
+    TileGroup,
+    factorisations,
+    slots,
+    step_of,
+    tile_groups,
+    with_factors,
+    with_step,
+    without,
+)
+from dsascape.tuner.search.locations import flexible, moved, places
+from dsascape.tuner.search.options import SpaceOptions
+from dsascape.tuner.search.rules import rules_for
+from dsascape.tuner.search.settled import MOST_UNROLLED, UNROLLED, settled, statements
+from dsascape.tuner.search.sketches import Context, Rule, Sketch, sketches
+from dsascape.workloads.loopnest import Extents
+
+INNERMOST = 64
+"""Most elements of a dimension in the innermost level (TVM's default)."""
+_TRIES = 50
+"""Draws of a valid program before a kernel counts as one without any."""
+_WASTE = 0.2
+"""Most of a dimension, as a fraction of it, that tiles may stick out."""
+_MOST_SUMS = 8
+"""Partial sums, in vectors or one by one, that a reduction is cut into at most."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A legal program of a kernel: its steps, and the loops that they make."""
+
+    steps: Steps
+    loops: LoopProgram
+
+
+class NoProgramError(ValueError):
+    """A kernel for which no legal program is found."""
+
+
+class Space:
+    """All programs of one kernel on a machine."""
+
+    def __init__(
+        self, naive: NaiveProgram, machine: SearchMachine, options: SpaceOptions | None = None,
+        rules: Sequence[Rule] | None = None,
+    ) -> None:  # fmt: skip
+        self.naive, self.machine = naive, machine
+        self.options = SpaceOptions() if options is None else options
+        self.nodes = KernelNodes(naive)
+        found = sketches(Context(self.nodes, machine), rules_for(machine.kind) if rules is None else rules)
+        most_fused = sorted(found, key=lambda sketch: -sketch.derivation.count("tile_and_fuse"))
+        self.sketches: tuple[Sketch, ...] = tuple(most_fused[: self.options.sketches or None])
+
+    def draw(self, rng: random.Random) -> Program:
+        """Return a program drawn at random; raise ``NoProgramError`` where none is found."""
+        for _ in range(_TRIES):
+            found = self.annotated(rng.choice(self.sketches).steps, rng)
+            if found is not None:
+                return found
+        raise NoProgramError(f"{self.naive.layer.sink.name}: none of {_TRIES} programs drawn is legal")
+
+    def annotated(self, steps: Steps, rng: random.Random) -> Program | None:
+        """Return a sketch with sizes and annotations drawn for it; None where they do not make a legal program."""
+        for group in tile_groups(steps):
+            steps = self.sized(steps, group, self._shape(group), rng)
+        steps = self._in_vectors(steps)
+        for step in steps:
+            if isinstance(step, PartialSums):
+                steps = with_step(steps, replace(step, count=rng.choice(self.sums_counts(steps, step))))
+        if self.options.locations:
+            for stage in flexible(self.nodes, steps):
+                steps = self.moved(steps, stage, rng)
+        else:
+            steps = self._next_to_readers(steps)
+        for stage in self.roots(steps):
+            most = self.most_parallel(steps, stage)
+            steps = with_step(steps, Parallel(stage, rng.randint(min(1, most), most)))
+        for group in tile_groups(steps):
+            steps = self.unrolled(steps, group, rng)
+        return self.completed(steps)
+
+    def plain(self, steps: Steps) -> Program | None:
+        """Return a sketch with the plainest decisions: one tile, one parallel loop, nothing written out."""
+        for group in tile_groups(steps):
+            ones = (1,) * len(group.space)
+            sizes = {dim: (size, *ones) for dim, size in enumerate(self._shape(group))}
+            steps = with_factors(steps, group.space, sizes)
+            if group.reductions:
+                rest = len(group.reductions) - 1
+                steps = with_factors(
+                    steps, group.reductions,
+                    {loop: (*(1,) * rest, extent) for loop, extent in self.reductions(group).items()},
+                )  # fmt: skip
+        steps = self._next_to_readers(self._in_vectors(steps))
+        for step in steps:
+            if isinstance(step, PartialSums):
+                steps = with_step(steps, replace(step, count=self.sums_counts(steps, step)[0]))
+        for stage in self.roots(steps):
+            steps = with_step(steps, Parallel(stage, min(1, self.most_parallel(steps, stage))))
+        return self.completed(steps)
+
+    def completed(self, steps: Steps) -> Program | None:
+        """Return the program of ``steps``, brought in line with each other; None where it is not legal."""
+        try:
+            steps = settled(self.naive, steps, has_layouts=self.options.layouts)
+            for group in tile_groups(steps):
+                if step_of(steps, group.consumer, ComputeAt) is not None:
+                    steps = self._fitted(steps, group)
+        except StepError:
+            return None
+        return self.built(steps)
+
+    def built(self, steps: Steps) -> Program | None:
+        """Return the program of ``steps`` as they are; None where it is not legal."""
+        try:
+            program = loop_program(self.naive, steps)
+        except StepError:
+            return None
+        return None if illegal(program, self.machine.limits) else Program(steps, program)
+
+    def sized(self, steps: Steps, group: TileGroup, shape: Extents, rng: random.Random) -> Steps:
+        """Return ``steps`` with factors of all dimensions and reductions of a group drawn."""
+        space = {dim: self.drawn_factors(steps, group, dim, size, rng) for dim, size in enumerate(shape)}
+        steps = with_factors(steps, group.space, space)
+        count = len(group.reductions)
+        chosen = {
+            loop: rng.choice(factorisations(extent, count, extent))
+            for loop, extent in self.reductions(group).items() if count
+        }  # fmt: skip
+        return with_factors(steps, group.reductions, chosen) if count else steps
+
+    def drawn_factors(
+        self, steps: Steps, group: TileGroup, dim: int, size: int, rng: random.Random
+    ) -> Factors:
+        """Return factors of one dimension for all levels of a group, the innermost last."""
+        count = len(group.space) + 1
+        if step_of(steps, group.inner, PartialSums) is not None:
+            return (size, *[1] * (count - 1))
+        return rng.choice(factorisations(rng.choice(self._rounded(size)), count, INNERMOST))
+
+    def _rounded(self, size: int) -> list[int]:
+        """Return sizes of which tiles cover a dimension: its own, and larger ones that more numbers divide."""
+        found = [size]
+        if self.options.sticking_out:
+            found += [
+                whole
+                for part in (2, 4, self.machine.lanes)
+                if size < (whole := -(-size // part) * part) <= size * (1 + _WASTE)
+            ]
+        return list(dict.fromkeys(found))
+
+    def reductions(self, group: TileGroup) -> Mapping[int, int]:
+        """Return the iterations of the reduction loops that have levels in a group."""
+        stage = self.naive.stages[group.inner]
+        if not group.reductions or stage.kind != "sum":
+            return {}
+        return reduction_extents(stage.nests[0])
+
+    def _shape(self, group: TileGroup) -> Extents:
+        return self.naive.stages[group.inner].shape
+
+    def extents(self, steps: Steps, group: TileGroup) -> Extents:
+        """Return the elements of each dimension that the outermost level of a group goes through."""
+        is_inside = step_of(steps, group.consumer, ComputeAt) is not None
+        return self._box(steps, group) if is_inside else self._shape(group)
+
+    def _in_vectors(self, steps: Steps) -> Steps:
+        """Return ``steps`` with vectors in the innermost level of all stages that have one."""
+        lanes = self.machine.lanes
+        for group in tile_groups(steps):
+            for stage in dict.fromkeys((group.consumer, group.inner)):
+                is_summed = step_of(steps, stage, PartialSums) is not None
+                if not is_summed and step_of(steps, stage, Vectorise) is None:
+                    steps = with_step(steps, Vectorise(stage, lanes, "dividing"))
+        for step in steps:
+            if isinstance(step, CacheRead):
+                steps = with_step(steps, Vectorise(step.stage, lanes, "dividing"))
+        return steps
+
+    def sums_counts(self, steps: Steps, step: PartialSums) -> list[int]:
+        """Return numbers of partial sums that a reduction may be cut into."""
+        nest = self.naive.stages[step.stage].nests[0]
+        run = math.prod([reduction_extents(nest)[loop] for loop in step.loops])
+        lanes = 1 if step_of(steps, step.stage, Vectorise) is None else self.machine.lanes
+        counts = [lanes * times for times in (1, 2, 4, _MOST_SUMS) if lanes * times > 1]
+        return [each for each in counts if each <= run] or [1 << (run.bit_length() - 1)]
+
+    def moved(self, steps: Steps, stage: str, rng: random.Random) -> Steps:
+        """Return ``steps`` with a flexible stage in a place that is drawn, and sizes for what it computes there."""
+        place = rng.choice([None, *places(self.nodes, steps, stage)])
+        changed = moved(steps, stage, place)
+        own = next((group for group in tile_groups(changed) if group.consumer == stage), None)
+        if own is None:
+            return changed
+        if self.completed(changed) is None:
+            return steps
+        shape = self._shape(own) if place is None else self._box(changed, own)
+        return self.sized(changed, own, shape, rng)
+
+    def _next_to_readers(self, steps: Steps) -> Steps:
+        """Return ``steps`` with copies made for one tile of the outermost level of what reads them."""
+        for step in steps:
+            if isinstance(step, CacheRead):
+                within = places(self.nodes, steps, step.stage)
+                outermost = [place for place in within if place[0] == within[-1][0]] if within else []
+                steps = moved(steps, step.stage, outermost[-1] if outermost else None)
+        return steps
+
+    def _box(self, steps: Steps, group: TileGroup) -> Extents:
+        """Return the elements of each dimension that are computed at once where a group is inside of other loops."""
+        program = loop_program(self.naive, settled(self.naive, steps))
+        stage, buffer = self.naive.stages[group.consumer], program.buffer(group.consumer)
+        extents = dict(zip(stage.order, buffer.shape, strict=False))
+        return tuple([extents[dim] for dim in range(len(stage.shape))])
+
+    def _fitted(self, steps: Steps, group: TileGroup) -> Steps:
+        """Return ``steps`` with no level of a group that covers more than is computed at once."""
+        box = self._box(steps, group)
+        inside: list[int] = [1] * len(box)
+        for name, number in reversed(group.space):
+            tile = step_of(steps, name, Tile)
+            assert tile is not None
+            level = tile.levels[number]
+            sizes = []
+            for dim, size in zip(level.order, level.sizes or (), strict=True):
+                most = -(-box[dim] // inside[dim]) * inside[dim]
+                inside[dim] = max(min(size, most) // inside[dim], 1) * inside[dim]
+                sizes.append(inside[dim])
+            changed = replace(level, sizes=tuple(sizes))
+            steps = with_step(steps, replace(tile, levels=(*tile.levels[:number], changed, *tile.levels[number + 1 :])))
+        return steps
+
+    def roots(self, steps: Steps) -> tuple[str, ...]:
+        """Return the stages that are not computed inside of others, and have loops that threads can share."""
+        inside = {step.stage for step in steps if isinstance(step, ComputeAt)}
+        inlined = {step.stage for step in steps if isinstance(step, Inline)}
+        copies = [step.stage for step in steps if isinstance(step, CacheRead)]
+        return tuple([name for name in (*self.naive.stages, *copies) if name not in inside | inlined])
+
+    def most_parallel(self, steps: Steps, stage: str) -> int:
+        """Return how many of a stage's loops, the outermost, can be shared by threads: those before reductions."""
+        tile = step_of(steps, stage, Tile)
+        if tile is None:
+            own = self.naive.stages.get(stage)
+            rank = len(self.nodes.shape_of_copy(steps, stage) if own is None else own.shape)
+            return max(rank - 1, 0)
+        leading = next((number for number, level in enumerate(tile.levels) if level.axes == "reduction"), None)
+        return slots(replace(tile, levels=tile.levels[:leading])) if tile.levels else 0
+
+    def unrolled(self, steps: Steps, group: TileGroup, rng: random.Random) -> Steps:
+        """Return ``steps`` with the unrolling of a group's stages drawn."""
+        most = rng.choice(UNROLLED) if self.options.unrolling else UNROLLED[2]
+        for stage in dict.fromkeys((group.consumer, group.inner)):
+            steps = with_step(steps, Unroll(stage, most)) if most else without(steps, stage, Unroll)
+        if not group.inner.endswith(SUMS):
+            return steps
+        factors = self.reduction_factors(steps, group) if most else [1]
+        factor = rng.choice(factors) if self.options.unrolling else 1
+        return with_step(steps, UnrollReduction(group.inner, factor))
+
+    def reduction_factors(self, steps: Steps, group: TileGroup) -> list[int]:
+        """Return the iterations of the innermost reduction that can be written out."""
+        own = self.naive.stages[group.inner]
+        if not group.reductions or step_of(steps, group.inner, PartialSums) is not None:
+            return [1]
+        name, number = group.reductions[-1]
+        tile = step_of(steps, name, Tile)
+        assert tile is not None
+        order = tile.levels[number].order
+        if not order:
+            return [1]
+        inside = _iterations(steps, group, order[-1], self.reductions(group)[order[-1]])
+        most = min(MOST_UNROLLED // max(statements(steps, group, own), 1), _MOST_WRITTEN_OUT)
+        return [each for each in divisors(inside) if each <= most] or [1]
+
+
+_MOST_WRITTEN_OUT = 16
+"""Iterations of a reduction that are written out at most."""
+
+
+def _iterations(steps: Steps, group: TileGroup, loop: int, extent: int) -> int:
+    """Return the iterations of a reduction loop in the last level that has it."""
+    inside = extent
+    for name, number in group.reductions[:-1]:
+        tile = step_of(steps, name, Tile)
+        assert tile is not None
+        level = tile.levels[number]
+        if level.sizes is not None and loop in level.order:
+            inside = level.sizes[level.order.index(loop)]
+    return inside

@@ -1,0 +1,96 @@
+"""Tasks of a search: what a kernel computes, on a machine, and how often a network does so."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
+from dsascape.scheduler.cpu.schedule.steps import program_of, steps_of
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.steps import Steps
+from dsascape.tuner.search.analysis import SearchMachine
+from dsascape.tuner.search.space import Program
+
+_FLOPS_BASE = 1.618
+"""Tasks of one kind are similar within such a factor of operations (TVM's default)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One kernel on a machine; equal kernels are one task."""
+
+    key: str
+    naive: NaiveProgram
+    machine: SearchMachine
+    weight: int
+    """How often it occurs."""
+    builtin: Steps
+    """Steps of the built-in choice."""
+    threads: int
+    """Threads of the built-in choice."""
+
+    @property
+    def name(self) -> str:
+        """What the kernel is called: as its last result."""
+        return self.naive.layer.sink.name
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Names of its operators, without views."""
+        ops = [self.naive.layer.graph.ops[position] for position in self.naive.layer.ops]
+        return tuple([op.name for op in ops if not op.is_view])
+
+    @cached_property
+    def flops(self) -> int:
+        """Floating-point operations."""
+        return sum([compiled.nest.operations().flops for compiled in self.naive.layer.nests])
+
+    @cached_property
+    def similarity(self) -> tuple[str, int]:
+        """Equal for similar tasks: kinds of their reductions, and about as many operations."""
+        kinds = [stage.nests[0].name for stage in self.naive.stages.values() if stage.kind == "sum"]
+        return " ".join(kinds), int(math.log(max(self.flops, 1), _FLOPS_BASE))
+
+    def program(self) -> Program:
+        """Return the program of the built-in choice."""
+        return Program(self.builtin, program_of(self.naive.layer, self.builtin, self.machine.lanes))
+
+
+def tasks_of(schedule: CpuSchedule, view: CpuView) -> tuple[Task, ...]:
+    """Return the tasks of a schedule in the order in which they first occur; kernels that run in order are none.
+
+    No steps describe the loops of a recurrence or a running sum.
+    """
+    found: dict[str, list[CpuKernel]] = {}
+    programs: dict[str, NaiveProgram] = {}
+    for kernel in schedule.runs:
+        if any(compiled.nest.ordered for compiled in kernel.layer.nests):
+            continue
+        naive = NaiveProgram(kernel.layer)
+        key = naive.key(schedule.dtype, view.spec.kind)
+        programs.setdefault(key, naive)
+        found.setdefault(key, []).append(kernel)
+    machine = SearchMachine.of_cpu(view, schedule.dtype)
+    return tuple([
+        Task(key, programs[key], machine, len(kernels), _builtin(kernels[0], machine.lanes), kernels[0].threads)
+        for key, kernels in found.items()
+    ])  # fmt: skip
+
+
+def _builtin(kernel: CpuKernel, lanes: int) -> Steps:
+    return kernel.steps or steps_of(kernel.layer, kernel.tiles, lanes)
+
+
+def joined(tasks: Iterable[Task]) -> tuple[Task, ...]:
+    """Return tasks of several networks with equal ones as one, whose weight is the sum."""
+    found: dict[str, Task] = {}
+    for task in tasks:
+        known = found.get(task.key)
+        weight = task.weight + (0 if known is None else known.weight)
+        first = task if known is None else known
+        found[task.key] = Task(
+            first.key, first.naive, first.machine, weight, first.builtin, first.threads
+        )  # fmt: skip
+    return tuple(found.values())
