@@ -1,0 +1,131 @@
+"""The loops of one stage around its statements, with what is computed inside of them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges, joined_ranges
+from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.nodes import Condition, Guard, Loop, LoopKind, Node, Role
+from dsascape.scheduler.kernels.loops.plans import StagePlan
+from dsascape.scheduler.kernels.loops.stage.base import State
+from dsascape.scheduler.kernels.loops.stage.grid import OnGrid
+from dsascape.scheduler.kernels.loops.stage.sums import Sums
+from dsascape.scheduler.kernels.loops.stage.vectors import InVectors
+from dsascape.scheduler.kernels.loops.steps import Tensorise
+
+
+class StageLoops(InVectors, OnGrid, Sums):
+    """The loops of one stage around its statements."""
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes of the stage."""
+        state = State(
+            tuple([Affine()] * len(self.box)), tuple([each.extent for each in self.box]), {}, dict(self.reductions)
+        )
+        return self._descend(0, state, "update" if self.stage.kind == "sum" else "store")
+
+    def _descend(self, depth: int, state: State, role: Role) -> list[Node]:
+        """Return what is inside of the outermost ``depth`` loops: what is computed there, then further loops."""
+        nodes = [] if role in ("first", "rest", "give", "fold") else self._attached(depth, state)
+        if role != "update" or depth != self.first_reduction:
+            return nodes + self.inner(depth, state, role)
+        if self.sums is not None and any(extent > 1 for extent in state.covered):
+            raise StepError(f"PartialSums: {self.stage.name}: has loops of elements inside of its reduction")
+        if self.sums is None:
+            nodes += [*self.inner(depth, state, "first"), *self.inner(depth, state, "update")]
+            return nodes + self.put_together(depth, state)
+        count, own = self.sums.count, self.inner(depth, state, "update")
+        nodes += [*self.over_places(count, state, "first"), *own]
+        while count > 1:
+            count //= 2
+            nodes += self.over_places(count, state, "fold")
+        return nodes + (self.inner(depth, state, "rest") if self.run % self.sums.count else [])
+
+    def inner(self, depth: int, state: State, role: Role) -> list[Node]:
+        """Return the loops from that at ``depth`` on."""
+        if depth == len(self.slots):
+            return self.along_run(state, role) if self.sums is not None else [self.statement(state, role)]
+        number, on = self.groups.get(depth, (0, "serial"))
+        if number:
+            inside = replace(state, of_block=self.all_covered(state)) if on == "thread" else state
+            return self.fused_loops(depth, number, on, inside, role)
+        slot = self.slots[depth]
+        if role in ("first", "give", "fold") and not slot.is_space:
+            return self._descend(depth + 1, state, role)
+        if slot.is_shared:
+            return self.shared_turns(depth, state, role)
+        if slot.is_inner and self.is_vector(depth, state):
+            return self.in_vectors(depth, state, role)
+        count, inside, variable = self.step_of(slot, state)
+        is_unrolled = slot.is_unrolled or (slot.is_inner and self.is_unrolled(count))
+        kind: LoopKind = "unrolled" if is_unrolled else "serial"
+        if role == "update" and Tensorise in self.plan.steps and depth >= self.first_tensor:
+            kind = "tensor"
+        return self.looped(variable, count, kind, depth + 1, inside, role)
+
+    def _attached(self, depth: int, state: State) -> list[Node]:
+        plans = self.tree.plans.attached(self.stage.name, depth)
+        if not plans:
+            return []
+        box, of_block = self.all_covered(state), self.all_of_block(state)
+        reduced = {
+            loop: Range(state.reduced.get(loop, Affine()), extent)
+            for loop, extent in state.left.items()
+            if loop in state.reduced
+        }
+        demanded = self._demanded(depth, box, reduced)
+        of_all = demanded if of_block == box else self._demanded(depth, of_block, reduced)
+        nodes: list[Node] = []
+        for plan in plans:
+            name = plan.stage.name
+            if name in self.tree.plans.naive.results:
+                own, whole = [
+                    self._beside(plan, each, needed.get(name)) for each, needed in ((box, demanded), (of_block, of_all))
+                ]  # fmt: skip
+                nodes += self.tree.placed(plan, own, whole)
+            elif name in demanded:
+                nodes += self.tree.placed(plan, demanded[name], of_all[name])
+        return nodes
+
+    def _beside(self, plan: StagePlan, box: Ranges, needed: Ranges | None) -> Ranges:
+        """Return what is computed of a result: what belongs to ``box``, and what others read of it."""
+        own = self.tree.plans.beside(plan.stage.name, self.stage.name, box)
+        return own if needed is None or plan.is_inlined else joined_ranges(own, needed, plan.stage.shape)
+
+    def _demanded(self, depth: int, box: Ranges, reduced: Mapping[int, Range]) -> Mapping[str, Ranges]:
+        return self.tree.plans.demanded(self.stage.name, depth, box, reduced, self.tree.extents)
+
+    def looped(
+        self, name: str, count: int, kind: LoopKind, depth: int, inside: State, role: Role,
+        fused: tuple[tuple[str, int], ...] = (),
+    ) -> list[Node]:  # fmt: skip
+        """Return a loop around what is inside of it, or that alone where it has one iteration."""
+        if name:
+            self.tree.around.append(name)
+            for each, extent in ((name, count), *fused):
+                self.tree.extents[each] = extent
+        body = self.guarded(depth, inside, role)
+        if not name:
+            return body
+        self.tree.around.pop()
+        return [Loop(name, count, kind, tuple(body), fused, self.bind.width if kind == "thread" else 1)]
+
+    def guarded(self, depth: int, state: State, role: Role) -> list[Node]:
+        """Return what is inside of ``depth`` loops, under the conditions that tiles are inside of the box.
+
+        On a GPU these stand around statements alone: all threads take part in what is copied for a block.
+        """
+        conditions: list[Condition] = []
+        if self.is_on_grid:
+            conditions += self.grid_conditions(state, role) if depth == len(self.slots) else []
+        elif self._ends_level(depth):
+            for dim, local in enumerate(state.local):
+                limit = self.box[dim].extent
+                if local.span(self.tree.extents)[1] > limit:
+                    conditions.append(Condition(local, limit))
+        body = self._descend(depth, state, role)
+        return [Guard(tuple(dict.fromkeys(conditions)), tuple(body))] if conditions else body
+
+    def _ends_level(self, depth: int) -> bool:
+        """Whether the outermost ``depth`` loops end with the last of a level, or are all."""
+        return depth == len(self.slots) or depth in self.level_ends

@@ -1,0 +1,85 @@
+"""Sums of a stage in several parts: partial sums of one thread, and reductions that threads or blocks share."""
+
+from dataclasses import replace
+
+from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.nodes import SHARES, Condition, Node, Role
+from dsascape.scheduler.kernels.loops.stage.base import StageBase, State, around
+from dsascape.scheduler.kernels.loops.stage.vectors import pieces
+from dsascape.scheduler.kernels.loops.steps import Scope
+
+
+class Sums(StageBase):
+    """Loops of a stage of sums."""
+
+    def along_run(self, state: State, role: Role) -> list[Node]:
+        """Return the loops along the elements that partial sums are of: whole turns, or what these leave over."""
+        assert self.sums is not None
+        turns, rest = divmod(self.run, self.sums.count)
+        whole = turns * self.sums.count
+        if role == "rest":
+            name = self.tree.loop_name("run") if rest > 1 else ""
+            run = Affine(whole, ((name, 1),) if name else ())
+            return around(name, rest, "serial", [self.statement(state, role, run=run, place=Affine())])
+        name = self.tree.loop_name("run") if turns > 1 else ""
+        run = Affine(0, ((name, self.sums.count),) if name else ())
+        return around(name, turns, "serial", self.over_places(self.sums.count, state, role, run))
+
+    def over_places(self, count: int, state: State, role: Role, run: Affine | None = None) -> list[Node]:
+        """Return one part of the stage for each of ``count`` partial sums, in vectors."""
+        lanes = 1 if self.vector is None else self.vector.lanes
+        ((vectors, width),) = pieces(count, lanes, "whole")
+        outer = self.tree.loop_name("s") if vectors > 1 else ""
+        inner = self.tree.loop_name("s") if width > 1 else ""
+        place = Affine(0, tuple([(name, step) for name, step in ((outer, width), (inner, 1)) if name]))
+        statement = self.statement(
+            state, role, place=place, run=None if run is None else run + place, distance=count if role == "fold" else 0
+        )  # fmt: skip
+        return around(outer, vectors, "unrolled", around(inner, width, "vector", [statement]))
+
+    def shared_turns(self, depth: int, state: State, role: Role) -> list[Node]:
+        """Return the turns in which threads go through what is left of a reduction that they share."""
+        assert self.share is not None
+        axis, by = self.share.loops[0], self.share.count
+        total = self.run or state.left[axis]
+        turns = -(-total // by)
+        name = self.tree.loop_name("turn") if turns > 1 else ""
+        value = Affine(0, ((name, by),) if name else ()) + self.tree.shares[self.stage.name]
+        conditions = (*state.conditions, *([Condition(value, total)] if total % by else []))
+        if self.run:
+            inside = replace(state, run=value, conditions=conditions)
+        else:
+            reduced = {**state.reduced, axis: state.reduced.get(axis, Affine()) + value}
+            inside = replace(state, reduced=reduced, left={**state.left, axis: 1}, conditions=conditions)
+        return self.looped(name, turns, "serial", depth + 1, inside, role)
+
+    def put_together(self, depth: int, state: State) -> list[Node]:
+        """Return how those who share a reduction put their sums together: half of them add what the others have."""
+        if self.share is None:
+            return []
+        plan = self.tree.plans.by_stage[self.stage.name + SHARES]
+        scope: Scope = "shared" if self.share.by == "thread" else "global"
+        who, width = self.tree.shares[self.stage.name], self.share.count
+        self.tree.add_buffer(plan, self.of_block, scope, width)
+        nodes: list[Node] = []
+        if self.share.by == "block":
+            name = self.tree.loop_name("share")
+            self.tree.extents[name] = width
+            last = replace(state, conditions=last_of(who, width), place=Affine(0, ((name, 1),)))
+            folds = self.inner(depth, last, "fold")
+            return [*self.inner(depth, state, "give"), *around(name, width, "serial", folds)]
+        while width > 1:
+            half = -(-width // 2)
+            given = (Condition(who, width),) if width < self.share.count else ()
+            nodes += self.inner(depth, replace(state, conditions=given), "give")
+            taken = replace(state, conditions=(Condition(who, width - half),), distance=half)
+            nodes += self.inner(depth, taken, "fold")
+            width = half
+        return nodes
+
+
+def last_of(who: Affine, count: int) -> tuple[Condition, ...]:
+    """Return the condition that ``who`` is the last of ``count``."""
+    return (Condition(who * -1, 2 - count),)
+
+

@@ -1,0 +1,70 @@
+"""The innermost loop of a stage in vectors."""
+
+from dataclasses import replace
+
+from dsascape.scheduler.kernels.lanes import dividing, halvings
+from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.nodes import Loop, Node, Role
+from dsascape.scheduler.kernels.loops.stage.base import StageBase, State
+
+
+class InVectors(StageBase):
+    """Loops of a stage whose innermost dimension is computed in vectors."""
+
+    def is_unrolled(self, count: int) -> bool:
+        unroll = self.unroll
+        return unroll is not None and count > 1 and (not unroll.most or count <= unroll.most)
+
+    def is_vector(self, depth: int, state: State) -> bool:
+        """Whether the loop at ``depth`` is the innermost one with several iterations, and computed in vectors."""
+        if self.vector is None or self.run:
+            return False
+        inner = [number for number in range(depth, len(self.slots)) if state.covered[self.slots[number].axis] > 1]
+        return inner == [depth]
+
+    def in_vectors(self, depth: int, state: State, role: Role) -> list[Node]:
+        """Return the innermost loop cut into vectors."""
+        assert self.vector is not None
+        dim, lanes = self.slots[depth].axis, self.vector.lanes
+        extent = state.covered[dim]
+        found = pieces(extent, lanes, self.vector.ends)
+        nodes: list[Node] = []
+        begin = 0
+        for number, width in found:
+            nodes += self._piece(depth, state, role, (dim, begin, number, width))
+            begin += number * width
+        return nodes
+
+    def _piece(self, depth: int, state: State, role: Role, piece: tuple[int, int, int, int]) -> list[Node]:
+        """Return some of the vectors along a dimension: dimension, first element, vectors, lanes."""
+        dim, begin, count, width = piece
+        label = self.label_of(self.slots[depth])
+        outer = self.tree.loop_name(label) if count > 1 else ""
+        inner = self.tree.loop_name(label) if width > 1 else ""
+        terms = [(name, step) for name, step in ((outer, width), (inner, 1)) if name]
+        local, covered = list(state.local), list(state.covered)
+        local[dim] += Affine(begin, tuple(terms))
+        covered[dim] = 1
+        for name, extent in ((outer, count), (inner, width)):
+            if name:
+                self.tree.extents[name] = extent
+        inside = replace(state, local=tuple(local), covered=tuple(covered))
+        body = self.guarded(len(self.slots), inside, role)
+        if inner:
+            body = [Loop(inner, width, "vector", tuple(body))]
+        if outer:
+            body = [Loop(outer, count, "unrolled" if self.is_unrolled(count) else "serial", tuple(body))]
+        return body
+
+
+def pieces(extent: int, lanes: int, ends: str) -> list[tuple[int, int]]:
+    """Return how a dimension is cut into vectors: so many of so many lanes, one piece after the other."""
+    if ends == "halved":
+        found = []
+        for width in halvings(lanes):
+            count, extent = divmod(extent, width)
+            found += [(count, width)] if count else []
+        return found
+    if ends == "dividing":
+        lanes = dividing(extent, lanes)
+    return [(extent // lanes, lanes)] if extent % lanes == 0 else [(1, extent)]
