@@ -13,7 +13,8 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
@@ -25,13 +26,17 @@ from dsascape.fusion import fixed_pattern_plan, plan_from_groups
 from dsascape.fusion.plan import FusionPlan, Group
 from dsascape.hw_models import Gpu, load_hardware
 from dsascape.scheduler import make_policy
+from dsascape.scheduler.gpu.checked import gpu_limits
 from dsascape.scheduler.gpu.code import block_needs
 from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
-from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.steps import program_of
+from dsascape.scheduler.gpu.tiles import FrontTiles, GpuTiles
 from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.tuner.codegen.gpu.blocks import GpuFunction, gpu_function
 from dsascape.tuner.codegen.gpu.kernels import GpuCode, generate_gpu
 from dsascape.tuner.codegen.gpu.phases import Loops
@@ -57,6 +62,7 @@ def view(hardware: str) -> GpuView:
 
 
 VIEW = view("h100")
+V100 = load_hardware("v100", Gpu)
 
 
 def scheduled(plan: FusionPlan) -> GpuSchedule:
@@ -206,7 +212,7 @@ def test_a_kernel_stores_results_of_several_shapes(name: str, order: Loops) -> N
 
     assert len({graph.tensors[name].shape for name in layer.outputs}) == len(layer.outputs) == 2
     check(whole(graph), order)
-    code = gpu_function(layer, network, tiles, 32, "kernel", as_loops=order)
+    code = gpu_function(layer, network, program_of(layer, tiles, 32), 32, "kernel", as_loops=order)
     assert difference(code, layer.outputs, graph, values_of(network)) <= KERNEL_TOLERANCE
 
 
@@ -220,7 +226,7 @@ def test_a_product_that_is_stored_in_two_orders_has_no_code() -> None:
     tiles = GpuTiles((1, 8, 8), (0, 1, 2), (1, 1, 1), 1, None, 1, "lanes")
 
     with pytest.raises(ValueError, match=r"is computed inside of .transpose1.; .matmul1. reads it, too"):
-        gpu_function(layer, varied(graph), tiles, 32, "kernel")
+        gpu_function(layer, varied(graph), program_of(layer, tiles, 32), 32, "kernel")
 
 
 TILES = {
@@ -241,11 +247,61 @@ def test_any_tiles_give_the_same_results_and_take_what_the_schedule_says(name: s
     layer = layer_of(Analysis(graph), range(len(graph.ops)))
     assert layer is not None
     network = varied(graph)
-    code = gpu_function(layer, network, TILES[name], 32, "kernel", as_loops=order)
+    code = gpu_function(layer, network, program_of(layer, TILES[name], 32), 32, "kernel", as_loops=order)
     needs = block_needs(layer, TILES[name], VIEW)
 
     assert difference(code, layer.outputs, graph, values_of(network)) <= KERNEL_TOLERANCE
     assert (code.threads, code.shared_bytes) == (needs.threads, needs.shared_bytes)
+
+
+@st.composite
+def any_tiles(draw: st.DrawFn) -> tuple[str, GpuTiles]:
+    """Draw a kernel and tiles for it that nobody would choose."""
+    name = draw(st.sampled_from(sorted(DRAWN)))
+    net = Net()
+    graph = net.graph(DRAWN[name](net), dtype="fp32")
+    layer = layer_of(Analysis(graph), range(len(graph.ops)))
+    assert layer is not None
+    shape = layer.sink.shape
+    tile = tuple(draw(st.integers(1, size)) for size in shape)
+    part = tuple(draw(st.integers(1, size)) for size in tile)
+    order = tuple(draw(st.permutations(range(len(shape)))))
+    nests = nests_of(layer)
+    depth_step = draw(st.one_of(st.none(), st.integers(1, 9))) if nests.anchor_ends_last else None
+    fronts = tuple(
+        FrontTiles(
+            tuple(draw(st.integers(1, 3)) for _ in nests.nests[number].compiled.nest.write.shape),
+            draw(st.one_of(st.none(), st.integers(1, 5))), "lanes",
+        )
+        for number in nests.fronts
+    )  # fmt: skip
+    split, stages = draw(st.sampled_from([1, 1, 2, 3, 7])), draw(st.integers(1, 4))
+    return name, GpuTiles(tile, order, part, split, depth_step, stages, "lanes", 1, fronts)
+
+
+DRAWN: dict[str, Callable[[Net], str]] = {
+    "convolution": lambda net: net.relu(net.conv(net.input(1, 5, 9, 7), 6)),
+    "product": lambda net: net.relu(net.dense(net.input(1, 9, 20), 12)),
+    "softmax": lambda net: net.softmax(net.input(2, 3, 29)),
+    "normalisation": lambda net: net.layer_norm(net.input(2, 3, 17)),
+    "two convolutions": lambda net: net.conv(net.relu(net.conv(net.input(1, 4, 8, 6), 5)), 6, 1),
+    "pointwise, then depthwise": lambda net: net.depthwise(net.relu(net.conv(net.input(1, 4, 8, 6), 5, 1))),
+}
+
+
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn=any_tiles(), order=st.sampled_from(get_args(Loops)))
+def test_a_legal_program_of_any_tiles_computes_the_same(drawn: tuple[str, GpuTiles], order: Loops) -> None:
+    name, tiles = drawn
+    net = Net()
+    graph = net.graph(DRAWN[name](net), dtype="fp32")
+    layer = layer_of(Analysis(graph), range(len(graph.ops)))
+    assert layer is not None
+    program, network = program_of(layer, tiles, 32), varied(graph)
+    assume(not illegal(program, gpu_limits(VIEW)))
+
+    code = gpu_function(layer, network, program, 32, "kernel", as_loops=order)
+    assert difference(code, layer.outputs, graph, values_of(network)) <= KERNEL_TOLERANCE
 
 
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
@@ -290,7 +346,7 @@ def test_shared_memory_that_cuda_gives_on_demand_only_is_local_memory_in_opencl(
     tiles = GpuTiles((1, 128, 128), (0, 1, 2), (1, 8, 8), 1, 32, 3, "lanes")
     layer = layer_of(Analysis(graph), (0,))
     assert layer is not None
-    code = gpu_function(layer, varied(graph), tiles, 32, "kernel", language="opencl")
+    code = gpu_function(layer, varied(graph), program_of(layer, tiles, 32), 32, "kernel", language="opencl")
     built = tvm.tirx.build(tvm.IRModule({"kernel": code.function}), target={"kind": "opencl"}, pipeline=PIPELINE)
 
     assert code.shared_bytes == 3 * 2 * 128 * 32 * 4
@@ -320,7 +376,7 @@ def test_a_product_that_is_scheduled_for_tensor_units_has_no_code() -> None:
     assert layer is not None
 
     with pytest.raises(ValueError, match="tensor units"):
-        gpu_function(layer, varied(graph), schedule, 32, "kernel")
+        gpu_function(layer, varied(graph), program_of(layer, schedule, 32, V100.tensor("fp16")), 32, "kernel")
 
 
 @pytest.mark.skipif(NVCC is None, reason="nvcc of the CUDA toolkit is not on the path")

@@ -1,13 +1,11 @@
-"""The code of one kernel as its tiles say: a grid of blocks, in each of them threads that compute parts of a tile."""
+"""The code of one kernel as its loop program says: a grid of blocks, in each of them threads."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from dsascape.scheduler.gpu.steps import program_of
-from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import ShareReduction
 from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
 from dsascape.tuner.codegen.gpu.emit import GridEmitting
 from dsascape.tuner.codegen.gpu.phases import Block, Language, Loops
@@ -33,22 +31,20 @@ class GpuFunction:
 
 
 def gpu_function(
-    layer: Layer, executable: Executable, tiles: GpuTiles, warp: int, name: str, *, as_loops: Loops | None = None,
-    language: Language = "cuda",
+    layer: Layer, executable: Executable, program: LoopProgram, warp: int, name: str, *,
+    as_loops: Loops | None = None, language: Language = "cuda",
 ) -> GpuFunction:  # fmt: skip
-    """Return the function of ``layer``; ``as_loops``: for any processor, with loops that begin with this thread.
+    """Return the function of ``layer`` in the loops of ``program``, with whole warps of so many threads.
 
-    Raises ``UnsupportedKernelError`` naming what has no code.
+    ``as_loops``: for any processor, with loops that begin with this thread. Raises ``UnsupportedKernelError`` naming
+    what has no code.
     """
-    if tiles.unit != "lanes":
+    if any(loop.kind == "tensor" for loop in program.loops.values()):
         raise UnsupportedKernelError("it is scheduled for tensor units, which code does not use")
-    if tiles.shares > 1:
-        raise UnsupportedKernelError(f"{count(tiles.shares, 'block')} share its reduction, which code does not do yet")
-    try:
-        program = program_of(layer, tiles, warp)
-    except StepError as error:
-        raise UnsupportedKernelError(str(error)) from None
-    block = Block(tiles.threads(warp), as_loops, language)
+    shared = [step.count for step in program.steps if isinstance(step, ShareReduction) and step.by == "block"]
+    if shared:
+        raise UnsupportedKernelError(f"{count(shared[0], 'block')} share its reduction, which code does not do yet")
+    block = Block(-(-program.threads // warp) * warp, as_loops, language)
     emitting = GridEmitting(layer, executable, program, block)
     function = emitting.function_of_grid(name)
     inputs = tuple(emitting.values.inputs)
