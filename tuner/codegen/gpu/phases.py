@@ -6,7 +6,6 @@ on a CPU is what the threads compute, index by index, as long as no thread reads
 if one does, loops that begin with the first thread, with one in the middle and with the last one may differ.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -158,17 +157,9 @@ def index(name: str) -> Any:
     return tirx.Var(name, "int32")
 
 
-def loop(variable: Any, extent: int, body: Any, *, unrolled: bool = False) -> Any:
+def loop(variable: Any, extent: int, body: Any) -> Any:
     """Return ``body`` for each value of ``variable``."""
-    kind = tirx.ForKind.UNROLLED if unrolled else tirx.ForKind.SERIAL
-    return tirx.For(variable, tirx.const(0), tirx.const(extent), kind, body)
-
-
-def loops(variables: Sequence[Any], extents: Sequence[int], body: Any, *, unrolled: bool = False) -> Any:
-    """Return ``body`` in a nest of loops, the last one innermost."""
-    for variable, extent in reversed(list(zip(variables, extents, strict=True))):
-        body = loop(variable, extent, body, unrolled=unrolled)
-    return body
+    return tirx.For(variable, tirx.const(0), tirx.const(extent), tirx.ForKind.SERIAL, body)
 
 
 def sequence(statements: Sequence[Any]) -> Any:
@@ -181,16 +172,6 @@ def sequence(statements: Sequence[Any]) -> Any:
 def when(conditions: Sequence[Any], body: Any) -> Any:
     """Return ``body`` where all ``conditions`` hold."""
     return tirx.IfThenElse(tirx.all(*conditions), body, None) if conditions else body
-
-
-def unravelled(place: Any, extents: Sequence[int]) -> list[Any]:
-    """Return the indices of the element at ``place`` of a box in row-major order."""
-    found: list[Any] = []
-    for number, extent in enumerate(extents):
-        inner = math.prod(extents[number + 1 :])
-        value = tirx.floordiv(place, inner) if inner > 1 else place
-        found.append(tirx.const(0) if extent == 1 else tirx.floormod(value, extent) if number else value)
-    return found
 
 
 def ravelled(indices: Sequence[Any], extents: Sequence[int]) -> Any:
