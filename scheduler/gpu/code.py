@@ -14,10 +14,11 @@ from dsascape.hw_models import Issued
 from dsascape.hw_models.gpu.occupancy import BlockNeeds
 from dsascape.hw_models.gpu.sm import packed
 from dsascape.scheduler.gpu.fronts import tensor_tiles
+from dsascape.scheduler.gpu.lines import results_along
 from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, nests_of
 from dsascape.scheduler.gpu.parts import Parts, parts_of, sharing, slots, staged_bytes
 from dsascape.scheduler.gpu.tiles import GpuTiles
-from dsascape.scheduler.gpu.transforms import Line, line_of, passes_of, results_along
+from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents, Operations
@@ -57,7 +58,7 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
                 staged = max(staged, in_flight * staged_bytes(nest, parts, parts.depth_step))
         elif nest.is_of_block and nest.compiled.nest.has_reduction:
             staged = max(staged, _handed_over(nest, work, tiles.threads(sms.warp)))
-        if any(line is not None for line in _lines(nest)):
+        if any(read.line is not None for read in nest.reads):
             staged = max(staged, work.outputs * nest.element_bytes)
     if nests.anchor < 0 or not nests.nests[nests.anchor].is_tiled:
         registers = max(registers, 2 * math.prod(tiles.part))
@@ -122,11 +123,6 @@ def last_code(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockCode | None:
         accumulators=-(-tiles.threads(warp) // warp), waits=1 + -(-by_thread // view.tuning.loads_ahead),
     )  # fmt: skip
     return BlockCode(issued, size)
-
-
-def _lines(nest: BlockNest) -> list[Line | None]:
-    """Return of each of the nest's operands the lines that it transforms."""
-    return [line_of(nest.compiled.nest, read) for read in nest.compiled.nest.reads]
 
 
 def _mean_chains(found: Sequence[tuple[int, int]]) -> int:
@@ -261,9 +257,9 @@ class _Block:
     def _read(self, nest: BlockNest, work: NestWork, times: float) -> None:
         """Add the loads of a nest without reuse, ``times`` those for ``work``."""
         tuning, inner = self._view.tuning, self._inner
-        for read, line, each in zip(nest.reads, _lines(nest), work.read, strict=True):
+        for read, each in zip(nest.reads, work.read, strict=True):
             source, element_bytes = read.source, read.element_bytes
-            if source in ("registers", "staged") or line is not None:
+            if source in ("registers", "staged") or read.line is not None:
                 continue
             elements = times * each
             loads = elements / max(1, min(tuning.vector_bytes // element_bytes, inner))
@@ -276,7 +272,8 @@ class _Block:
     def _take_at_once(self, nest: BlockNest, work: NestWork, own: NestWork, times: float) -> None:
         """Add the loads of lines that are transformed, and what threads pass to each other in shared memory."""
         tuning, loop_nest = self._view.tuning, nest.compiled.nest
-        for access, read, line in zip(loop_nest.reads, nest.reads, _lines(nest), strict=True):
+        for access, read in zip(loop_nest.reads, nest.reads, strict=True):
+            line = read.line
             if line is None:
                 continue
             elements = times * work.outputs * line.elements / line.results

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
+from dsascape.scheduler.gpu.lines import Line, line_of
 from dsascape.scheduler.kernels.compiled import CompiledAccess, CompiledNest, asks_for_its_own
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
@@ -30,6 +31,8 @@ class Read:
     access: CompiledAccess
     source: Place
     element_bytes: int
+    line: Line | None = None
+    """Line that it takes at once; None: element by element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +208,10 @@ def _nests(layer: Layer) -> BlockNests:
     for number, each in enumerate(compiled):
         nest, written = each.nest, each.nest.write
         reads = [
-            Read(access, places.get(layer.stored_name(read.tensor), "outside"), _element_bytes(layer, read))
+            Read(
+                access, places.get(layer.stored_name(read.tensor), "outside"), _element_bytes(layer, read),
+                line_of(nest, read),
+            )
             for access, read in zip(each.reads, nest.reads, strict=True)
         ]
         name = layer.stored_name(written.tensor)
@@ -250,7 +256,7 @@ def _runs(nests: Sequence[BlockNest]) -> tuple[tuple[int, int], ...]:
 
 def _in_block(nest: BlockNest) -> tuple[object, ...]:
     """Return all that what a block does of a nest depends on, the tensors that it reads left out."""
-    reads = tuple([(read.source, read.element_bytes) for read in nest.reads])
+    reads = tuple([(read.source, read.element_bytes, read.line) for read in nest.reads])
     return nest.compiled.alike, reads, nest.writes, nest.is_shared, nest.is_of_block, nest.element_bytes
 
 

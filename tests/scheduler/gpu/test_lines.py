@@ -7,7 +7,7 @@ from dsascape import simulate
 from dsascape.experiments.question.points import RunRecord
 from dsascape.hw_models import Gpu, load_hardware
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.gpu.transforms import Line
+from dsascape.scheduler.gpu.lines import Line
 from tests.scheduler.cpu.test_recurrences import fourier, least_bytes, running_sum
 from tests.workloads.onnx_models import read
 
