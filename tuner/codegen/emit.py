@@ -182,7 +182,7 @@ class Emitting:
     def _statement(self, statement: Statement) -> Any:
         stage, values = self.stages[statement.stage], self.values
         values.place = self._place(stage, statement)
-        element = [self.value(each) for each in statement.element]
+        element = self.element(statement)
         name, place = stage.name, None if statement.source else statement.place
         indices = self._indices(name, statement.element, place)
         if statement.role == "first":
@@ -200,6 +200,10 @@ class Emitting:
         else:
             value = values.result(stage, element)
         return self.store(name, value, indices)
+
+    def element(self, statement: Statement) -> list[Any]:
+        """Return the element that a statement computes."""
+        return [self.value(each) for each in statement.element]
 
     def _indices(self, name: str, element: Sequence[Affine], place: Affine | None) -> list[Any]:
         """Return where an element lies in a buffer, at a place among its partial sums."""

@@ -17,11 +17,14 @@ from dsascape.scheduler.kernels.loops.nodes import (
     SHARES,
     Ahead,
     Buffer,
+    Condition,
+    Guard,
     Loop,
     Node,
     Nodes,
     Statement,
     loops_of,
+    reads_of,
     statements_of,
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
@@ -54,6 +57,8 @@ class GridEmitting(Emitting):
         self.values.names_taps = True
         self.memories: dict[str, tuple[Memory, str]] = {}
         self.places = shared_memory(program)
+        self.ends: dict[int, Condition] = {}
+        """Conditions that end dimensions of the statement which is being written down."""
         self.thread: Any = None
         """The thread whose statement is being written down."""
 
@@ -111,6 +116,44 @@ class GridEmitting(Emitting):
 
     def buffer_dtype(self, name: str) -> str:
         return self.memories[name][1] if name in self.memories else super().buffer_dtype(name)
+
+    def node(self, node: Node) -> Any:
+        """Return the statement of a node; sums of copies that stick out of a tile are added up at its last element.
+
+        Nobody reads these sums, and a multiply-accumulate without a condition around it costs less.
+        """
+        if isinstance(node, Guard) and len(node.body) == 1:
+            (inside,) = node.body
+            if isinstance(inside, Statement) and inside.role == "update" and self._reads_buffers(inside):
+                found = [self._dim_of(each, inside) for each in node.conditions]
+                if all(dim is not None for dim in found):
+                    self.ends = {dim: each for dim, each in zip(found, node.conditions, strict=True) if dim is not None}
+                    statement = super().node(inside)
+                    self.ends = {}
+                    return statement
+        return super().node(node)
+
+    def element(self, statement: Statement) -> list[Any]:
+        found = super().element(statement)
+        for dim, end in self.ends.items():
+            rest = self.value(statement.element[dim] + end.value * -1)
+            found[dim] = rest + tirx.min(self.value(end.value), end.limit - 1)
+        return found
+
+    def _reads_buffers(self, statement: Statement) -> bool:
+        """Whether a statement reads nothing but buffers of the block."""
+        stage = self.stages[statement.stage]
+        copies = self.program.copies(stage.name)
+        return all(copies.get(read.tensor, read.tensor) in self.memories for read in reads_of(stage, stage.nests))
+
+    def _dim_of(self, condition: Condition, statement: Statement) -> int | None:
+        """Return the dimension whose elements a condition ends; None for one about anything else."""
+        loops = {loop for loop, _ in condition.value.terms}
+        for dim, element in enumerate(statement.element):
+            rest = element + condition.value * -1
+            if loops and loops <= {loop for loop, _ in element.terms} and not loops & {loop for loop, _ in rest.terms}:
+                return dim
+        return None
 
     def _of_blocks(self, node: Loop, grid: int) -> Parts:
         """Return what each block does of a loop over blocks; of one that is shorter than the grid, some do nothing."""
