@@ -31,7 +31,7 @@ from dsascape.tuner.search.analysis import KernelNodes, SearchMachine
 from dsascape.tuner.search.genes import (
     Factors,
     TileGroup,
-    factorisations,
+    drawn_factors,
     slots,
     step_of,
     tile_groups,
@@ -155,7 +155,7 @@ class Space:
         steps = with_factors(steps, group.space, space)
         count = len(group.reductions)
         chosen = {
-            loop: rng.choice(factorisations(extent, count, extent))
+            loop: drawn_factors(rng, extent, count, extent)
             for loop, extent in self.reductions(group).items() if count
         }  # fmt: skip
         return with_factors(steps, group.reductions, chosen) if count else steps
@@ -167,7 +167,7 @@ class Space:
         count = len(group.space) + 1
         if step_of(steps, group.inner, PartialSums) is not None:
             return (size, *[1] * (count - 1))
-        return rng.choice(factorisations(rng.choice(self._rounded(size)), count, INNERMOST))
+        return drawn_factors(rng, rng.choice(self._rounded(size)), count, INNERMOST)
 
     def _rounded(self, size: int) -> list[int]:
         """Return sizes of which tiles cover a dimension: its own, and larger ones that more numbers divide."""
