@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dsascape.scheduler.kernels.loops.steps import Parallel, PartialSums, Steps
 from dsascape.tuner.search.evolution import Scores
-from dsascape.tuner.search.genes import factorisations, step_of, tile_groups, with_axis, with_step
+from dsascape.tuner.search.genes import drawn_factors, step_of, tile_groups, with_axis, with_step
 from dsascape.tuner.search.locations import flexible
 from dsascape.tuner.search.space import Program, Space
 
@@ -97,7 +97,7 @@ def _axis(number: int, axis: int, *, is_space: bool) -> Decision:
             return with_axis(steps, group.space, axis, factors)
         extent = space.reductions(group)[axis]
         return with_axis(
-            steps, group.reductions, axis, rng.choice(factorisations(extent, len(group.reductions), extent))
+            steps, group.reductions, axis, drawn_factors(rng, extent, len(group.reductions), extent)
         )
 
     return drawn

@@ -5,6 +5,7 @@ dimension: factors whose product is the dimension, outermost first.
 """
 
 import itertools
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,7 +13,6 @@ from typing import TypeVar
 
 from dsascape.scheduler.kernels.loops.nodes import SUMS
 from dsascape.scheduler.kernels.loops.steps import Axes, ComputeAt, Level, Step, Steps, Tile
-from dsascape.scheduler.parts import divisors
 
 StepT = TypeVar("StepT", bound=Step)
 Factors = tuple[int, ...]
@@ -172,24 +172,43 @@ def _size(level: Level, axis: int) -> int:
     return level.sizes[level.order.index(axis)]
 
 
-@lru_cache(maxsize=4096)
-def factorisations(extent: int, count: int, most: int) -> tuple[Factors, ...]:
-    """Return all products of ``count`` factors that make ``extent``, the last of them at most ``most``.
+def drawn_factors(rng: random.Random, extent: int, count: int, most: int) -> Factors:
+    """Return ``count`` factors that make ``extent``, drawn uniformly from all whose last is at most ``most``.
 
-    A single factor is the extent, whatever that is.
+    The times that a prime divides the extent are spread over the factors, each way as likely as any other; what is too
+    large at the end is drawn again. A single factor is the extent, whatever that is.
     """
     if count == 1:
-        return ((extent,),)
-    return tuple([
-        (*outer, last)
-        for last in divisors(extent)
-        if last <= most
-        for outer in _products(extent // last, count - 1)
-    ])  # fmt: skip
+        return (extent,)
+    primes = _primes(extent)
+    for _ in range(_DRAWS):
+        found = [1] * count
+        for prime, times in primes:
+            ends = sorted(rng.sample(range(times + count - 1), count - 1))
+            for place, (begin, end) in enumerate(itertools.pairwise((-1, *ends, times + count - 1))):
+                found[place] *= prime ** (end - begin - 1)
+        if found[-1] <= most:
+            return tuple(found)
+    return (extent, *[1] * (count - 1))
+
+
+_DRAWS = 1000
+"""Draws before factors count as too large at the end."""
 
 
 @lru_cache(maxsize=4096)
-def _products(extent: int, count: int) -> tuple[Factors, ...]:
-    if count == 1:
-        return ((extent,),)
-    return tuple([(first, *rest) for first in divisors(extent) for rest in _products(extent // first, count - 1)])
+def _primes(number: int) -> tuple[tuple[int, int], ...]:
+    """Return the primes that divide a number, and how many times each does."""
+    found = []
+    prime = 2
+    while number > 1:
+        if prime * prime > number:
+            prime = number
+        times = 0
+        while number % prime == 0:
+            number //= prime
+            times += 1
+        if times:
+            found.append((prime, times))
+        prime += 1
+    return tuple(found)

@@ -31,7 +31,7 @@ from dsascape.tuner.search.analysis import KernelNodes, SearchMachine
 from dsascape.tuner.search.genes import (
     Factors,
     TileGroup,
-    factorisations,
+    drawn_factors,
     slots,
     step_of,
     tile_groups,
@@ -131,14 +131,20 @@ class Space:
         return self.completed(steps)
 
     def completed(self, steps: Steps) -> Program | None:
-        """Return the program of ``steps``, brought in line with each other; None where it is not legal."""
-        try:
-            steps = settled(self.naive, steps, has_layouts=self.options.layouts)
-            for group in tile_groups(steps):
-                if step_of(steps, group.consumer, ComputeAt) is not None:
-                    steps = self._fitted(steps, group)
-        except StepError:
-            return None
+        """Return the program of ``steps``, brought in line with each other; None where it is not legal.
+
+        Sizes of what is computed inside of other loops follow from what is computed at once there, which the program
+        tells; as those may be what others depend on, it is built until nothing changes.
+        """
+        steps = settled(self.naive, steps, has_layouts=self.options.layouts)
+        for _ in range(_FITS):
+            program = self.built(steps)
+            if program is None:
+                return None
+            fitted = self._fitted(program)
+            if fitted == steps:
+                return program
+            steps = settled(self.naive, fitted, has_layouts=self.options.layouts)
         return self.built(steps)
 
     def built(self, steps: Steps) -> Program | None:
@@ -155,7 +161,7 @@ class Space:
         steps = with_factors(steps, group.space, space)
         count = len(group.reductions)
         chosen = {
-            loop: rng.choice(factorisations(extent, count, extent))
+            loop: drawn_factors(rng, extent, count, extent)
             for loop, extent in self.reductions(group).items() if count
         }  # fmt: skip
         return with_factors(steps, group.reductions, chosen) if count else steps
@@ -167,7 +173,7 @@ class Space:
         count = len(group.space) + 1
         if step_of(steps, group.inner, PartialSums) is not None:
             return (size, *[1] * (count - 1))
-        return rng.choice(factorisations(rng.choice(self._rounded(size)), count, INNERMOST))
+        return drawn_factors(rng, rng.choice(self._rounded(size)), count, INNERMOST)
 
     def _rounded(self, size: int) -> list[int]:
         """Return sizes of which tiles cover a dimension: its own, and larger ones that more numbers divide."""
@@ -192,8 +198,9 @@ class Space:
 
     def extents(self, steps: Steps, group: TileGroup) -> Extents:
         """Return the elements of each dimension that the outermost level of a group goes through."""
-        is_inside = step_of(steps, group.consumer, ComputeAt) is not None
-        return self._box(steps, group) if is_inside else self._shape(group)
+        if step_of(steps, group.consumer, ComputeAt) is None:
+            return self._shape(group)
+        return self._box(loop_program(self.naive, settled(self.naive, steps)), group)
 
     def _in_vectors(self, steps: Steps) -> Steps:
         """Return ``steps`` with vectors in the innermost level of all stages that have one."""
@@ -223,9 +230,10 @@ class Space:
         own = next((group for group in tile_groups(changed) if group.consumer == stage), None)
         if own is None:
             return changed
-        if self.completed(changed) is None:
+        program = self.completed(changed)
+        if program is None:
             return steps
-        shape = self._shape(own) if place is None else self._box(changed, own)
+        shape = self._shape(own) if place is None else self._box(program.loops, own)
         return self.sized(changed, own, shape, rng)
 
     def _next_to_readers(self, steps: Steps) -> Steps:
@@ -237,28 +245,18 @@ class Space:
                 steps = moved(steps, step.stage, outermost[-1] if outermost else None)
         return steps
 
-    def _box(self, steps: Steps, group: TileGroup) -> Extents:
+    def _box(self, program: LoopProgram, group: TileGroup) -> Extents:
         """Return the elements of each dimension that are computed at once where a group is inside of other loops."""
-        program = loop_program(self.naive, settled(self.naive, steps))
         stage, buffer = self.naive.stages[group.consumer], program.buffer(group.consumer)
         extents = dict(zip(stage.order, buffer.shape, strict=False))
         return tuple([extents[dim] for dim in range(len(stage.shape))])
 
-    def _fitted(self, steps: Steps, group: TileGroup) -> Steps:
-        """Return ``steps`` with no level of a group that covers more than is computed at once."""
-        box = self._box(steps, group)
-        inside: list[int] = [1] * len(box)
-        for name, number in reversed(group.space):
-            tile = step_of(steps, name, Tile)
-            assert tile is not None
-            level = tile.levels[number]
-            sizes = []
-            for dim, size in zip(level.order, level.sizes or (), strict=True):
-                most = -(-box[dim] // inside[dim]) * inside[dim]
-                inside[dim] = max(min(size, most) // inside[dim], 1) * inside[dim]
-                sizes.append(inside[dim])
-            changed = replace(level, sizes=tuple(sizes))
-            steps = with_step(steps, replace(tile, levels=(*tile.levels[:number], changed, *tile.levels[number + 1 :])))
+    def _fitted(self, program: Program) -> Steps:
+        """Return steps with no level that covers more than is computed at once inside of other loops."""
+        steps = program.steps
+        for group in tile_groups(steps):
+            if step_of(steps, group.consumer, ComputeAt) is not None:
+                steps = _within(steps, group, self._box(program.loops, group))
         return steps
 
     def roots(self, steps: Steps) -> tuple[str, ...]:
@@ -305,6 +303,8 @@ class Space:
         return [each for each in divisors(inside) if each <= most] or [1]
 
 
+_FITS = 3
+"""Times that sizes are brought in line with what is computed at once."""
 _MOST_WRITTEN_OUT = 16
 """Iterations of a reduction that are written out at most."""
 
@@ -319,3 +319,20 @@ def _iterations(steps: Steps, group: TileGroup, loop: int, extent: int) -> int:
         if level.sizes is not None and loop in level.order:
             inside = level.sizes[level.order.index(loop)]
     return inside
+
+
+def _within(steps: Steps, group: TileGroup, box: Extents) -> Steps:
+    """Return ``steps`` with no level of a group that covers more than ``box``."""
+    inside: list[int] = [1] * len(box)
+    for name, number in reversed(group.space):
+        tile = step_of(steps, name, Tile)
+        assert tile is not None
+        level = tile.levels[number]
+        sizes = []
+        for dim, size in zip(level.order, level.sizes or (), strict=True):
+            most = -(-box[dim] // inside[dim]) * inside[dim]
+            inside[dim] = max(min(size, most) // inside[dim], 1) * inside[dim]
+            sizes.append(inside[dim])
+        changed = replace(level, sizes=tuple(sizes))
+        steps = with_step(steps, replace(tile, levels=(*tile.levels[:number], changed, *tile.levels[number + 1 :])))
+    return steps

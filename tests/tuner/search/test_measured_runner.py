@@ -20,6 +20,7 @@ from dsascape.tuner.search.search import Search
 from dsascape.tuner.search.space import Program, Space
 from dsascape.tuner.search.tuners import SearchOptions
 from tests.tuner.search.test_search import tasks
+from tests.tuner.servers import Server
 
 pytestmark = [pytest.mark.tvm, pytest.mark.slow]
 QUICK = CandidateBudget(repeat_s=0.005)
@@ -35,6 +36,17 @@ def test_programs_have_times_and_what_is_no_program_a_reason() -> None:
     assert all(each.seconds is not None and each.seconds > 0 and each.threads == 1 for each in answers[:3])
     assert answers[3].seconds is None
     assert "no such stage" in answers[3].reason
+
+
+def test_a_device_behind_rpc_answers_too() -> None:
+    task, server = tasks()[0], Server()
+    try:
+        with MeasuredRunner(server.device, "llvm", 1, QUICK) as runner:
+            (answer,) = runner.answers(task, [task.program()])
+    finally:
+        server.kill()
+    assert answer.seconds is not None
+    assert answer.seconds > 0
 
 
 def test_a_search_stores_each_candidate_as_it_is_measured(tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dsascape.scheduler.kernels.loops.build import loop_program
@@ -31,7 +29,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     without_sizes,
 )
 from dsascape.tuner.search.evolution import EvolutionOptions, evolved
-from dsascape.tuner.search.genes import factorisations, factors_of, tile_groups
+from dsascape.tuner.search.genes import drawn_factors, factors_of, tile_groups
 from dsascape.tuner.search.mutations import (
     Mutation,
     crossed,
@@ -114,20 +112,17 @@ def _structure(steps: Steps) -> Steps:
     return tuple([step for step in without_sizes(steps) if isinstance(step, Tile)])
 
 
-def test_sizes_are_uniform_over_all_factorisations() -> None:
-    """Sixteen elements in four levels: 35 ways, each drawn about as often as any other."""
+@pytest.mark.parametrize(
+    ("extent", "levels", "most", "ways"),
+    [(16, 4, 64, 35), (12, 3, 12, 18), (1, 3, 64, 1), (96, 2, 8, 6), (7, 1, 2, 1), (101, 3, 64, 2)],
+)
+def test_sizes_are_uniform_over_all_factorisations(extent: int, levels: int, most: int, ways: int) -> None:
+    """Each way is drawn about as often as any other: 16 in four levels are 35 ways, 12 in three are 18."""
     rng = random.Random(0)
-    ways = factorisations(16, 4, 64)
-    counts = Counter([rng.choice(ways) for _ in range(3500)])
-    assert len(ways) == len(counts) == 35
-    assert max(counts.values()) < 2.5 * min(counts.values())
-
-
-@given(extent=st.integers(1, 400), levels=st.integers(1, 4))
-def test_factorisations_are_all_products(extent: int, levels: int) -> None:
-    found = factorisations(extent, levels, extent)
-    brute = _products(extent, levels)
-    assert sorted(found) == sorted(brute)
+    counts = Counter([drawn_factors(rng, extent, levels, most) for _ in range(200 * ways)])
+    assert len(counts) == ways
+    assert max(counts.values()) < 2 * min(counts.values())
+    assert set(counts) == {each for each in _products(extent, levels) if levels == 1 or each[-1] <= most}
 
 
 def _products(extent: int, levels: int) -> list[tuple[int, ...]]:
