@@ -1,22 +1,21 @@
 """The built-in choice as rewriting steps: what `GpuTiles` say about a layer's loops on blocks and threads of a GPU.
 
-A tensor that other threads need (`scheduler.gpu.nests`) has a stage in shared memory, which all threads of a block
-compute together, and so has every tensor that a reduction reads of another one. Sums are accumulated in registers by
-the stage that reads them. All else is computed where it is read. Operands of products are copied to shared memory where
-their tiles stage them, but for those that are read at places that no affine map says.
+The stages that are held (`scheduler.gpu.held_stages`) have loops of threads, with sums accumulated in registers inside
+of them; all else is computed where it is read. Operands of products are copied to shared memory where their tiles
+stage them, but for those that are read at places that no affine map says.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from dsascape.hw_models.gpu.spec import TensorUnits
-from dsascape.scheduler.gpu.nests import BlockNest, nests_of
+from dsascape.scheduler.gpu.held_stages import HeldStages
+from dsascape.scheduler.gpu.nests import BlockNest
 from dsascape.scheduler.gpu.parts import sharing, slots
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
+from dsascape.scheduler.kernels.loops.affine import Ranges
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reduction_loops
@@ -75,109 +74,24 @@ class _Writing:
     def __init__(self, layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | None) -> None:
         self.layer, self.tiles, self.tensor = layer, tiles, tensor
         self.warp, self.threads = warp, tiles.threads(warp)
-        self.naive = NaiveProgram(layer)
-        self.sink, self.dims = layer.sink.name, len(layer.sink.shape)
-        own = [each.nest for each in reversed(layer.nests) if not each.is_view]
-        described = nests_of(layer).nests  # of an equal layer, whose tensors may have other names
-        self.written = [nest.write.tensor for nest in own]
-        self.nests = {nest.write.tensor: (nest, each) for nest, each in zip(own, described, strict=True)}
-
-    @cached_property
-    def sums(self) -> list[Stage]:
-        """The stages of sums, first to last."""
-        return [stage for stage in self.naive.stages.values() if stage.kind == "sum"]
-
-    @cached_property
-    def kept(self) -> list[str]:
-        """The stages in shared memory, and the sink, first to last."""
-        alone = {name for name in self.layer.outputs if self._loops_around(name) is None}
-        shared = [name for name, (_, described) in self.nests.items() if described.is_shared]
-        found = {self.sink, *[name for name in shared if name not in alone]}
-        for name in sorted(found - {self.sink, *self.layer.outputs}):
-            if len(self.naive.stages[name].nests) > 1:  # of what is put together, a block keeps each part by itself
-                parts = {part for part in self._parts_of(name) if part not in found and self._has_sums(part, found)}
-                found = (found | parts) - ({name} if parts else set())
-        for stage in reversed(self.sums):
-            holders, is_reduced = self._holders(stage.tensor, found)
-            if is_reduced or len(holders) != 1:
-                found.add(stage.tensor)
-        for name in sorted(found - {self.sink, *self.layer.outputs}):
-            if not self._has_sums(name, found - {name}) and not self._is_exact(name):
-                found.discard(name)
-        return [name for name in self.naive.stages if name in found]
-
-    def _parts_of(self, name: str) -> list[str]:
-        """Return the tensors of the kernel that the nests of one read."""
-        reads = [read.tensor for nest in self.naive.stages[name].nests for read in nest.reads]
-        return [each for each in dict.fromkeys(reads) if each in self.naive.stages]
-
-    def _has_sums(self, name: str, kept: set[str]) -> bool:
-        """Whether a tensor is made of sums that are accumulated for it, not for another kept one."""
-        stage = self.naive.stages.get(name)
-        if stage is None:
-            return False
-        if name + SUMS in self.naive.stages:
-            return True
-        return any(self._has_sums(each, kept) for each in self._parts_of(name) if each not in kept)
-
-    def _is_exact(self, name: str) -> bool:
-        """Whether what a tile needs of a tensor is known to be no more than it is: no reshape scatters it."""
-        outputs = nests_of(self.layer).works(self.layer, self.tiles.tile)
-        places = [number for number, tensor in enumerate(self.written) if tensor == name]
-        return self._box_of(name) <= sum([outputs[number].outputs for number in places])
-
-    def _box_of(self, name: str) -> int:
-        """Return how many elements of a tensor a tile of the sink needs, if all in between is inlined."""
-        inlined = [Inline(each) for each, stage in self.naive.stages.items() if stage.kind == "map"]
-        within = [ComputeAt(stage.name, self.sink, self.dims, "register") for stage in self.sums]
-        found = self._demanded(Plans(self.naive, (*inlined, *within)))
-        return math.prod([each.extent for each in found[name]]) if name in found else 0
-
-    def _holders(self, tensor: str, kept: set[str]) -> tuple[set[str], bool]:
-        """Return the kept stages that read ``tensor`` by inlined ones, and whether a reduction does."""
-        if tensor in kept:
-            return {tensor}, False
-        holders: set[str] = set()
-        is_reduced = False
-        for reader in self.naive.readers.get(tensor, ()):
-            if reader.endswith(SUMS) and self.naive.stages[reader].kind == "sum":
-                is_reduced = True
-                continue
-            further, also = self._holders(reader, kept)
-            holders, is_reduced = holders | further, is_reduced or also
-        return holders, is_reduced
-
-    @property
-    def beside(self) -> Mapping[str, int | None]:
-        """Results that are not kept, and in how many loops of the sink they are stored; None: by themselves."""
-        return {name: self._loops_around(name) for name in self.layer.outputs if name not in self.kept}
-
-    def _loops_around(self, name: str) -> int | None:
-        """Return in how many loops of the sink a result is stored: those of threads, of blocks, or none (None)."""
-        shape, whole = self.naive.stages[name].shape, self.layer.sink.shape
-        if shape == whole:
-            return 2 * self.dims
-        fits = len(shape) == len(whole) and all(a == b or 1 in (a, b) for a, b in zip(shape, whole, strict=True))
-        return self.dims if fits else None
+        self.stages = HeldStages(layer, tiles)
+        self.naive, self.nests = self.stages.naive, self.stages.nests
+        self.sink, self.dims, self.kept = self.stages.sink, self.stages.dims, self.stages.kept
 
     def steps(self) -> Iterator[Step]:
         """Yield all steps: first those that name what has loops of its own, then those that say which."""
         held = [self._held(name) for name in self.kept]
-        own = {name: [stage for stage in self.sums if self._is_in(stage, name)] for name in self.kept}
+        own = {name: [stage for stage in self.stages.sums if self.stages.is_in(stage, name)] for name in self.kept}
         yield from (
             Inline(name) for name, stage in self.naive.stages.items() if stage.kind == "map" and name not in self.kept
         )
         placed = [step for each in held for step in self._placed(each, own[each.name])]
-        placed += [step for name, loops in self.beside.items() for step in self._stored(name, loops)]
+        placed += [step for name, loops in self.stages.beside.items() for step in self._stored(name, loops)]
         needed = self._needed(placed)
         for each in held:
             for stage in own[each.name]:
                 placed += self._shared_out(each, stage, needed)
         yield from placed
-
-    def _is_in(self, stage: Stage, name: str) -> bool:
-        holders, _ = self._holders(stage.tensor, set(self.kept))
-        return holders == {name}
 
     def _held(self, name: str) -> _Held:
         """Return what the tiles say about a kept stage: those of the sink, of a contraction before it, or none."""
@@ -185,7 +99,7 @@ class _Writing:
         if name == self.sink:
             return _Held(name, tiles.part, tiles.split, tiles.depth_step, tiles.unit)
         for tensor, (_, nest) in self.nests.items():
-            if not nest.is_tiled or not self._is_in(self.naive.stages[tensor + SUMS], name):
+            if not nest.is_tiled or not self.stages.is_in(self.naive.stages[tensor + SUMS], name):
                 continue
             if nest.front is None:  # the anchor, whose results others need: in parts as large as those of the tile
                 part = tuple(map(min, tiles.part, shape)) if len(shape) == self.dims else (1,) * len(shape)
@@ -272,8 +186,11 @@ class _Writing:
         if not loops:
             return
         if held.name == self.sink:
-            count, by = (self.tiles.shares, "block") if self.tiles.shares > 1 else (held.split, "thread")
-            yield ShareReduction(stage.name, count, loops, "block" if by == "block" else "thread")
+            shares = self.tiles.shares
+            if shares > 1:
+                yield ShareReduction(stage.name, shares, loops, "block")
+            else:
+                yield ShareReduction(stage.name, held.split, loops)
             return
         executed = reduction_extents(stage.nests[0])
         elements = math.prod([each.extent for each in needed[held.name]])
@@ -298,16 +215,7 @@ class _Writing:
     def _needed(self, placed: Sequence[Step]) -> Mapping[str, Ranges]:
         """Return what a tile of the sink needs of each stage."""
         inlined = [Inline(name) for name in self.naive.stages if name not in self.kept and not name.endswith(SUMS)]
-        return self._demanded(Plans(self.naive, (*inlined, *placed)))
-
-    def _demanded(self, plans: Plans) -> Mapping[str, Ranges]:
-        counts = self.tiles.blocks_along(self.layer.sink.shape)
-        loops = {f"block{dim}": count for dim, count in enumerate(counts)}
-        box = tuple([
-            Range(Affine(0, ((f"block{dim}", size),)), size) for dim, size in enumerate(self.tiles.tile)
-        ])  # fmt: skip
-        return plans.demanded(self.sink, self.dims, box, {}, loops)
-
+        return self.stages.demanded(Plans(self.naive, (*inlined, *placed)))
 
 def _run(stage: Stage, blocks: int) -> Extents:
     """Return how many elements of each dimension, outermost first, make a block's share where there are so many."""

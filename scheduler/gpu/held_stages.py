@@ -1,0 +1,124 @@
+"""Which tensors of a layer have a stage of their own on the threads of a block: those in shared memory, and the sink.
+
+Sums are accumulated in registers by the stage that reads them; a tensor that other threads need lies in shared memory
+(`scheduler.gpu.nests`), as does each part of one that is put together. What is left is computed where it is read, also
+a tensor without sums of its own of which a block would need more than its tile does, as a reshape scatters it.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+
+from dsascape.scheduler.gpu.nests import nests_of
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage
+from dsascape.scheduler.kernels.loops.plans import Plans
+from dsascape.scheduler.kernels.loops.steps import ComputeAt, Inline
+
+
+class HeldStages:
+    """The stages of one layer in one choice of tiles."""
+
+    def __init__(self, layer: Layer, tiles: GpuTiles) -> None:
+        self.layer, self.tiles = layer, tiles
+        self.naive = NaiveProgram(layer)
+        self.sink, self.dims = layer.sink.name, len(layer.sink.shape)
+        own = [each.nest for each in reversed(layer.nests) if not each.is_view]
+        described = nests_of(layer).nests  # of an equal layer, whose tensors may have other names
+        self.written = [nest.write.tensor for nest in own]
+        self.nests = {nest.write.tensor: (nest, each) for nest, each in zip(own, described, strict=True)}
+
+    @cached_property
+    def sums(self) -> list[Stage]:
+        """The stages of sums, first to last."""
+        return [stage for stage in self.naive.stages.values() if stage.kind == "sum"]
+
+    @cached_property
+    def kept(self) -> list[str]:
+        """The stages in shared memory, and the sink, first to last."""
+        alone = {name for name in self.layer.outputs if self.loops_around(name) is None}
+        shared = [name for name, (_, described) in self.nests.items() if described.is_shared]
+        found = {self.sink, *[name for name in shared if name not in alone]}
+        for name in sorted(found - {self.sink, *self.layer.outputs}):
+            if len(self.naive.stages[name].nests) > 1:  # of what is put together, a block keeps each part by itself
+                parts = {part for part in self._parts_of(name) if part not in found and self._has_sums(part, found)}
+                found = (found | parts) - ({name} if parts else set())
+        for stage in reversed(self.sums):
+            holders, is_reduced = self._holders(stage.tensor, found)
+            if is_reduced or len(holders) != 1:
+                found.add(stage.tensor)
+        for name in sorted(found - {self.sink, *self.layer.outputs}):
+            if not self._has_sums(name, found - {name}) and not self._is_exact(name):
+                found.discard(name)
+        return [name for name in self.naive.stages if name in found]
+
+    def _parts_of(self, name: str) -> list[str]:
+        """Return the tensors of the kernel that the nests of one read."""
+        reads = [read.tensor for nest in self.naive.stages[name].nests for read in nest.reads]
+        return [each for each in dict.fromkeys(reads) if each in self.naive.stages]
+
+    def _has_sums(self, name: str, kept: set[str]) -> bool:
+        """Whether a tensor is made of sums that are accumulated for it, not for another kept one."""
+        stage = self.naive.stages.get(name)
+        if stage is None:
+            return False
+        if name + SUMS in self.naive.stages:
+            return True
+        return any(self._has_sums(each, kept) for each in self._parts_of(name) if each not in kept)
+
+    def _is_exact(self, name: str) -> bool:
+        """Whether what a tile needs of a tensor is known to be no more than it is: no reshape scatters it."""
+        outputs = nests_of(self.layer).works(self.layer, self.tiles.tile)
+        places = [number for number, tensor in enumerate(self.written) if tensor == name]
+        return self._box_of(name) <= sum([outputs[number].outputs for number in places])
+
+    def _box_of(self, name: str) -> int:
+        """Return how many elements of a tensor a tile of the sink needs, if all in between is inlined."""
+        inlined = [Inline(each) for each, stage in self.naive.stages.items() if stage.kind == "map"]
+        within = [ComputeAt(stage.name, self.sink, self.dims, "register") for stage in self.sums]
+        found = self.demanded(Plans(self.naive, (*inlined, *within)))
+        return math.prod([each.extent for each in found[name]]) if name in found else 0
+
+    def _holders(self, tensor: str, kept: set[str]) -> tuple[set[str], bool]:
+        """Return the kept stages that read ``tensor`` by inlined ones, and whether a reduction does."""
+        if tensor in kept:
+            return {tensor}, False
+        holders: set[str] = set()
+        is_reduced = False
+        for reader in self.naive.readers.get(tensor, ()):
+            if reader.endswith(SUMS) and self.naive.stages[reader].kind == "sum":
+                is_reduced = True
+                continue
+            further, also = self._holders(reader, kept)
+            holders, is_reduced = holders | further, is_reduced or also
+        return holders, is_reduced
+
+    @property
+    def beside(self) -> Mapping[str, int | None]:
+        """Results that are not kept, and in how many loops of the sink they are stored; None: by themselves."""
+        return {name: self.loops_around(name) for name in self.layer.outputs if name not in self.kept}
+
+    def loops_around(self, name: str) -> int | None:
+        """Return in how many loops of the sink a result is stored: those of threads, of blocks, or none (None)."""
+        shape, whole = self.naive.stages[name].shape, self.layer.sink.shape
+        if shape == whole:
+            return 2 * self.dims
+        fits = len(shape) == len(whole) and all(a == b or 1 in (a, b) for a, b in zip(shape, whole, strict=True))
+        return self.dims if fits else None
+
+    def is_in(self, stage: Stage, name: str) -> bool:
+        """Whether the stage ``name`` is the one that accumulates the sums of ``stage``."""
+        holders, _ = self._holders(stage.tensor, set(self.kept))
+        return holders == {name}
+
+    def demanded(self, plans: Plans) -> Mapping[str, Ranges]:
+        """Return what a tile of the sink needs of each stage."""
+        counts = self.tiles.blocks_along(self.layer.sink.shape)
+        loops = {f"block{dim}": count for dim, count in enumerate(counts)}
+        box = tuple([
+            Range(Affine(0, ((f"block{dim}", size),)), size) for dim, size in enumerate(self.tiles.tile)
+        ])  # fmt: skip
+        return plans.demanded(self.sink, self.dims, box, {}, loops)
