@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Protocol
 
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.cpu.cost.estimate import among_others_ps, least_time_ps
+from dsascape.scheduler.cpu.cost.estimate import among_others_ps
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.schedule.chunks import chunks_of
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
@@ -73,8 +73,8 @@ class SimulatedRunner:
     def _fastest(self, layer: Layer, tiled: TiledLoops) -> tuple[float, int]:
         """Return the least time in picoseconds, and the threads that it takes.
 
-        Numbers of threads that make the same chunks are one. Those whose instructions alone take longer than what has
-        been found are not looked at further.
+        Numbers of threads that make the same chunks are one. Those with which the instructions of a full chunk
+        take the fastest core longer than what has been found are not looked at further; slower cores may have less.
         """
         found, seen = (math.inf, 1), set[int]()
         for threads in self._view.thread_counts:
@@ -82,8 +82,9 @@ class SimulatedRunner:
             if chunks in seen:
                 continue
             seen.add(chunks)
-            least_ps = least_time_ps(TiledKernel(layer, tiled, threads, self._dtype, self._view))
-            if least_ps < found[0]:
+            fastest = self._view.paces[0]
+            kernel = TiledKernel(layer, tiled, threads, self._dtype, self._view)
+            if kernel.chunk_cycles(fastest) * fastest.cycle_ps < found[0]:
                 found = min(found, (among_others_ps(layer, tiled, threads, self._dtype, self._view), threads))
         return found
 
