@@ -33,7 +33,7 @@ class FrontTiles:
     def __post_init__(self) -> None:
         _check_unit(self.unit, self.depth_step)
         if self.at_once is not None and self.depth_step is None:
-            raise ValueError(f"nothing is staged of the {self.at_once} elements at once")
+            raise ValueError(f"the box {self.at_once} is computed at once, but nothing is staged for it")
         if self.at_once is not None and (
             len(self.at_once) != len(self.part) or any(map(int.__gt__, self.part, self.at_once))
         ):

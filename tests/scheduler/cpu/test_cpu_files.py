@@ -75,7 +75,10 @@ class TestFiles(KernelFiles):
         [
             ([{"step": "Fly", "stage": "relu1"}], "steps.0: step: has 'Fly'; needs one of Inline"),
             ([{"step": "Unroll", "stage": "other", "most": 2}], "steps: Unroll: the kernel has no stage 'other'"),
-            ([{"step": "Inline", "stage": "relu1"}], "steps: Inline: 'relu1' is a result of the kernel"),
+            (
+                [{"step": "ComputeAt", "stage": "conv1.sum", "consumer": "relu1", "loops": 1, "scope": "global"}],
+                "steps: ComputeAt: 'conv1.sum' lies in global: so do results of the kernel",
+            ),
         ],
     )
     def test_steps_that_do_not_fit_are_refused(self, steps: list[object], complaint: str) -> None:
