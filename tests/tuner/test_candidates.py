@@ -255,9 +255,15 @@ def test_a_device_that_is_not_there_is_said_at_once() -> None:
         remote.prepare([replace(task(0), device=f"rpc://127.0.0.1:{free_port()}")])
 
 
-def test_code_for_gpus_is_refused(runner: CandidateRunner) -> None:
-    with pytest.raises(TargetError, match="needs one for CPUs"):
-        runner.prepare([replace(task(0), target="cuda")])
+@pytest.mark.parametrize(("target", "device", "message"), [
+    ("cuda", "local", "no CUDA device is here to measure on"), ("opencl", "local", "no OpenCL device is here"),
+    ("cuda-7", "local", "needs cuda with an architecture such as cuda-sm_90"),
+])  # fmt: skip
+def test_code_for_a_gpu_that_is_not_there_is_refused(
+    target: str, device: str, message: str, runner: CandidateRunner
+) -> None:
+    with pytest.raises(TargetError, match=message):
+        runner.prepare([replace(task(0), target=target, device=device)])
 
 
 def test_a_kernel_without_a_loop_program_is_refused(runner: CandidateRunner) -> None:

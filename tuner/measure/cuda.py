@@ -4,7 +4,8 @@ Launches are recorded and timed as a CUDA graph, so that no interpreter runs bet
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +25,9 @@ _MOST_USUAL_SHARED_BYTES = 48 * 1024
 _OUT_OF_MEMORY = 2
 _S_PER_MS = 1e-3
 
-COUNT, CLOCK_KHZ, L2_BYTES, SHARED_BYTES, MAJOR, MINOR = 16, 13, 38, 81, 75, 76
+COUNT, CLOCK_KHZ, L2_BYTES, SHARED_BYTES, MAJOR, MINOR, WARP = 16, 13, 38, 81, 75, 76, 10
 """Attributes of a device (CUdevice_attribute): number of SMs, their highest clock, capacity of the L2 and of an SM's
-shared memory, and compute capability."""
+shared memory, compute capability, and threads of a warp."""
 
 
 class CudaError(DeviceError):
@@ -139,6 +140,15 @@ class Cuda(CudaDevice):
     def load(self, code: bytes) -> None:
         """Load machine code or PTX, as nvcc puts it into a fatbin."""
         self._do("cuModuleLoadData", ctypes.byref(self._module), code)
+
+    @contextmanager
+    def loaded(self, code: bytes) -> Iterator[None]:
+        """Load machine code for as long as the ``with`` block takes."""
+        self.load(code)
+        try:
+            yield
+        finally:
+            self._do("cuModuleUnload", self._module)
 
     def function(self, name: str, shared_bytes: int = 0) -> ctypes.c_void_p:
         """Return a kernel of the loaded code; its launches may use ``shared_bytes`` of dynamic shared memory."""

@@ -4,21 +4,17 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 import tvm
 
-from dsascape.scheduler.kernels.cut import layer_of
-from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.codegen.emit import CpuFunction, cpu_function
 from dsascape.tuner.codegen.kernels import argument, network_array, stored_array
 from dsascape.tuner.codegen.packing import Packing
-from dsascape.tuner.codegen.running_sums import is_running_sum
 from dsascape.tuner.measure.candidate_worker import Outcome
 from dsascape.tuner.measure.cores import usable_cores
 from dsascape.tuner.measure.records import Timing
@@ -28,12 +24,10 @@ from dsascape.tuner.measure.worker import FAILURES, reason
 from dsascape.tuner.on_device.clock import Clock
 from dsascape.tuner.on_device.flushing import after_first
 from dsascape.tuner.on_device.places import Place, place_of
-from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest, reference
+from dsascape.tuner.on_device.prepared_tasks import checked_layer, other_values, prepared_tasks
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest
 from dsascape.tuner.on_device.session import own_processor
-from dsascape.workloads import WorkloadError
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.executable import Executable, drawn_inputs, executable
-from dsascape.workloads.operators.registry import Array
 
 _REFUSALS = (*FAILURES, ArithmeticError, AssertionError, StopIteration)
 """Exceptions of making a program of steps that do not fit the kernel."""
@@ -72,15 +66,7 @@ class Bench:
 
         Raises ``WorkloadError`` for a kernel without a loop program, and where onnxruntime rejects the network.
         """
-        found: list[PreparedTask] = []
-        for (graph, seed), group in groupby(tasks, lambda task: (task.graph, task.seed)):
-            analysis, network, inputs = Analysis(graph), executable(graph, seed), drawn_inputs(graph, seed)
-            of_task = [(task, _checked_layer(analysis, task)) for task in group]
-            read = {name for _, layer in of_task for name in (*layer.inputs, *layer.outputs)}
-            computed = reference(network, inputs, [name for name in graph.producer if name in read])
-            values = {**network.values, **inputs, **computed}
-            found += [_prepared(task, layer, network, values) for task, layer in of_task]
-        return tuple(found)
+        return prepared_tasks(tasks)
 
     def take(self, prepared: PreparedTask) -> None:
         """Go on with the candidates of another task."""
@@ -118,21 +104,6 @@ class Bench:
         return self._on.outcome(built, built.function)
 
 
-def _checked_layer(analysis: Analysis, task: KernelTask) -> Layer:
-    layer = layer_of(analysis, task.ops)
-    if layer is None or is_running_sum(layer):
-        raise WorkloadError(f"{task.graph.name}: {', '.join(task.operators)}: no steps describe its loops")
-    return layer
-
-
-def _prepared(task: KernelTask, layer: Layer, network: Executable, values: dict[str, Array]) -> PreparedTask:
-    read = {name for op in layer.ops for name in network.nodes[op].input} | set(layer.inputs)
-    own = {name: value for name, value in network.values.items() if name in read}
-    return PreparedTask(
-        task, replace(network, values=own), {name: values[name] for name in (*layer.inputs, *layer.outputs)}
-    )
-
-
 class _OnDevice:
     """The tensors of a task on its device."""
 
@@ -140,7 +111,7 @@ class _OnDevice:
         self.task, self.executable, self.values = prepared.task, prepared.executable, prepared.values
         self.place = place
         self.clock = Clock(place.device, self.task.flush_caches)
-        self.naive = NaiveProgram(_checked_layer(Analysis(self.task.graph), self.task))
+        self.naive = NaiveProgram(checked_layer(Analysis(self.task.graph), self.task))
         self.largest_read = largest(self.values[name] for name in self.naive.layer.inputs)
         self._renew()
 
@@ -216,7 +187,7 @@ class _OnDevice:
                 value = stored_array(graph, name, self.values[name])
                 self.tensors[name] = self.place.tensor(name, value.shape, value.dtype, (number, value.nbytes))
                 if name in layer.outputs:
-                    self.blank[name] = self.place.constant(_other(value))
+                    self.blank[name] = self.place.constant(other_values(value))
                 else:
                     self.place.write(name, value)
 
@@ -230,10 +201,3 @@ class _OnDevice:
             packed = argument(self.executable, function, name, self.values[name])
             found = self.constants[name] = packing, self.place.constant(packed)
         return found[1]
-
-
-def _other(value: Array) -> Array:
-    """Return an array that differs from ``value`` in every element."""
-    if np.issubdtype(value.dtype, np.floating):
-        return np.full_like(value, np.nan)
-    return np.invert(value)

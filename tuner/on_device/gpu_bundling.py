@@ -73,7 +73,7 @@ def probe_source() -> str:
 def _grid(kernel: CodedKernel, source: GpuSource) -> GridLaunch:
     name = entry(kernel.name)
     return GridLaunch(
-        name, kernel.scheduled.blocks, kernel.code.threads, kernel.code.asked_bytes, source.parameters[name]
+        name, kernel.code.blocks, kernel.code.threads, kernel.code.asked_bytes, source.parameters[name]
     )  # fmt: skip
 
 

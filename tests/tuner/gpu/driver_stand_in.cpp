@@ -2,7 +2,7 @@
 //
 // The functions are those of the toolkit's cuda.h, which checks their types. Threads of a block are fibers that take
 // turns: each runs up to its next barrier. Blocks follow each other. The file named by STAND_IN_KERNELS has the kernels
-// (kernels_stand_in.h); a call of the function named by STAND_IN_FAILS fails, and so does every one behind it.
+// (kernels_stand_in.h), or the one that is named behind a fatbin's first word (nvcc_stand_in.py); a call of the function named by STAND_IN_FAILS fails, and so does every one behind it.
 // A graph is run once; launched again, it does nothing, as the same launches would write the same again.
 #include <cuda.h>
 #include <dlfcn.h>
@@ -170,13 +170,16 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     SAY("cuModuleLoadData");
     const unsigned fatbin = 0xba55ed50;
     if (memcmp(image, &fatbin, sizeof fatbin)) return CUDA_ERROR_INVALID_IMAGE;
-    const char *path = getenv("STAND_IN_KERNELS");
+    const char *own = static_cast<const char *>(image) + sizeof fatbin;  // of a candidate: the file that has it
+    const char *path = *own == '/' ? own : getenv("STAND_IN_KERNELS");
     kernels = path ? dlopen(path, RTLD_NOW) : nullptr;
     if (!kernels) return CUDA_ERROR_FILE_NOT_FOUND;
     *static_cast<void (**)()>(dlsym(kernels, "wait_at_barrier")) = wait_at_barrier;
     *module = static_cast<CUmodule>(kernels);
     return CUDA_SUCCESS;
 }
+
+CUresult cuModuleUnload(CUmodule module) { return dlclose(module), CUDA_SUCCESS; }
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
     void *found = dlsym(module, name);

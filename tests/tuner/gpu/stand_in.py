@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,17 +23,32 @@ def driver_in(folder: Path) -> Path:
     return folder
 
 
-def environment(driver: Path, source: str, folder: Path, fails: str = "") -> Mapping[str, str]:
-    """Return what a process needs around it to run the kernels of ``source``; ``fails``: a function of the driver."""
+def nvcc_in(folder: Path) -> Path:
+    """Return the folder in which there is an ``nvcc`` now that makes kernels for the driver."""
+    script = folder / "nvcc"
+    command = f"PYTHONPATH={HERE.parents[2]} exec {sys.executable} -m tests.tuner.gpu.nvcc_stand_in"
+    script.write_text(f'#!/bin/sh\n{command} "$@"\n')
+    script.chmod(0o755)
+    return folder
+
+
+def kernels_of(source: str, library: Path) -> None:
+    """Compile CUDA ``source`` to a ``library`` that the driver runs."""
     counts = [
         f'extern "C" {{ int {name}_parameters = {len(parameters.split(","))}; }}'
         for name, parameters in _FUNCTION.findall(source)
     ]
     assert counts
     text = _ASKED_FOR.sub(r"\1 *\2 = reinterpret_cast<\1 *>(asked_for);", source.replace("#include <cuda.h>", ""))
-    (folder / "kernels.cpp").write_text("\n".join([text, *counts]))
+    written = library.with_suffix(".cpp")
+    written.write_text("\n".join([text, *counts]))
+    _compiled(["g++", "-fPIC", "-include", str(HERE / "kernels_stand_in.h")], written, library)
+
+
+def environment(driver: Path, source: str, folder: Path, fails: str = "") -> Mapping[str, str]:
+    """Return what a process needs around it to run the kernels of ``source``; ``fails``: a function of the driver."""
     kernels = folder / "stand_in_kernels.so"
-    _compiled(["g++", "-fPIC", "-include", str(HERE / "kernels_stand_in.h")], folder / "kernels.cpp", kernels)
+    kernels_of(source, kernels)
     return {
         "PATH": os.defpath, "LD_LIBRARY_PATH": str(driver), "STAND_IN_KERNELS": str(kernels), "STAND_IN_FAILS": fails,
     }  # fmt: skip

@@ -21,6 +21,8 @@ class GpuFunction:
     """The PrimFunc."""
     inputs: tuple[str, ...]
     """Tensors that it reads, in the order of its parameters; results follow."""
+    blocks: int
+    """Of the grid."""
     threads: int
     """Of a block."""
     shared_bytes: int
@@ -48,4 +50,6 @@ def gpu_function(
     emitting = GridEmitting(layer, executable, program, block)
     function = emitting.function_of_grid(name)
     inputs = tuple(emitting.values.inputs)
-    return GpuFunction(function, inputs, block.threads, block.shared_bytes, block.asked_bytes, program)
+    return GpuFunction(
+        function, inputs, emitting.grid, block.threads, block.shared_bytes, block.asked_bytes, program
+    )  # fmt: skip

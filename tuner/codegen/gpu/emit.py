@@ -57,6 +57,8 @@ class GridEmitting(Emitting):
         self.values.names_taps = True
         self.memories: dict[str, tuple[Memory, str]] = {}
         self.places = shared_memory(program)
+        self.grid = max([node.extent for node in program.body if isinstance(node, Loop)], default=1)
+        """Blocks that run all loops over blocks: those of the longest."""
         self.ends: dict[int, Condition] = {}
         """Conditions that end dimensions of the statement which is being written down."""
         self.thread: Any = None
@@ -64,13 +66,12 @@ class GridEmitting(Emitting):
 
     def function_of_grid(self, name: str) -> Any:
         """Return the PrimFunc of all blocks."""
-        grid = max([node.extent for node in self.program.body if isinstance(node, Loop)])
         self.declare()
         for node in self.program.body:
             assert isinstance(node, Loop)
-            self.block.parts += self._of_blocks(node, grid)
+            self.block.parts += self._of_blocks(node, self.grid)
         results = [self.buffers[each] for each in self.layer.outputs]
-        return self.block.function(name, grid, lambda: [*self.values.inputs.values(), *results])
+        return self.block.function(name, self.grid, lambda: [*self.values.inputs.values(), *results])
 
     def _declare(self, buffer: Buffer) -> None:
         if buffer.scope == "global":
