@@ -16,6 +16,8 @@ from dsascape.wording import count
 
 _WIDTH, _HEIGHT = 720, 320
 _MS = 1e3
+_LEAST_SHOWN = 0.05
+"""Part of the built-in latency that the curve's axis spans at least: less would make nothing look like much."""
 _HEADINGS = (
     "task", "operators", "times", "trials", "failed", "built-in", "tuned", "threads", "rank by the cost model",
 )  # fmt: skip
@@ -56,6 +58,8 @@ def _drawn(title: str, before_s: float, curve: Sequence[UnitDone]) -> Markup:
     trials, latencies = [0, *[each.trials for each in curve]], [before_s, *[each.latency_s for each in curve]]
     axes.axhline(before_s * _MS, color=INK, linewidth=1, linestyle="dotted")
     axes.plot(trials, [_MS * each for each in latencies], color=looks["tuned"].colour, drawstyle="steps-post")
+    shown_s = max(_LEAST_SHOWN * before_s, 1.05 * (before_s - min(latencies)))
+    axes.set_ylim(_MS * (max(before_s, *latencies) - shown_s), _MS * max(before_s, *latencies) * 1.01)
     axes.set_xlabel("trials")
     axes.set_ylabel("latency in ms")
     axes.set_title(clipped(title, 90))
