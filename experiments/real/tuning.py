@@ -48,7 +48,7 @@ class TunedOn:
 
     @property
     def device(self) -> str:
-        """What the times of candidates depend on."""
+        """Everything that the times of candidates depend on."""
         how = [self.runner] if self.runner == SIMULATE else [self.runner, self.target, str(self.threads)]
         return " ".join([*how, machine_digest(self.hardware), code_digest()])
 

@@ -31,7 +31,7 @@ _WARP_TILE = 64 * 64
 """Sums that a warp keeps, on tensor units."""
 _THREADS = (64, 128, 256)
 _MANY_THREADS = 512
-"""Of a block that computes several contractions."""
+"""Threads of a block that computes several contractions."""
 _LEAST_STAGES = 2
 """Steps in shared memory at a time: one is used while the next arrives."""
 _RUNS = (64, 256, 1024, 4096)
@@ -56,7 +56,7 @@ _LEAST_SHARE = 64
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """What each dimension of the sink is to a contraction's product."""
+    """Dimensions of the sink that are rows and columns of a contraction's product."""
 
     rows: tuple[int, ...]
     """Dimensions, the one innermost in memory first."""

@@ -32,7 +32,7 @@ _PATCH_COLUMNS = 8
 
 @dataclass(frozen=True, slots=True)
 class BlockCode:
-    """What one block issues, and moves through shared memory and the first cache."""
+    """Instructions of one block, and bytes that it moves through shared memory and the first cache."""
 
     issued: Issued
     shared_bytes: int
@@ -146,7 +146,7 @@ class _Block:
         self._outside_loads = 0.0
         self._ahead = 1
         self._chains: list[tuple[int, int]] = []
-        """Of each contraction: its multiply-accumulates, and how many sums are being added up at a time."""
+        """Multiply-accumulates of each contraction, with the number of sums that are accumulated at a time."""
 
     def code(self) -> BlockCode:
         tiles, nests = self._tiles, self._nests

@@ -27,7 +27,7 @@ _PART_SIDES = (1, 2, 4, 8, 16)
 _WARP_SIDES = (8, 16, 32, 64, 128)
 """Rows and columns of a warp's part, on tensor units."""
 _LEAST_SUMS = 16
-"""That a thread may keep of a front, however few it keeps of the last contraction."""
+"""Sums of a front that a thread may keep at least, however few it keeps of the last contraction."""
 _LARGEST_PART = 64
 _LARGEST_WARP_PART = 64 * 64
 _LONGER = (2, 4, 8)
@@ -37,7 +37,7 @@ _PART_OF_ROOM = 8
 
 
 class _Sides(NamedTuple):
-    """What each dimension of a contraction's result is to its product, the one innermost in memory first."""
+    """Dimensions of a contraction's result that are rows and columns of its product, the innermost in memory first."""
 
     rows: tuple[int, ...]
     """Also those along which products are separate."""
@@ -75,10 +75,10 @@ def room_of(layer: Layer, tile: Extents, view: GpuView) -> int:
 
 
 class _Worker(NamedTuple):
-    """What a block has for a front."""
+    """Resources of a block for a contraction in front of the last."""
 
     sums: int
-    """That a thread may keep."""
+    """Sums that a thread may keep in registers."""
     threads: int
     room: int
     """Bytes of shared memory beside what lies there from one contraction to the next."""
@@ -150,12 +150,12 @@ class _Asked(NamedTuple):
     worker: _Worker
     left_bytes: int
     right_bytes: int
-    """Of an element."""
+    """Bytes of an element of either operand."""
     unit: ComputeUnit
     is_staged: bool
     row_bytes: float
     column_bytes: float
-    """That are staged at a time, in all stages together."""
+    """Bytes staged at a time for each row and each column, in all stages together."""
 
 
 class _Choice(NamedTuple):

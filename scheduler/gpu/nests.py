@@ -26,7 +26,7 @@ Place = Literal["outside", "shared", "staged", "registers"]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a nest reads of one tensor."""
+    """Read of one tensor by a nest."""
 
     access: CompiledAccess
     source: Place
@@ -46,15 +46,15 @@ class BlockNest:
     is_of_block: bool
     """Whether all threads of the block do it together, for what is staged or shared; else each does its own part."""
     element_bytes: int
-    """Of what it writes."""
+    """Bytes of an element that it writes."""
     depth_loop: int | None
-    """Its longest reduction loop of which all iterations compute; None without one."""
+    """Longest reduction loop of which all iterations compute; None without one."""
     spaced: Mapping[int, Spaced]
     """Reduction loops of which not all iterations compute."""
     is_shared: bool
     """Whether what it writes lies in shared memory, be it written outside as well."""
     front: int | None
-    """Its place among the contractions in front of the anchor, first to last; None if it is none of them."""
+    """Position among the contractions in front of the anchor, first to last; None if it is none of them."""
 
     @property
     def is_tiled(self) -> bool:
@@ -98,7 +98,7 @@ class Product(NamedTuple):
 
 
 class NestWork(NamedTuple):
-    """What one nest does for a box of the sink."""
+    """Work of one nest for a box of the sink."""
 
     extents: Sequence[int]
     """Iterations per loop."""
@@ -108,7 +108,7 @@ class NestWork(NamedTuple):
     read: Sequence[int]
     """Elements of each tensor that it reads."""
     share: float = 1.0
-    """Of such boxes: those for which it does this, in the mean."""
+    """Mean fraction of such boxes for which it has this work."""
 
 
 @dataclass(frozen=True, slots=True)

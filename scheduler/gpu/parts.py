@@ -16,12 +16,12 @@ from dsascape.workloads.loopnest import Access, LoopNest
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How a block shares out the products of one contraction."""
+    """Division of one contraction's products among the threads of a block."""
 
     own: Product
-    """What one part computes, with the whole depth."""
+    """Product of one part, with the whole depth."""
     whole: Product
-    """What all of them compute, none of it twice."""
+    """Product of all parts together, without what parts at edges compute twice."""
     elements: int
     """Sums of a part."""
     number: int

@@ -35,7 +35,7 @@ class _Names:
 
 @dataclass(frozen=True, slots=True)
 class _Accumulated:
-    """How a contraction is accumulated."""
+    """Accumulation of one contraction: part of a thread, steps, unit, and where its statement stands."""
 
     part: Extents
     depth_step: int | None

@@ -18,9 +18,9 @@ class Found:
     """Operands of one kernel by their place in its footprints."""
 
     read: frozenset[int] = frozenset()
-    """That the L2 has."""
+    """Operands that the L2 has when the kernel begins."""
     written: frozenset[int] = frozenset()
-    """That stay in the L2 until nobody needs them any more."""
+    """Results that stay in the L2 until nobody needs them any more."""
 
 
 def found_in_l2(layers: Sequence[Layer], capacity_bytes: int, *, warm: bool) -> list[Found]:
@@ -43,7 +43,7 @@ def found_in_l2(layers: Sequence[Layer], capacity_bytes: int, *, warm: bool) -> 
 
 
 class _Uses:
-    """Who uses which stored tensor, over all rounds of kernels, and what is touched meanwhile."""
+    """Uses of each stored tensor over all rounds of kernels, and bytes touched between them."""
 
     def __init__(self, layers: Sequence[Layer], names: Sequence[Sequence[str]], rounds: int) -> None:
         self._graph = layers[0].graph if layers else None  # all are of one network

@@ -12,7 +12,7 @@ ComputeUnit = Literal["lanes", "tensor"]
 
 @dataclass(frozen=True, slots=True)
 class FrontTiles:
-    """How a block computes what a contraction in front of the last one makes for its tile.
+    """Tiles of a contraction in front of the last one, for what a block needs of it.
 
     All threads of the block do it together, before the last contraction begins; the result lies in shared memory. The
     elements that the tile needs are cut into parts, which threads (warps, on tensor units) take in turns: as many parts
@@ -25,7 +25,7 @@ class FrontTiles:
     """Iterations of its longest reduction loop that are staged in shared memory at a time; None: operands come straight
     from the caches."""
     unit: ComputeUnit
-    """What does its multiply-accumulates."""
+    """Unit for its multiply-accumulates."""
     at_once: Extents | None = None
     """Elements of each dimension whose operands are staged together, all steps of the depth, before those of the next
     ones are; None: all that the tile needs, or nothing is staged."""
@@ -65,7 +65,7 @@ class GpuTiles:
     stages: int
     """Steps that are in shared memory or on their way at a time."""
     unit: ComputeUnit
-    """What does the anchor's multiply-accumulates."""
+    """Unit for the anchor's multiply-accumulates."""
     shares: int = 1
     """Blocks that share the reduction of each tile, each taking some of its iterations; the last of them to end puts
     their partial results together."""

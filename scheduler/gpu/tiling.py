@@ -42,7 +42,7 @@ class Tiling:
 
 
 class KnownTiles:
-    """What is worth keeping between runs on one machine."""
+    """Results that are kept between runs on one machine."""
 
     def __init__(self) -> None:
         self.tilings: Table[Tiling | None] = Table()

@@ -34,7 +34,7 @@ class OffChip:
 
     fetched: tuple[float, ...]
     first: tuple[float, ...]
-    """Of these: fetched because nothing in the kernel has used it before."""
+    """Bytes fetched because nothing in the kernel has used them before; part of ``fetched``."""
     written: tuple[float, ...]
 
     @property

@@ -27,13 +27,13 @@ class GpuTuning:
     stages: Annotated[int, Field(ge=1, le=16)] = 3
     """Steps of the depth loop that are in shared memory or on their way at a time."""
     step_bytes: Annotated[int, Field(ge=8, le=4096)] = 64
-    """Of a row of an operand, staged at a time."""
+    """Bytes of a row of an operand that are staged at a time."""
     loads_ahead: Few = 8
     """Loads that a thread has under way before it waits for the first, where nothing is staged."""
     time_for_traffic: Annotated[float, Field(ge=0, le=1)] = 0.02
     """Share of the shortest time that is given for tiles that move less: times are no more exact than that."""
     base_registers: Few = 24
-    """Of a thread, for addresses and counters."""
+    """Registers of a thread for addresses and counters."""
     loop_instructions: Few = 2
     """Scalar instructions of one loop iteration: count and branch."""
     unrolled: Few = 8

@@ -20,7 +20,7 @@ class GpuView:
 
     @cached_property
     def pace(self) -> SmPace:
-        """How fast an SM is."""
+        """Rates of an SM: instructions of each kind, bytes, latencies."""
         return SmPace(self.spec, self.dtype)
 
     @cached_property
@@ -35,11 +35,11 @@ class GpuView:
 
     @cached_property
     def code_key(self) -> tuple[object, ...]:
-        """What the instructions of blocks, and what they move, depend on."""
+        """Key of everything that the instructions and the traffic of blocks depend on."""
         sms = self.spec.sms
         return sms.warp, sms.threads_per_block, self.tensor, self.spec.l2.sector_bytes, self.dtype, self.tuning
 
     @cached_property
     def timing_key(self) -> tuple[object, ...]:
-        """What the time of a kernel depends on."""
+        """Key of everything that the time of a kernel depends on."""
         return self.spec.model_dump_json(exclude={"name", "energy"}), self.dtype, self.tuning

@@ -31,13 +31,13 @@ class KernelWork:
 
     blocks: int
     payload: Compute
-    """Of one block."""
+    """Work of one block."""
     blocks_per_sm: int
-    """That an SM holds at a time."""
+    """Blocks that an SM holds at a time."""
     shared_bytes: int
-    """Of shared memory, that one block asks for."""
+    """Shared memory of one block."""
     last: Compute | None = None
-    """What is done once for each tile when all blocks that share its reduction have ended."""
+    """Work done once for each tile when all blocks that share its reduction have ended."""
     tiles: int = 0
     """For which that is done."""
     steps: int = 1
@@ -51,14 +51,14 @@ class Grid:
     tiles: GpuTiles
     blocks: int
     code: BlockCode
-    """Of one block."""
+    """Instructions of one block."""
     needs: BlockNeeds
     operations: Operations
-    """Of all blocks together, recomputed halos counted."""
+    """Operations of all blocks together, recomputed halos counted."""
     l2_bytes: int
-    """That all blocks together move between SMs and L2."""
+    """Bytes that all blocks together move between SMs and L2."""
     last: BlockCode | None = None
-    """Of the last of the blocks that share a reduction, besides."""
+    """Additional instructions of the last of the blocks that share a reduction."""
     steps: int = 1
     """Into which the blocks fall, which wait for each other."""
 
@@ -89,7 +89,7 @@ def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
 
 
 class _Whole(NamedTuple):
-    """What a grid of tiles comes to, however threads share out each of them."""
+    """Totals of a grid of tiles that do not depend on how threads divide a tile."""
 
     blocks: int
     operations: Operations

@@ -13,14 +13,14 @@ from dsascape.workloads.loopnest import Extents, Operations
 
 @dataclass
 class BufferAccess:
-    """How one statement uses one buffer: the places that it reads or writes in one iteration."""
+    """Use of one buffer by one statement: the places that it reads or writes in one iteration."""
 
     buffer: str
     shape: Extents
     """Extents as they lie in memory, outermost first."""
     element_bytes: int
     places: list[tuple[Affine, ...]]
-    """Of each read, and of the write, if any; by dimension as it lies in memory."""
+    """Indices of each read, and of the write, if any; by dimension as it lies in memory."""
     windows: tuple[int, ...]
     """Neighbours along each dimension that one iteration reads at once."""
     is_read: bool = False
@@ -47,7 +47,7 @@ class Uses:
     statement: Statement
     around: tuple[Loop, ...]
     operations: Operations
-    """Of one iteration, with those of what is inlined."""
+    """Operations of one iteration, with those of inlined stages."""
     accesses: tuple[BufferAccess, ...]
     padded: int
     """Reads that may lie outside of their tensor."""

@@ -25,7 +25,7 @@ _SPACE_PER_CORE = 16
 
 @dataclass(frozen=True)
 class SearchMachine:
-    """What sketches and annotations depend on of a machine."""
+    """Properties of a machine that sketches and annotations depend on."""
 
     kind: str
     """Kind of the machine, such as "cpu": rules may ask for it."""

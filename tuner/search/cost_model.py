@@ -35,7 +35,7 @@ class ModelOptions:
 
 @dataclass
 class _Samples:
-    """What is known of one task."""
+    """Data about one task: features and times of its candidates."""
 
     features: list[Features] = field(default_factory=list)
     seconds: list[float | None] = field(default_factory=list)

@@ -47,7 +47,7 @@ FEATURES: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class _Touched:
-    """What a statement uses of one buffer while its innermost loops run, level by level, innermost first."""
+    """Use of one buffer by a statement while its innermost loops run, level by level, innermost first."""
 
     access: BufferAccess
     bytes_by_level: tuple[int, ...]

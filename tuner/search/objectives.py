@@ -11,7 +11,7 @@ UNITS_OF_NOTHING = 5
 
 @dataclass(frozen=True)
 class Progress:
-    """How far tasks have come: their least latency after each unit of theirs."""
+    """Progress of tasks: the least latency of each after each of its units."""
 
     history: Sequence[Sequence[float]]
     """By task, in seconds; the last is the latency of now."""

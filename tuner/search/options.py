@@ -12,7 +12,7 @@ class SpaceOptions:
     layouts: bool = True
     """Whether weights are stored in the order of the tiles."""
     sketches: int = 0
-    """How many sketches there are at most, those with most fused nodes first; 0: all."""
+    """Most sketches that are used, those with most fused nodes first; 0: all."""
     sticking_out: bool = True
     """Whether tiles may stick out of dimensions that they do not divide."""
     unrolling: bool = True

@@ -26,7 +26,7 @@ _NO_COST = (StepError, ArithmeticError, LookupError, ValueError)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How long a candidate takes, or why that is not known."""
+    """Time of a candidate, or the reason why there is none."""
 
     seconds: float | None
     reason: str = ""

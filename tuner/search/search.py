@@ -27,11 +27,11 @@ class UnitDone:
     task: str
     """Key of the task."""
     trials: int
-    """Of all tasks so far."""
+    """Trials of all tasks so far."""
     latency_s: float
-    """Of all networks together, with the best programs so far."""
+    """Latency of all networks together, with the best programs so far."""
     elapsed_s: float
-    """Of this search, in all of its runs."""
+    """Time spent on this search, in all of its runs."""
 
 
 def search_label(options: SearchOptions, networks: Sequence[str]) -> str:
@@ -72,12 +72,12 @@ class Search:
 
     @property
     def failed(self) -> int:
-        """Those of them without a time."""
+        """Number of candidates without a time."""
         return sum([each.failed for each in self.tasks])
 
     @property
     def progress(self) -> Progress:
-        """How far the tasks have come."""
+        """Progress of the tasks."""
         return Progress([each.history for each in self.tasks], self.weights)
 
     @property

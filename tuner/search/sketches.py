@@ -20,7 +20,7 @@ class State:
 
     steps: Steps
     position: int
-    """Of the working node among `KernelNodes.names`; below 0 when the sketch is finished."""
+    """Position of the working node among `KernelNodes.names`; below 0 when the sketch is finished."""
     cached: frozenset[str] = frozenset()
     """Nodes whose sums have a cache: the node itself copies them to where they belong."""
     derivation: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class State:
 
 @dataclass(frozen=True)
 class Derived:
-    """What a rule makes of a state."""
+    """States that a rule derives from one."""
 
     states: tuple[State, ...]
     is_last: bool = False
@@ -47,7 +47,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class Context:
-    """What rules ask: the kernel's nodes and the machine."""
+    """Input of the rules: the kernel's nodes and the machine."""
 
     nodes: KernelNodes
     machine: SearchMachine

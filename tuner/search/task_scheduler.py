@@ -19,7 +19,8 @@ class SchedulerOptions:
     alpha: float = 0.2
     """Trust in what the last units have brought, against what is hoped for."""
     beta: float = 2.0
-    """How much slower than similar tasks, per operation, one may be before it is hoped to come as far as they are."""
+    """Factor by which a task may be slower per operation than similar ones before it is expected to
+    catch up with them."""
     window: int = 3
     """Units that are looked back on."""
     epsilon: float = 0.05
@@ -28,7 +29,7 @@ class SchedulerOptions:
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What the scheduler asks of a task besides its latency."""
+    """Properties of a task that the scheduler uses besides its latency."""
 
     flops: int
     similarity: object

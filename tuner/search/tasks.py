@@ -25,7 +25,7 @@ class Task:
     naive: NaiveProgram
     machine: SearchMachine
     weight: int
-    """How often it occurs."""
+    """Number of times that the kernel occurs."""
     builtin: Steps
     """Steps of the built-in choice."""
     threads: int
@@ -33,7 +33,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """What the kernel is called: as its last result."""
+        """Name of the kernel: that of its last result."""
         return self.naive.layer.sink.name
 
     @property

@@ -24,7 +24,7 @@ _NEAR_BUILTIN = 4
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What a search depends on besides its tasks and its runner."""
+    """Settings of a search, besides its tasks and its runner."""
 
     tuner: TunerName = "ansor"
     trials: int = 1000

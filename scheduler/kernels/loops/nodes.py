@@ -93,7 +93,7 @@ class Statement:
     reduced: tuple[tuple[int, Affine], ...] = ()
     """Reduction loops of the stage's nest, by number, and the iteration of each that is added."""
     run: Affine | None = None
-    """Where loops that partial sums go along are one: the iteration of all of them together."""
+    """Iteration of several reduction loops together, where partial sums or shared reductions fuse them."""
     place: Affine | None = None
     """Among partial sums; of a fold, the one that another is added to. Of sums that threads share, the thread's."""
     distance: int = 0
@@ -143,7 +143,7 @@ class Loop:
     kind: LoopKind
     body: "Nodes"
     fused: tuple[tuple[str, int], ...] = ()
-    """Where it stands for several loops, their names and iterations, outermost first."""
+    """Names and iterations of the loops that it fuses, outermost first; empty for a plain loop."""
     width: int = 1
     """Threads that run one of its iterations together."""
 

@@ -32,7 +32,7 @@ class StagePlan:
 
     stage: Stage
     steps: dict[type[Step], Step] = field(default_factory=dict)
-    """Its steps, one of each kind: the last where there are several."""
+    """Steps of the stage, one of each kind: the last where there are several."""
     copies: dict[str, str] = field(default_factory=dict)
     """Copies that it reads in place of tensors."""
     is_handed_over: bool = False
@@ -44,7 +44,7 @@ class StagePlan:
 
     @property
     def at(self) -> ComputeAt | None:
-        """Where it is computed, if inside of another stage's loops."""
+        """Step that computes it inside of another stage's loops, if there is one."""
         return self.get(ComputeAt)
 
     @property
@@ -54,13 +54,13 @@ class StagePlan:
 
     @property
     def parallel(self) -> int:
-        """How many of its outermost loops are one that is split over threads."""
+        """Number of its outermost loops that are fused into one, split over threads."""
         step = self.get(Parallel)
         return 0 if step is None else step.loops
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """How many of its outermost loops each loop stands for that several are fused into."""
+        """Numbers of its outermost loops that are fused with each other, group by group."""
         bind = self.get(Bind)
         return (self.parallel,) if bind is None else (bind.blocks, *(1,) * bind.serial, bind.threads)
 

@@ -63,7 +63,7 @@ class KernelFile:
 
     @cached_property
     def ignored(self) -> Mapping[str, int]:
-        """How many lines are left out, by what is another one: machine, or code.
+        """Number of lines left out, by what differs: machine, or code.
 
         Raises what `chosen` raises.
         """
@@ -71,7 +71,7 @@ class KernelFile:
 
     @property
     def tasks(self) -> int:
-        """How many tasks it has steps for; raises what `chosen` raises."""
+        """Number of tasks with steps; raises what `chosen` raises."""
         return len(self._by_key)
 
     def chosen(self, key: str) -> ChosenSteps | None:

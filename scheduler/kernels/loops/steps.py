@@ -77,7 +77,7 @@ class ComputeAt:
     stage: str
     consumer: str
     loops: int
-    """How many of the consumer's loops, outermost first; loops of one iteration count."""
+    """Number of the consumer's loops around it, outermost first; loops of one iteration count."""
     scope: Scope = "stack"
     rounded: Extents | None = None
     """Sizes of which whole multiples are computed along each dimension, whatever is needed; None: what is needed."""

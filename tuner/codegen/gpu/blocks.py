@@ -22,13 +22,13 @@ class GpuFunction:
     inputs: tuple[str, ...]
     """Tensors that it reads, in the order of its parameters; results follow."""
     blocks: int
-    """Of the grid."""
+    """Blocks of the grid."""
     threads: int
-    """Of a block."""
+    """Threads of a block."""
     shared_bytes: int
-    """Of a block."""
+    """Shared memory of a block."""
     asked_bytes: int
-    """Of these, what it has to ask for when it is launched."""
+    """Shared memory that has to be asked for at a launch: all of it, or none."""
     program: LoopProgram
 
 

@@ -44,7 +44,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class State:
-    """How far the loops of a stage have come."""
+    """Progress through the loops of a stage: elements and iterations that one more iteration covers."""
 
     local: tuple[Affine, ...]
     """By dimension, within the box."""
@@ -58,9 +58,9 @@ class State:
     run: Affine | None = None
     """Iteration of several reduction loops that threads share as one."""
     conditions: tuple[Condition, ...] = ()
-    """Under which there is an iteration of the reduction."""
+    """Conditions under which there is an iteration of the reduction."""
     place: Affine | None = None
-    """Of those who share the reduction, the one whose sum is added; None: one at a distance."""
+    """Thread or block whose sum is added, of those that share the reduction; None: the one at ``distance``."""
     distance: int = 0
 
 
