@@ -146,6 +146,8 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
     unit = unit_of(in_rows, in_columns, sides.depth, view) if is_last else "lanes"
     can_stage = unit == "tensor" or (nests.anchor_ends_last and is_last)
     for tile in _tiles(layer, sides, in_rows, in_columns):
+        if not _has_room(layer, tile, view):
+            continue
         tried = _THREADS if not nests.fronts else (*_THREADS, _MANY_THREADS)
         parts = [part for each in dict.fromkeys([last, sides]) for part in _parts(tile, each, unit, view, tried)]
         for part in dict.fromkeys(parts):
@@ -159,6 +161,11 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
                     yield _with_fronts(layer, straight, view, staged=False)
                     if nests.fronts:
                         yield _with_fronts(layer, straight, view, staged=True)
+
+
+def _has_room(layer: Layer, tile: Extents, view: GpuView) -> bool:
+    """Whether shared memory holds what contractions in front of the last make for a tile; else no block of it fits."""
+    return not nests_of(layer).fronts or room_of(layer, tile, view) > 0
 
 
 def _with_fronts(layer: Layer, tiles: GpuTiles, view: GpuView, *, staged: bool) -> GpuTiles:
@@ -268,6 +275,8 @@ def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
     splits = _SPLITS if any(nest.compiled.nest.has_reduction for nest in nests_of(layer).nests) else (1,)
     iterations = nests_of(layer).shared_iterations
     for tile in tiles:
+        if not _has_room(layer, tile, view):
+            continue
         blocks = math.prod([-(-size // each) for size, each in zip(shape, tile, strict=True)])
         for part in _run_parts(tile, dims):
             parts = math.prod([-(-size // each) for size, each in zip(tile, part, strict=True)])
