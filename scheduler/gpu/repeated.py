@@ -14,6 +14,7 @@ from dsascape.scheduler.gpu.lower import lower, works
 from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.gpu.work import KernelWork
+from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.repeated import RepeatedKernel
 
 
@@ -35,7 +36,15 @@ def _repeated(schedule: GpuSchedule, kernel: GpuKernel, costs: GpuCosts) -> Repe
     view = costs.view
     result = simulate(lower(schedule, costs), gpu_machine(view.spec), gpu_energy(view.spec))
     (work,) = works(schedule, view)
-    return RepeatedKernel(result.makespan_ps / PS_PER_S, kernel.blocks, _parts_s(work, view))
+    return RepeatedKernel(result.makespan_ps / PS_PER_S, kernel.blocks, _parts_s(work, view), _loops(kernel, view))
+
+
+def _loops(kernel: GpuKernel, view: GpuView) -> str:
+    """Return the kernel's loop program as text; empty where no steps make it."""
+    try:
+        return str(kernel.program(view.spec.sms.warp, view.tensor))
+    except StepError:
+        return ""
 
 
 def _parts_s(work: KernelWork, view: GpuView) -> dict[str, float]:
