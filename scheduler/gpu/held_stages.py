@@ -1,4 +1,4 @@
-"""Which tensors of a layer have a stage of their own on the threads of a block: those in shared memory, and the sink.
+"""Stages of a layer that threads of a block compute in loops of their own: tensors in shared memory, and the sink.
 
 Sums are accumulated in registers by the stage that reads them; a tensor that other threads need lies in shared memory
 (`scheduler.gpu.nests`), as does each part of one that is put together. What is left is computed where it is read, also

@@ -119,18 +119,18 @@ class BlockNests:
     is_plain: bool
     """Whether each nest does for a tile what writes just that tile: nothing is computed for windows or reductions."""
     anchor: int
-    """Which nest is the anchor, the last contraction; -1: none."""
+    """Position of the anchor, the last contraction; -1: none."""
     fronts: tuple[int, ...]
-    """Which nests are the contractions in front of it, first to last."""
+    """Positions of the contractions in front of the anchor, first to last."""
     largest: int
-    """Which nest is the contraction with the most iterations, to whose depth footprints refer; -1: none."""
+    """Position of the contraction with the most iterations, to whose depth footprints refer; -1: none."""
     anchor_ends_last: bool
     """Whether the anchor is the last reduction, and each of its sums goes into one element of the result: then they
     stay in a thread's registers, and lanes can have its operands brought to shared memory step by step."""
 
     reduction: int
-    """Which nest's reduction several blocks may share: the only one, if it has far more iterations than there are
-    results to write behind it; -1: none."""
+    """Position of the nest whose reduction several blocks may share: the only one, if it has far more iterations than
+    there are results to write behind it; -1: none."""
 
     runs: tuple[tuple[int, int], ...]
     """Nests, by their number, that each stand for so many that follow each other and are alike: the parts of a

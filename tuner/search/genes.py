@@ -47,7 +47,7 @@ class TileGroup:
     space: tuple[tuple[str, int], ...]
     """Stage and number of each level of space loops, outermost first; the innermost level is not among them."""
     reductions: tuple[tuple[str, int], ...]
-    """The same of reduction loops, the last of which goes through single iterations."""
+    """Stage and number of each level of reduction loops, outermost first; the last goes through single iterations."""
 
     def levels(self, axes: Axes) -> tuple[tuple[str, int], ...]:
         """Return the levels of space loops, or of reduction loops."""
