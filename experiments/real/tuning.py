@@ -12,17 +12,20 @@ from dsascape.experiments.point.evaluate import job_of
 from dsascape.experiments.point.pipeline import schedule_of
 from dsascape.experiments.question.points import Workload
 from dsascape.experiments.results.files import write_whole
-from dsascape.hw_models import AnyHardware, Cpu, HardwareError
+from dsascape.hw_models import AnyHardware, Cpu, Gpu, HardwareError
 from dsascape.scheduler import Placing, Policy, make_tuning, network_of
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.loops.files import steps_json
 from dsascape.scheduler.kernels.loops.sources import FILE
 from dsascape.tuner.search.database import Candidates, kernel_lines
 from dsascape.tuner.search.identity import code_digest, machine_digest
 from dsascape.tuner.search.objectives import Objective
-from dsascape.tuner.search.runners import MeasuredRunner, Runner, SimulatedRunner
+from dsascape.tuner.search.runners import MeasuredRunner, Runner, simulated
 from dsascape.tuner.search.search import Search, UnitDone, search_label
 from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.tasks import Task, joined, tasks_of
@@ -39,7 +42,7 @@ SIMULATE = "simulate"
 class TunedOn:
     """Machine that kernels are tuned for, and who says how long they take."""
 
-    hardware: Cpu
+    hardware: Cpu | Gpu
     runner: str
     """``simulate``, or the address of a device (`tuner.measure.address`)."""
     target: str = "llvm"
@@ -52,24 +55,31 @@ class TunedOn:
         how = [self.runner] if self.runner == SIMULATE else [self.runner, self.target, str(self.threads)]
         return " ".join([*how, machine_digest(self.hardware), code_digest()])
 
-    def view(self) -> CpuView:
-        """Return the machine as its scheduler sees it."""
+    def view(self, dtype: str) -> CpuView | GpuView:
+        """Return the machine as its scheduler sees it, for kernels in ``dtype``."""
+        if isinstance(self.hardware, Gpu):
+            return GpuView(self.hardware, dtype, make_tuning(self.hardware, {}))
         tuning = {"threads": self.threads} if self.threads else {}
         return CpuView(self.hardware, make_tuning(self.hardware, tuning))
 
     def open_runner(self, dtype: str) -> Runner:
         """Return the runner."""
         if self.runner == SIMULATE:
-            return SimulatedRunner(self.view(), dtype)
+            return simulated(self.view(dtype), dtype)
         return MeasuredRunner(self.runner, self.target, self.threads)
 
 
 def tuned_on(
     hardware: AnyHardware, runner: str, target: str, threads: int
 ) -> TunedOn:
-    """Return what to tune on; raise ``HardwareError`` for a machine whose kernels have no sketches."""
-    if not isinstance(hardware, Cpu):
-        raise HardwareError(f"{hardware.name}: is not a CPU; kernels are tuned for CPUs")
+    """Return what to tune on; raise ``HardwareError`` for a machine whose kernels have no sketches.
+
+    A GPU runs all threads that its kernels ask for.
+    """
+    if not isinstance(hardware, Cpu | Gpu):
+        raise HardwareError(f"{hardware.name}: is no CPU and no GPU; kernels are tuned for these")
+    if isinstance(hardware, Gpu) and threads:
+        raise HardwareError(f"{hardware.name}: is a GPU; threads are for CPUs")
     return TunedOn(hardware, runner, target, threads)
 
 
@@ -96,7 +106,7 @@ def network_tasks(workload: Workload, policy: Policy, on: TunedOn) -> TuningTask
 
 def shape_tasks(graphs: Mapping[str, Graph], policy: Policy, on: TunedOn, dtype: str) -> TuningTasks:
     """Return the tasks of single operators, each of which is a network."""
-    placing = Placing(hardware=on.hardware, parts=1, dtype=dtype, tuning=on.view().tuning)
+    placing = Placing(hardware=on.hardware, parts=1, dtype=dtype, tuning=on.view(dtype).tuning)
     return _tasks({name: Analysis(graph.with_dtype(dtype)) for name, graph in graphs.items()}, policy, on, placing)
 
 
@@ -113,8 +123,8 @@ def _tasks(networks: Mapping[str, Analysis], policy: Policy, on: TunedOn, placin
 def _of_network(analysis: Analysis, policy: Policy, on: TunedOn, placing: Placing) -> tuple[Task, ...]:
     schedule = schedule_of(analysis, policy, placing)
     costs = placing.costs(network_of(schedule.plan, analysis))
-    assert isinstance(schedule, CpuSchedule)
-    assert isinstance(costs, CpuCosts)
+    assert isinstance(schedule, CpuSchedule | GpuSchedule)
+    assert isinstance(costs, CpuCosts | GpuCosts)
     return tasks_of(schedule, costs.view)
 
 
@@ -128,7 +138,7 @@ def open_search(
     candidates = Candidates(folder, on.device, search_label(options, asked.networks))
     search = Search(
         asked.tasks, asked.weights, runner, candidates, objective, options,
-        SimulatedRunner(on.view(), asked.dtype),
+        simulated(on.view(asked.dtype), asked.dtype),
     )  # fmt: skip
     others = candidates.others()
     if others:

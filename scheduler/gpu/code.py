@@ -16,13 +16,12 @@ from dsascape.hw_models.gpu.sm import packed
 from dsascape.scheduler.gpu.fronts import tensor_tiles
 from dsascape.scheduler.gpu.lines import results_along
 from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, nests_of
-from dsascape.scheduler.gpu.parts import Parts, parts_of, sharing, slots, staged_bytes
+from dsascape.scheduler.gpu.parts import Parts, parts_of, sharing_of, slots, staged_bytes
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents, Operations
-from dsascape.workloads.spaced import used_extents
 
 _SUM_BYTES = 4
 """Of a partial sum: FP32 or INT32."""
@@ -56,22 +55,15 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
             if parts.depth_step is not None:
                 in_flight = slots(nest, parts.depth_step, tiles.stages)
                 staged = max(staged, in_flight * staged_bytes(nest, parts, parts.depth_step))
-        elif nest.is_of_block and nest.compiled.nest.has_reduction:
-            staged = max(staged, _handed_over(nest, work, tiles.threads(sms.warp)))
+        elif number in nests.statistics:
+            together = sharing_of(nests, number, work, tiles, sms.warp)
+            staged = max(staged, work.outputs * together * nest.element_bytes if together > 1 else 0)
         if any(read.line is not None for read in nest.reads):
             staged = max(staged, work.outputs * nest.element_bytes)
     if nests.anchor < 0 or not nests.nests[nests.anchor].is_tiled:
         registers = max(registers, 2 * math.prod(tiles.part))
     sums = tiles.split * math.prod(tiles.tile) * _SUM_BYTES if tiles.split > 1 else 0
     return BlockNeeds(tiles.threads(sms.warp), tuning.base_registers + registers, held + max(staged, sums))
-
-
-def _handed_over(nest: BlockNest, work: NestWork, threads: int) -> int:
-    """Return the bytes in which threads that share the reductions of a tensor for the block put their sums together."""
-    loops = [number for number, loop in enumerate(nest.compiled.nest.loops) if loop.reduction]
-    executed = used_extents(nest.spaced, work.extents)
-    count = sharing(threads, work.outputs, math.prod([executed[loop] for loop in loops]))
-    return work.outputs * count * nest.element_bytes if count > 1 else 0
 
 
 def _registers(nest: BlockNest, parts: Parts, view: GpuView) -> int:
@@ -167,7 +159,12 @@ class _Block:
                     self._fma += alike * made.macs / passes * padding
                 self._scalar += alike * self._loops(max(made.macs, outputs) * padding, self._of_part)
                 each = alike * parts * own.share / work.share
-                self._read(nest, *((work, alike) if nest.is_of_block else (own, each)))
+                alone = 1.0
+                if number in nests.statistics:
+                    busy = work.outputs * sharing_of(nests, number, work, tiles, self._warp)
+                    alike *= -(-busy // self._warp) * self._warp / max(busy, 1)  # warps that are not full
+                    alone = max(tiles.threads(self._warp) / max(busy, 1), 1.0)
+                self._read(nest, *((work, alike) if nest.is_of_block else (own, each)), alone)
                 self._take_at_once(nest, work, own, alike)
             self._arithmetic += alike * (made.simple / passes + (0 if made else outputs)) * padding
             if made.special:
@@ -254,8 +251,11 @@ class _Block:
         self._steps += share * parts.turns * -(-steps // sharing)
         self._ahead = max(self._ahead, slots(nest, step, self._tiles.stages))
 
-    def _read(self, nest: BlockNest, work: NestWork, times: float) -> None:
-        """Add the loads of a nest without reuse, ``times`` those for ``work``."""
+    def _read(self, nest: BlockNest, work: NestWork, times: float, alone: float) -> None:
+        """Add the loads of a nest without reuse, ``times`` those for ``work``.
+
+        ``alone``: threads of the block for each that has some of them, and waits for these.
+        """
         tuning, inner = self._view.tuning, self._inner
         for read, each in zip(nest.reads, work.read, strict=True):
             source, element_bytes = read.source, read.element_bytes
@@ -266,7 +266,7 @@ class _Block:
             self._load += loads
             self._shared_bytes += elements * element_bytes
             if source == "outside":
-                self._outside_loads += loads
+                self._outside_loads += loads * alone
                 self._scalar += loads * tuning.address_instructions
 
     def _take_at_once(self, nest: BlockNest, work: NestWork, own: NestWork, times: float) -> None:

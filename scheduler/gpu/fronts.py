@@ -253,12 +253,13 @@ def tensor_tiles(rows: int, columns: int, tensor: TensorUnits) -> int:
 
 def unit_of(rows: int, columns: int, depth: int, view: GpuView) -> ComputeUnit:
     """Return what computes a product: tensor units where it is no smaller than one of their instructions."""
-    tensor = view.tensor
-    if tensor is None:
-        return "lanes"
+    return "tensor" if view.tensor is not None and fills_tensor_units(rows, columns, depth, view.tensor) else "lanes"
+
+
+def fills_tensor_units(rows: int, columns: int, depth: int, tensor: TensorUnits) -> bool:
+    """Whether a product is no smaller than one instruction of tensor units, either operand being that of rows."""
     least, most = sorted((tensor.rows, tensor.columns))
-    fits = min(rows, columns) >= least and max(rows, columns) >= most and depth >= tensor.depth
-    return "tensor" if fits else "lanes"
+    return min(rows, columns) >= least and max(rows, columns) >= most and depth >= tensor.depth
 
 
 def depth_step(nest: BlockNest, view: GpuView, split: int = 1) -> int:

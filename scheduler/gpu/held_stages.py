@@ -6,30 +6,36 @@ a tensor without sums of its own of which a block would need more than its tile 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from dsascape.scheduler.gpu.nests import nests_of
-from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.nests import BlockNest, nests_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage
 from dsascape.scheduler.kernels.loops.plans import Plans
-from dsascape.scheduler.kernels.loops.steps import ComputeAt, Inline
+from dsascape.scheduler.kernels.loops.steps import Bind, ComputeAt, Inline, Level, Step, Tile, Unroll
+from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 
 class HeldStages:
-    """The stages of one layer in one choice of tiles."""
+    """The stages of one layer whose blocks compute tiles of one size."""
 
-    def __init__(self, layer: Layer, tiles: GpuTiles) -> None:
-        self.layer, self.tiles = layer, tiles
+    def __init__(self, layer: Layer, tile: Extents) -> None:
+        """``tile``: elements of each dimension of the sink that a block computes."""
+        self.layer, self.tile = layer, tile
         self.naive = NaiveProgram(layer)
         self.sink, self.dims = layer.sink.name, len(layer.sink.shape)
         own = [each.nest for each in reversed(layer.nests) if not each.is_view]
         described = nests_of(layer).nests  # of an equal layer, whose tensors may have other names
         self.written = [nest.write.tensor for nest in own]
         self.nests = {nest.write.tensor: (nest, each) for nest, each in zip(own, described, strict=True)}
+
+    @property
+    def blocks(self) -> Extents:
+        """Blocks along each dimension of the sink."""
+        return tuple([-(-size // each) for size, each in zip(self.layer.sink.shape, self.tile, strict=True)])
 
     @cached_property
     def sums(self) -> list[Stage]:
@@ -71,7 +77,7 @@ class HeldStages:
 
     def _is_exact(self, name: str) -> bool:
         """Whether what a tile needs of a tensor is known to be no more than it is: no reshape scatters it."""
-        outputs = nests_of(self.layer).works(self.layer, self.tiles.tile)
+        outputs = nests_of(self.layer).works(self.layer, self.tile)
         places = [number for number, tensor in enumerate(self.written) if tensor == name]
         return self._box_of(name) <= sum([outputs[number].outputs for number in places])
 
@@ -97,9 +103,22 @@ class HeldStages:
         return holders, is_reduced
 
     @property
-    def beside(self) -> Mapping[str, int | None]:
-        """Results that are not kept, and in how many loops of the sink they are stored; None: by themselves."""
-        return {name: self.loops_around(name) for name in self.layer.outputs if name not in self.kept}
+    def beside(self) -> tuple[str, ...]:
+        """Results that are not kept."""
+        return tuple([name for name in self.layer.outputs if name not in self.kept])
+
+    def stored(self, name: str) -> Iterator[Step]:
+        """Yield the loops that store a result which is not kept: along with the sink, or by itself."""
+        stage, loops = self.naive.stages[name], self.loops_around(name)
+        if loops == 2 * self.dims:
+            yield ComputeAt(name, self.sink, loops, "global")
+            yield Unroll(name)
+        elif loops is not None:
+            yield ComputeAt(name, self.sink, loops, "global")
+            yield Bind(name, 0, len(stage.order))
+        else:
+            yield Tile(name, (Level("space", stage.order, _run(stage, math.prod(self.blocks))),))
+            yield Bind(name, len(stage.order), len(stage.order))
 
     def loops_around(self, name: str) -> int | None:
         """Return in how many loops of the sink a result is stored: those of threads, of blocks, or none (None)."""
@@ -116,9 +135,33 @@ class HeldStages:
 
     def demanded(self, plans: Plans) -> Mapping[str, Ranges]:
         """Return what a tile of the sink needs of each stage."""
-        counts = self.tiles.blocks_along(self.layer.sink.shape)
-        loops = {f"block{dim}": count for dim, count in enumerate(counts)}
+        loops = {f"block{dim}": count for dim, count in enumerate(self.blocks)}
         box = tuple([
-            Range(Affine(0, ((f"block{dim}", size),)), size) for dim, size in enumerate(self.tiles.tile)
+            Range(Affine(0, ((f"block{dim}", size),)), size) for dim, size in enumerate(self.tile)
         ])  # fmt: skip
         return plans.demanded(self.sink, self.dims, box, {}, loops)
+
+    def holder(self, stage: Stage) -> str | None:
+        """Return the kept stage that accumulates the sums of ``stage``; None if several read them, or none."""
+        return next((name for name in self.kept if self.is_in(stage, name)), None)
+
+    def copied(self, nest: LoopNest, described: BlockNest) -> Iterator[Access]:
+        """Yield the operands of a product that can be copied: those that are not in shared memory already."""
+        seen = set(self.kept)
+        for read, each in zip(nest.reads[:2], described.reads, strict=False):
+            plain = all(
+                index.window == 1 and not (index.opaque or index.table or index.clamp) for index in read.indices
+            )
+            if each.source != "shared" and read.tensor not in seen and plain:
+                seen.add(read.tensor)
+                yield read
+
+
+def _run(stage: Stage, blocks: int) -> Extents:
+    """Return how many elements of each dimension, outermost first, make a block's share where there are so many."""
+    left = -(-math.prod(stage.shape) // blocks)
+    sizes = []
+    for dim in reversed(stage.order):
+        sizes.append(min(stage.shape[dim], left))
+        left = max(1, -(-left // stage.shape[dim]))
+    return tuple(reversed(sizes))

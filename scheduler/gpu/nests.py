@@ -11,7 +11,7 @@ its own.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 from dsascape.scheduler.gpu.lines import Line, line_of
@@ -111,7 +111,7 @@ class NestWork(NamedTuple):
     """Mean fraction of such boxes for which it has this work."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BlockNests:
     """All nests of a layer that compute or move something, first to last."""
 
@@ -140,6 +140,14 @@ class BlockNests:
     def shared(self) -> int:
         """Tensors that lie in shared memory, statistics and the like included."""
         return sum([nest.is_shared for nest in self.nests])
+
+    @cached_property
+    def statistics(self) -> tuple[int, ...]:
+        """Positions of reductions that are no contractions, with results in shared memory, first to last."""
+        return tuple([
+            number for number, nest in enumerate(self.nests)
+            if nest.is_of_block and nest.compiled.nest.has_reduction and not nest.is_tiled
+        ])  # fmt: skip
 
     @property
     def shared_iterations(self) -> int:

@@ -12,6 +12,7 @@ from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, Produc
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Access, LoopNest
+from dsascape.workloads.spaced import used_extents
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,16 @@ def sharing(threads: int, elements: int, iterations: int) -> int:
     while 2 * count * elements <= threads and 2 * count <= iterations:
         count *= 2
     return count
+
+
+def sharing_of(nests: BlockNests, number: int, work: NestWork, tiles: GpuTiles, warp: int) -> int:
+    """Return how many threads share each reduction of the statistics ``number``, of which a block does ``work``."""
+    if tiles.sharing:
+        return tiles.sharing[nests.statistics.index(number)]
+    nest = nests.nests[number]
+    loops = [place for place, loop in enumerate(nest.compiled.nest.loops) if loop.reduction]
+    executed = used_extents(nest.spaced, work.extents)
+    return sharing(tiles.threads(warp), work.outputs, math.prod([executed[loop] for loop in loops]))
 
 
 def slots(nest: BlockNest, step: int, stages: int) -> int:

@@ -15,6 +15,7 @@ from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, LoopKind, Statement, statements_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import ShareReduction
 from dsascape.workloads.loopnest import Extents
 
 
@@ -50,6 +51,7 @@ class _Reading:
         nests = nests_of(layer)
         own = [each.nest.write.tensor for each in reversed(layer.nests) if not each.is_view]
         self.fronts = [(own[number], nests.nests[number]) for number in nests.fronts]
+        self.statistics = [own[number] for number in nests.statistics]
         self.anchor = (own[nests.anchor], nests.nests[nests.anchor]) if nests.anchor >= 0 else None
 
     def tiles(self) -> GpuTiles:
@@ -73,8 +75,13 @@ class _Reading:
             self._beside(names.threads, moving, tile, part), None if anchor is None else anchor.depth_step,
             max([buffer.slots for buffer in self.program.buffers]), "lanes" if anchor is None else anchor.unit,
             math.prod([extent for loop, extent in names.blocks.items() if loop not in moving]),
-            tuple([self._front(*each) for each in self.fronts]),
+            tuple([self._front(*each) for each in self.fronts]), self._sharing(),
         )  # fmt: skip
+
+    def _sharing(self) -> tuple[int, ...]:
+        """Return the threads that share each of the statistics in shared memory."""
+        steps = {step.stage: step.count for step in self.program.steps if isinstance(step, ShareReduction)}
+        return tuple([steps.get(tensor + SUMS, 1) for tensor in self.statistics])
 
     def _beside(self, threads: Mapping[str, int], moving: set[str], tile: Extents, part: Extents) -> int:
         """Return how many threads share the reduction of a part, or are there for other stages' elements."""

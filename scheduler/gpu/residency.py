@@ -42,6 +42,26 @@ def found_in_l2(layers: Sequence[Layer], capacity_bytes: int, *, warm: bool) -> 
     return found
 
 
+def found_among_others(layer: Layer, capacity_bytes: int) -> Found:
+    """Return what a kernel among many finds: what kernels just before it have made, and what those behind it read.
+
+    These are all operands but weights, if all that the kernel touches fits into the L2.
+    """
+    names = _operands(layer)
+    tensors = layer.graph.tensors
+    if sum([tensors[name].size_bytes for name in dict.fromkeys(names)]) > capacity_bytes:
+        return Found()
+    own = [
+        (place, operand.is_written)
+        for place, (name, operand) in enumerate(zip(names, footprints_of(layer).operands, strict=True))
+        if tensors[name].role != "weight"
+    ]
+    return Found(
+        frozenset([place for place, is_written in own if not is_written]),
+        frozenset([place for place, is_written in own if is_written]),
+    )
+
+
 class _Uses:
     """Uses of each stored tensor over all rounds of kernels, and bytes touched between them."""
 

@@ -36,7 +36,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     Tile,
     Unroll,
 )
-from dsascape.workloads.loopnest import Access, Extents, LoopNest
+from dsascape.workloads.loopnest import Extents
 
 STAGED = ".staged"
 """Suffix of the name of a copy in shared memory."""
@@ -74,7 +74,7 @@ class _Writing:
     def __init__(self, layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | None) -> None:
         self.layer, self.tiles, self.tensor = layer, tiles, tensor
         self.warp, self.threads = warp, tiles.threads(warp)
-        self.stages = HeldStages(layer, tiles)
+        self.stages = HeldStages(layer, tiles.tile)
         self.naive, self.nests = self.stages.naive, self.stages.nests
         self.sink, self.dims, self.kept = self.stages.sink, self.stages.dims, self.stages.kept
 
@@ -86,7 +86,7 @@ class _Writing:
             Inline(name) for name, stage in self.naive.stages.items() if stage.kind == "map" and name not in self.kept
         )
         placed = [step for each in held for step in self._placed(each, own[each.name])]
-        placed += [step for name, loops in self.stages.beside.items() for step in self._stored(name, loops)]
+        placed += [step for name in self.stages.beside for step in self.stages.stored(name)]
         needed = self._needed(placed)
         for each in held:
             for stage in own[each.name]:
@@ -150,7 +150,7 @@ class _Writing:
         if held.unit == "tensor" and self.tensor is not None and described.compiled.roles is not None:
             yield Tensorise(stage.name, self.tensor.rows, self.tensor.columns, self.tensor.depth)
         if step is not None:
-            for number, read in enumerate(self._staged(nest, described)):
+            for number, read in enumerate(self.stages.copied(nest, described)):
                 copy = f"{stage.name}{STAGED}{number}"
                 yield CacheRead(copy, read.tensor, stage.name, "shared")
                 yield ComputeAt(copy, stage.name, len(levels), "shared")
@@ -158,17 +158,6 @@ class _Writing:
                 ahead = slots(described, step, self.tiles.stages) - 1
                 if levels and ahead:
                     yield Prefetch(copy, ahead)
-
-    def _staged(self, nest: LoopNest, described: BlockNest) -> Iterator[Access]:
-        """Yield the operands of a product that are copied: those that are not in shared memory already."""
-        seen = set(self.kept)
-        for read, each in zip(nest.reads[:2], described.reads, strict=False):
-            plain = all(
-                index.window == 1 and not (index.opaque or index.table or index.clamp) for index in read.indices
-            )
-            if each.source != "shared" and read.tensor not in seen and plain:
-                seen.add(read.tensor)
-                yield read
 
     def _loops_shared(self, held: _Held, nest: BlockNest) -> tuple[int, ...]:
         """Return the reduction loops that threads or blocks share: the one that is staged, or all of them."""
@@ -198,30 +187,7 @@ class _Writing:
         if count > 1:
             yield ShareReduction(stage.name, count, loops)
 
-    def _stored(self, name: str, loops: int | None) -> Iterator[Step]:
-        """Yield the loops that store a result besides the sink: along with it, or by itself."""
-        stage = self.naive.stages[name]
-        if loops == 2 * self.dims:
-            yield ComputeAt(name, self.sink, loops, "global")
-            yield Unroll(name)
-        elif loops is not None:
-            yield ComputeAt(name, self.sink, loops, "global")
-            yield Bind(name, 0, len(stage.order))
-        else:
-            blocks = math.prod(self.tiles.blocks_along(self.layer.sink.shape))
-            yield Tile(name, (Level("space", stage.order, _run(stage, blocks)),))
-            yield Bind(name, len(stage.order), len(stage.order))
-
     def _needed(self, placed: Sequence[Step]) -> Mapping[str, Ranges]:
         """Return what a tile of the sink needs of each stage."""
         inlined = [Inline(name) for name in self.naive.stages if name not in self.kept and not name.endswith(SUMS)]
         return self.stages.demanded(Plans(self.naive, (*inlined, *placed)))
-
-def _run(stage: Stage, blocks: int) -> Extents:
-    """Return how many elements of each dimension, outermost first, make a block's share where there are so many."""
-    left = -(-math.prod(stage.shape) // blocks)
-    sizes = []
-    for dim in reversed(stage.order):
-        sizes.append(min(stage.shape[dim], left))
-        left = max(1, -(-left // stage.shape[dim]))
-    return tuple(reversed(sizes))

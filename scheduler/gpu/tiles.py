@@ -72,6 +72,9 @@ class GpuTiles:
     fronts: tuple[FrontTiles, ...] = ()
     """Tiles of the contractions in front of the last one, first to last; `depth_step` and `unit` are those of the last.
     Of reductions that are no contractions, statistics of rows for example, threads share out the elements."""
+    sharing: tuple[int, ...] = ()
+    """Threads that share the reduction of each such element, by reduction, first to last; empty: as many as there are
+    (`scheduler.gpu.parts.sharing`)."""
 
     def __post_init__(self) -> None:
         dims = len(self.tile)

@@ -11,6 +11,8 @@ from functools import cached_property
 
 from dsascape.scheduler.cpu.schedule.steps import cpu_limits
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.gpu.checked import gpu_limits
+from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.loops.illegal import Limits
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reads_of
@@ -36,13 +38,31 @@ class SearchMachine:
     limits: Limits
     """Limits of legal programs."""
     line_bytes: int = 64
-    """Bytes of a cache line."""
+    """Bytes of a cache line; on a GPU, of a sector of the L2."""
+    gpu: GpuView | None = None
+    """The machine as its scheduler sees it, where it is a GPU."""
+
+    @property
+    def grid(self) -> GpuView:
+        """The GPU."""
+        assert self.gpu is not None
+        return self.gpu
+
+    @property
+    def warp(self) -> int:
+        """Threads of a warp."""
+        return self.grid.spec.sms.warp
 
     @staticmethod
     def of_cpu(view: CpuView, dtype: str) -> "SearchMachine":
         """Return what the search needs of a CPU."""
         cores, lanes = max(view.thread_counts), view.lanes(dtype)
         return SearchMachine("cpu", cores, lanes, cpu_limits(view), view.spec.line_bytes)
+
+    @staticmethod
+    def of_gpu(view: GpuView) -> "SearchMachine":
+        """Return what the search needs of a GPU, for the dtype of ``view``."""
+        return SearchMachine("gpu", view.spec.sms.count, 1, gpu_limits(view), view.spec.l2.sector_bytes, view)
 
 
 @dataclass(frozen=True)
@@ -172,6 +192,20 @@ class KernelNodes:
         if self.has_data_reuse(name):
             return space <= reduced and space <= _SPACE_PER_CORE * cores
         return reduced > cores
+
+    def has_reduction_for_threads(self, name: str, threads: int, warp: int) -> bool:
+        """Whether threads of a block should share a reduction: few elements, long reductions.
+
+        Where data is used again: fewer elements than iterations, and no more than a block has threads; else more
+        iterations than a warp has threads (TVM's conditions).
+        """
+        node = self.by_name[name]
+        if node.sums is None:
+            return False
+        space, reduced = math.prod(node.sums.shape), math.prod(reduction_extents(node.nest).values())
+        if self.has_data_reuse(name):
+            return space < reduced and space <= threads
+        return reduced > warp
 
     def matches(self, name: str, reader: str) -> bool:
         """Whether ``reader`` computes each of its elements from the same element of ``name``, laid out alike."""

@@ -9,9 +9,11 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dsascape.scheduler.kernels.loops.steps import Parallel, PartialSums, Steps
+from dsascape.scheduler.kernels.loops.nodes import SUMS
+from dsascape.scheduler.kernels.loops.steps import Parallel, PartialSums, Steps, Tile
 from dsascape.tuner.search.evolution import Scores
 from dsascape.tuner.search.genes import drawn_factors, step_of, tile_groups, with_axis, with_step
+from dsascape.tuner.search.grid_space import GridSpace
 from dsascape.tuner.search.locations import flexible
 from dsascape.tuner.search.space import Program, Space
 
@@ -74,13 +76,18 @@ def _children(space: Space, state: _Incomplete, rng: random.Random, draws: int) 
 
 
 def _decisions(space: Space, steps: Steps) -> Iterator[Decision]:
-    """Yield all decisions about a sketch: sizes of each axis, places, what is parallel, what is written out."""
-    for number, group in enumerate(tile_groups(steps)):
+    """Yield all decisions about a sketch: sizes of each axis first, then what the kind of machine has besides."""
+    for number, group in enumerate(space.groups(steps)):
         if step_of(steps, group.inner, PartialSums) is None:
             for axis in range(len(space.extents(steps, group))):
                 yield _axis(number, axis, is_space=True)
             for axis in space.reductions(group) if len(group.reductions) > 1 else ():
                 yield _axis(number, axis, is_space=False)
+    yield from _on_grid(space, steps) if isinstance(space, GridSpace) else _on_cores(space, steps)
+
+
+def _on_cores(space: Space, steps: Steps) -> Iterator[Decision]:
+    """Yield places, what is parallel, what is written out."""
     if space.options.locations:
         for stage in flexible(space.nodes, steps):
             yield _place(stage)
@@ -89,9 +96,35 @@ def _decisions(space: Space, steps: Steps) -> Iterator[Decision]:
         yield _unrolling(number)
 
 
+def _on_grid(space: GridSpace, steps: Steps) -> Iterator[Decision]:
+    """Yield copies of operands, who shares reductions, the least threads of a block, the order of blocks."""
+    for tensor in space.held.nests:
+        if step_of(steps, tensor + SUMS, Tile) is not None:
+            yield _of_tensor(GridSpace.staged, tensor)
+            yield _of_tensor(GridSpace.shared, tensor)
+    yield _of_grid(GridSpace.crowded)
+    yield _of_grid(GridSpace.reordered)
+
+
+def _of_tensor(drawn: Callable[[GridSpace, Steps, str, random.Random], Steps], tensor: str) -> Decision:
+    def decided(space: Space, steps: Steps, rng: random.Random) -> Steps:
+        assert isinstance(space, GridSpace)
+        return drawn(space, steps, tensor, rng)
+
+    return decided
+
+
+def _of_grid(drawn: Callable[[GridSpace, Steps, random.Random], Steps]) -> Decision:
+    def decided(space: Space, steps: Steps, rng: random.Random) -> Steps:
+        assert isinstance(space, GridSpace)
+        return drawn(space, steps, rng)
+
+    return decided
+
+
 def _axis(number: int, axis: int, *, is_space: bool) -> Decision:
     def drawn(space: Space, steps: Steps, rng: random.Random) -> Steps:
-        group = tile_groups(steps)[number]
+        group = space.groups(steps)[number]
         if is_space:
             factors = space.drawn_factors(steps, group, axis, space.extents(steps, group)[axis], rng)
             return with_axis(steps, group.space, axis, factors)

@@ -31,6 +31,12 @@ from dsascape.tuner.search.genes import (
     with_axis,
     with_step,
 )
+from dsascape.tuner.search.grid_mutations import (
+    copied_operands,
+    order_of_blocks,
+    shared_reduction,
+    threads_of_block,
+)
 from dsascape.tuner.search.locations import flexible
 from dsascape.tuner.search.space import INNERMOST, Program, Space
 
@@ -39,7 +45,7 @@ Mutation = Callable[[Space, Steps, random.Random], Program | None]
 
 def tile_size(space: Space, steps: Steps, rng: random.Random) -> Program | None:
     """Move a factor of one dimension or reduction from one level of tiles to another: the product stays."""
-    groups = [group for group in tile_groups(steps) if step_of(steps, group.inner, PartialSums) is None]
+    groups = [group for group in space.groups(steps) if step_of(steps, group.inner, PartialSums) is None]
     if not groups:
         return None
     group = rng.choice(groups)
@@ -111,8 +117,13 @@ def location(space: Space, steps: Steps, rng: random.Random) -> Program | None:
 
 MUTATIONS: Mapping[str, tuple[tuple[Mutation, float], ...]] = {
     "cpu": ((tile_size, 0.90), (parallel_granularity, 0.01), (pragma, 0.04), (location, 0.05)),
-}
-"""Mutations of a machine kind and how often each is chosen (TVM's defaults)."""
+    "gpu": (
+        (tile_size, 0.90), (copied_operands, 0.04), (shared_reduction, 0.03), (threads_of_block, 0.01),
+        (order_of_blocks, 0.02),
+    ),
+}  # fmt: skip
+"""Mutations of a machine kind and how often each is chosen: TVM's defaults, whose tenth for unrolling on GPUs is shared
+out among the others there, as parts of threads are always unrolled."""
 
 
 def mutated(space: Space, steps: Steps, rng: random.Random) -> Program | None:

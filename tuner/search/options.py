@@ -8,7 +8,7 @@ class SpaceOptions:
     """Parts of the space that can be left out."""
 
     locations: bool = True
-    """Whether flexible nodes move; else they stay where the sketch has them."""
+    """Whether flexible nodes move, and on a GPU copies and shares are drawn; else all is as the sketch has it."""
     layouts: bool = True
     """Whether weights are stored in the order of the tiles."""
     sketches: int = 0

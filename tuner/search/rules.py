@@ -20,6 +20,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     Vectorise,
 )
 from dsascape.tuner.search.analysis import Node
+from dsascape.tuner.search.gpu_rules import GPU_RULES
 from dsascape.tuner.search.sketches import Context, Derived, Rule, State
 
 COPY = ".copy"
@@ -144,7 +145,7 @@ CPU_RULES: tuple[Rule, ...] = (
     skip,
 )
 """Rules of CPUs, in the order in which they are tried."""
-_RULES: Mapping[str, Sequence[Rule]] = {"cpu": CPU_RULES}
+_RULES: Mapping[str, Sequence[Rule]] = {"cpu": CPU_RULES, "gpu": GPU_RULES}
 
 
 def rules_for(kind: str) -> Sequence[Rule]:

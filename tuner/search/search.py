@@ -11,7 +11,7 @@ from dsascape.scheduler.kernels.loops.sources import ChosenSteps, numbered
 from dsascape.tuner.search.cost_model import CostModel, check_installed
 from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Candidates, Record
 from dsascape.tuner.search.objectives import Objective, Progress
-from dsascape.tuner.search.runners import Answer, Runner, SimulatedRunner
+from dsascape.tuner.search.runners import Answer, Runner
 from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.task_scheduler import TaskFacts, next_task
@@ -46,7 +46,7 @@ class Search:
 
     def __init__(
         self, tasks: Sequence[Task], weights: Sequence[Mapping[int, int]], runner: Runner, candidates: Candidates,
-        objective: Objective, options: SearchOptions, prior: SimulatedRunner | None = None,
+        objective: Objective, options: SearchOptions, prior: Runner | None = None,
     ) -> None:  # fmt: skip
         """``weights`` has how often each task, by its place, occurs in each network; ``prior`` is the machine model.
 

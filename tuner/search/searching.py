@@ -11,8 +11,9 @@ from dsascape.tuner.search.cost_model import CostModel, Features
 from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Record, written
 from dsascape.tuner.search.features import features_of
 from dsascape.tuner.search.options import SpaceOptions
-from dsascape.tuner.search.runners import Answer, SimulatedRunner
-from dsascape.tuner.search.space import Program, Space
+from dsascape.tuner.search.runners import Answer, Runner
+from dsascape.tuner.search.space import Program
+from dsascape.tuner.search.spaces import space_of
 from dsascape.tuner.search.tasks import Task
 
 _CONFIRMED = 3
@@ -33,11 +34,11 @@ class Searching:
     """A task and what is known of its programs."""
 
     def __init__(
-        self, task: Task, options: SpaceOptions, model: CostModel | None, prior: SimulatedRunner | None = None
+        self, task: Task, options: SpaceOptions, model: CostModel | None, prior: Runner | None = None
     ) -> None:
         """``prior`` is the machine model, where it tells before anything is measured what may be fast."""
         self.task, self.model, self.prior = task, model, prior
-        self.space = Space(task.naive, task.machine, options)
+        self.space = space_of(task.naive, task.machine, options)
         self.tried: set[Steps] = set()
         self.trials, self.failed = 0, 0
         self.before: Answer | None = None

@@ -7,7 +7,9 @@ queue until no node is left; what steps say then, without sizes, is a sketch.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
+from dsascape.scheduler.gpu.held_stages import HeldStages
 from dsascape.scheduler.kernels.loops.nodes import SUMS
 from dsascape.scheduler.kernels.loops.steps import ComputeAt, Inline, Level, Step, Steps, Tile, of_stage
 from dsascape.tuner.search.analysis import KernelNodes, SearchMachine
@@ -51,6 +53,12 @@ class Context:
 
     nodes: KernelNodes
     machine: SearchMachine
+
+    @cached_property
+    def held(self) -> HeldStages:
+        """Stages that threads of a GPU's block compute in loops of their own."""
+        layer = self.nodes.naive.layer
+        return HeldStages(layer, (1,) * len(layer.sink.shape))
 
     def working(self, state: State) -> str:
         """Return the name of the node that ``state`` works on."""

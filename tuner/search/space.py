@@ -130,13 +130,21 @@ class Space:
             steps = with_step(steps, Parallel(stage, min(1, self.most_parallel(steps, stage))))
         return self.completed(steps)
 
+    def settled(self, steps: Steps) -> Steps:
+        """Return ``steps`` with all that follows from sizes and places."""
+        return settled(self.naive, steps, has_layouts=self.options.layouts)
+
+    def groups(self, steps: Steps) -> tuple[TileGroup, ...]:
+        """Return the tiles that are chosen."""
+        return tile_groups(steps)
+
     def completed(self, steps: Steps) -> Program | None:
         """Return the program of ``steps``, brought in line with each other; None where it is not legal.
 
         Sizes of what is computed inside of other loops follow from what is computed at once there, which the program
         tells; as those may be what others depend on, it is built until nothing changes.
         """
-        steps = settled(self.naive, steps, has_layouts=self.options.layouts)
+        steps = self.settled(steps)
         for _ in range(_FITS):
             program = self.built(steps)
             if program is None:
@@ -144,7 +152,7 @@ class Space:
             fitted = self._fitted(program)
             if fitted == steps:
                 return program
-            steps = settled(self.naive, fitted, has_layouts=self.options.layouts)
+            steps = self.settled(fitted)
         return self.built(steps)
 
     def built(self, steps: Steps) -> Program | None:
@@ -173,9 +181,9 @@ class Space:
         count = len(group.space) + 1
         if step_of(steps, group.inner, PartialSums) is not None:
             return (size, *[1] * (count - 1))
-        return drawn_factors(rng, rng.choice(self._rounded(size)), count, INNERMOST)
+        return drawn_factors(rng, rng.choice(self.rounded(size)), count, INNERMOST)
 
-    def _rounded(self, size: int) -> list[int]:
+    def rounded(self, size: int) -> list[int]:
         """Return sizes of which tiles cover a dimension: its own, and larger ones that more numbers divide."""
         found = [size]
         if self.options.sticking_out:
@@ -200,7 +208,7 @@ class Space:
         """Return the elements of each dimension that the outermost level of a group goes through."""
         if step_of(steps, group.consumer, ComputeAt) is None:
             return self._shape(group)
-        return self._box(loop_program(self.naive, settled(self.naive, steps)), group)
+        return self.box(loop_program(self.naive, self.settled(steps)), group)
 
     def _in_vectors(self, steps: Steps) -> Steps:
         """Return ``steps`` with vectors in the innermost level of all stages that have one."""
@@ -233,7 +241,7 @@ class Space:
         program = self.completed(changed)
         if program is None:
             return steps
-        shape = self._shape(own) if place is None else self._box(program.loops, own)
+        shape = self._shape(own) if place is None else self.box(program.loops, own)
         return self.sized(changed, own, shape, rng)
 
     def _next_to_readers(self, steps: Steps) -> Steps:
@@ -245,7 +253,7 @@ class Space:
                 steps = moved(steps, step.stage, outermost[-1] if outermost else None)
         return steps
 
-    def _box(self, program: LoopProgram, group: TileGroup) -> Extents:
+    def box(self, program: LoopProgram, group: TileGroup) -> Extents:
         """Return the elements of each dimension that are computed at once where a group is inside of other loops."""
         stage, buffer = self.naive.stages[group.consumer], program.buffer(group.consumer)
         extents = dict(zip(stage.order, buffer.shape, strict=False))
@@ -256,7 +264,7 @@ class Space:
         steps = program.steps
         for group in tile_groups(steps):
             if step_of(steps, group.consumer, ComputeAt) is not None:
-                steps = _within(steps, group, self._box(program.loops, group))
+                steps = _within(steps, group, self.box(program.loops, group))
         return steps
 
     def roots(self, steps: Steps) -> tuple[str, ...]:

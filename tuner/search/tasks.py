@@ -8,6 +8,11 @@ from functools import cached_property
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
 from dsascape.scheduler.cpu.schedule.steps import program_of, steps_of
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.gpu.nests import nests_of
+from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
+from dsascape.scheduler.gpu.steps import steps_of as grid_steps_of
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.search.analysis import SearchMachine
@@ -55,32 +60,53 @@ class Task:
 
     def program(self) -> Program:
         """Return the program of the built-in choice."""
+        if self.machine.kind == "gpu":
+            return Program(self.builtin, loop_program(self.naive, self.builtin))
         return Program(self.builtin, program_of(self.naive.layer, self.builtin, self.machine.lanes))
 
 
-def tasks_of(schedule: CpuSchedule, view: CpuView) -> tuple[Task, ...]:
+def tasks_of(schedule: CpuSchedule | GpuSchedule, view: CpuView | GpuView) -> tuple[Task, ...]:
     """Return the tasks of a schedule in the order in which they first occur; kernels that run in order are none.
 
-    No steps describe the loops of a recurrence or a running sum.
+    No steps describe the loops of a recurrence, a running sum, or, on a GPU, a single number or a Fourier transform.
     """
-    found: dict[str, list[CpuKernel]] = {}
+    found: dict[str, list[CpuKernel | GpuKernel]] = {}
     programs: dict[str, NaiveProgram] = {}
     for kernel in schedule.runs:
-        if any(compiled.nest.ordered for compiled in kernel.layer.nests):
+        if any(compiled.nest.ordered for compiled in kernel.layer.nests) or not _has_loops(kernel):
             continue
         naive = NaiveProgram(kernel.layer)
         key = naive.key(schedule.dtype, view.spec.kind)
         programs.setdefault(key, naive)
         found.setdefault(key, []).append(kernel)
-    machine = SearchMachine.of_cpu(view, schedule.dtype)
+    machine = search_machine(view, schedule.dtype)
     return tuple([
-        Task(key, programs[key], machine, len(kernels), _builtin(kernels[0], machine.lanes), kernels[0].threads)
+        Task(key, programs[key], machine, len(kernels), _builtin(kernels[0], machine), _threads(kernels[0]))
         for key, kernels in found.items()
     ])  # fmt: skip
 
 
-def _builtin(kernel: CpuKernel, lanes: int) -> Steps:
-    return kernel.steps or steps_of(kernel.layer, kernel.tiles, lanes)
+def search_machine(view: CpuView | GpuView, dtype: str) -> SearchMachine:
+    """Return what a search needs to know of a machine."""
+    return SearchMachine.of_gpu(view) if isinstance(view, GpuView) else SearchMachine.of_cpu(view, dtype)
+
+
+def _has_loops(kernel: CpuKernel | GpuKernel) -> bool:
+    """Whether steps can say all that there is to say about a kernel's loops."""
+    if isinstance(kernel, CpuKernel):
+        return True
+    has_lines = any(read.line is not None for nest in nests_of(kernel.layer).nests for read in nest.reads)
+    return bool(kernel.layer.sink.shape) and not has_lines
+
+
+def _builtin(kernel: CpuKernel | GpuKernel, machine: SearchMachine) -> Steps:
+    if isinstance(kernel, GpuKernel):
+        return kernel.steps or grid_steps_of(kernel.layer, kernel.tiles, machine.warp, machine.grid.tensor)
+    return kernel.steps or steps_of(kernel.layer, kernel.tiles, machine.lanes)
+
+
+def _threads(kernel: CpuKernel | GpuKernel) -> int:
+    return kernel.threads if isinstance(kernel, CpuKernel) else 1
 
 
 def joined(tasks: Iterable[Task]) -> tuple[Task, ...]:

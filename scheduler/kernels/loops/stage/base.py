@@ -185,9 +185,13 @@ class StageBase(ABC):
         ])  # fmt: skip
 
     def step_of(self, slot: Slot, state: State) -> tuple[int, State, str]:
-        """Return the iterations of a loop, how far its iterations have come, and its name; none if it is no loop."""
+        """Return the iterations of a loop, how far its iterations have come, and its name; none if it is no loop.
+
+        On a grid, a level whose tiles are larger than what there is of them has what there is.
+        """
         covered = state.covered[slot.axis] if slot.is_space else state.left[slot.axis]
-        size, count = slot.size, -(-covered // slot.size)
+        size = min(slot.size, covered) if self.is_on_grid else slot.size
+        count = -(-covered // size)
         name = self.tree.loop_name(self.label_of(slot)) if count > 1 else ""
         move = Affine(0, ((name, size),)) if name else Affine()
         if not slot.is_space:

@@ -1,0 +1,167 @@
+"""Programs for GPUs: Ansor's counts of sketches; all that is drawn, mutated and crossed is legal and has a cost."""
+
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+
+from dsascape.hw_models import Gpu, load_hardware
+from dsascape.scheduler.gpu.read_tiles import read_tiles
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.illegal import illegal
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.steps import (
+    CacheRead,
+    ShareReduction,
+    Steps,
+    Tensorise,
+    Tile,
+    without_sizes,
+)
+from dsascape.tuner.search.analysis import KernelNodes, SearchMachine
+from dsascape.tuner.search.gpu_rules import GPU_RULES
+from dsascape.tuner.search.mutations import MUTATIONS, crossed, mutated
+from dsascape.tuner.search.runners import SimulatedGrids
+from dsascape.tuner.search.sketches import Context, Sketch, sketches
+from dsascape.tuner.search.space import Program
+from dsascape.tuner.search.spaces import space_of
+from dsascape.tuner.search.tasks import Task
+from tests.tiers import examples
+from tests.tuner.search import kernels
+from tests.tuner.search.kernels import SMALL
+
+P100 = GpuView(load_hardware("p100", Gpu), "fp32")
+MACHINE = SearchMachine.of_gpu(P100)
+GRIDS = {name: naive for name, naive in SMALL.items() if name != "zero rank"}
+"""Kernels that have blocks."""
+KERNELS = pytest.mark.parametrize("naive", GRIDS.values(), ids=GRIDS.keys())
+DRAWS = examples(20)
+
+
+def found(naive: NaiveProgram, machine: SearchMachine = MACHINE) -> tuple[Sketch, ...]:
+    return sketches(Context(KernelNodes(naive), machine), GPU_RULES)
+
+
+def drawn(naive: NaiveProgram, count: int = DRAWS, seed: int = 0) -> list[Program]:
+    space, rng = space_of(naive, MACHINE), random.Random(seed)
+    return [space.draw(rng) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("naive", "count"),
+    [
+        (lambda: kernels.matmul(512, 512, 512), 1),
+        (lambda: kernels.matmul(8, 8, 1024), 2),
+        (lambda: kernels.convolution(512, 7, 512), 1),
+        (lambda: kernels.max_pool(64, 56), 1),
+        (lambda: kernels.minimum(10, 1024), 2),
+        (lambda: kernels.softmax(2, 1024), 4),
+    ],
+    ids=["matmul", "long matmul", "conv bn relu", "max pool", "min", "softmax"],
+)
+def test_there_are_as_many_sketches_as_ansor_has(naive: Callable[[], NaiveProgram], count: int) -> None:
+    assert len(found(naive())) == count
+
+
+def test_products_get_a_sketch_for_tensor_units_where_they_fill_these() -> None:
+    half = SearchMachine.of_gpu(GpuView(load_hardware("v100", Gpu), "fp16"))
+    counts = {size: len(found(kernels.matmul(size, size, 64), half)) for size in (4, 512)}
+    assert counts == {4: 2, 512: 2}
+    for size, on_tensor in ((512, [True, False]), (4, [False, False])):
+        sketched = found(kernels.matmul(size, size, 64), half)
+        assert [any(isinstance(step, Tensorise) for step in each.steps) for each in sketched] == on_tensor
+
+
+@KERNELS
+def test_sketches_have_no_sizes(naive: Callable[[], NaiveProgram]) -> None:
+    for sketch in found(naive()):
+        levels = [level for step in sketch.steps if isinstance(step, Tile) for level in step.levels]
+        assert all(level.sizes is None or not level.order for level in levels if level.axes == "reduction")
+        assert without_sizes(sketch.steps)
+
+
+@KERNELS
+def test_every_draw_mutant_and_child_is_legal_and_its_tiles_can_be_read(naive: Callable[[], NaiveProgram]) -> None:
+    own = naive()
+    space, rng = space_of(own, MACHINE), random.Random(1)
+    programs = [space.draw(rng) for _ in range(DRAWS)]
+    mutants = [mutated(space, program.steps, rng) for program in programs for _ in range(3)]
+    children = [crossed(space, one.steps, other.steps, rng) for one, other in itertools.pairwise(programs)]
+    legal = [each for each in (*programs, *mutants, *children) if each is not None]
+    for each in legal:
+        program = loop_program(own, each.steps)
+        assert illegal(program, MACHINE.limits) == ()
+        assert read_tiles(own.layer, program).threads(MACHINE.warp) <= MACHINE.limits.threads
+    assert sum([each is None for each in children]) < len(children) / 2
+
+
+@KERNELS
+def test_what_depends_on_other_steps_is_in_line_with_them(naive: Callable[[], NaiveProgram]) -> None:
+    own = naive()
+    space = space_of(own, MACHINE)
+    for program in drawn(own):
+        again = space.completed(program.steps)
+        assert again is not None
+        assert again.steps == program.steps
+
+
+@pytest.mark.parametrize("mutation", [each for each, _ in MUTATIONS["gpu"]], ids=lambda each: each.__name__)
+def test_each_mutation_changes_what_it_says_and_leaves_the_structure_else(mutation) -> None:  # type: ignore[no-untyped-def]
+    own = kernels.softmax(8, 96) if mutation.__name__ == "threads_of_block" else kernels.matmul(96, 64, 48)
+    space, rng = space_of(own, MACHINE), random.Random(2)
+    changed = 0
+    for program in drawn(own, 12):
+        mutant = mutation(space, program.steps, rng)
+        if mutant is not None and mutant.steps != program.steps:
+            changed += 1
+            if mutation.__name__ not in ("copied_operands", "shared_reduction"):
+                assert kinds(mutant.steps) == kinds(program.steps)
+    assert changed > 0
+
+
+def kinds(steps: Steps) -> list[tuple[str, str]]:
+    """Return what there is of steps, but for prefetching, which a step as long as the reduction takes away."""
+    return sorted([(step.stage, type(step).__name__) for step in steps if type(step).__name__ != "Prefetch"])
+
+
+def test_operands_are_copied_or_not_and_reductions_are_shared_or_not() -> None:
+    steps = [program.steps for program in drawn(kernels.matmul(64, 64, 256), 60)]
+    for kind in (CacheRead, ShareReduction):
+        has = sum([any(isinstance(step, kind) for step in each) for each in steps])
+        assert 0 < has < len(steps)
+
+
+def test_blocks_share_the_only_reduction_of_a_kernel_and_no_other() -> None:
+    def by(naive: NaiveProgram) -> set[str]:
+        return {step.by for each in drawn(naive, 40) for step in each.steps if isinstance(step, ShareReduction)}
+
+    assert by(kernels.minimum(4, 4096)) == {"thread", "block"}
+    assert by(kernels.softmax(4, 4096)) == {"thread"}
+
+
+def test_same_seed_same_programs() -> None:
+    assert drawn(kernels.fused_pair(), 4) == drawn(kernels.fused_pair(), 4)
+
+
+@KERNELS
+def test_programs_have_a_time_or_a_reason(naive: Callable[[], NaiveProgram]) -> None:
+    own = naive()
+    answers = list(SimulatedGrids(P100).answers(Task("key", own, MACHINE, 1, (), 1), drawn(own)))
+    assert any(each.seconds is not None and each.seconds >= P100.spec.launch_ps / 1e12 for each in answers)
+    assert all((each.seconds is None) == bool(each.reason) for each in answers)
+
+
+def test_threads_that_share_statistics_save_time_where_a_row_is_long() -> None:
+    """Softmax of few long rows: one thread for each statistic takes longer than all threads of a block together."""
+    own = kernels.softmax(2, 4096)
+    times: dict[bool, list[float]] = {True: [], False: []}
+    programs = drawn(own, 60)
+    for program, answer in zip(
+        programs, SimulatedGrids(P100).answers(Task("key", own, MACHINE, 1, (), 1), programs), strict=True
+    ):  # fmt: skip
+        if answer.seconds is not None:
+            shared = [isinstance(step, ShareReduction) for step in program.steps]
+            times[sum(shared) == 2].append(answer.seconds)
+    assert min(times[True]) < min(times[False])
