@@ -81,12 +81,15 @@ def choices_of(
 def arborescence(choices: Choices, among: Collection[int]) -> Parents:
     """Return the tree of least cost that reaches all of some operators, and no others (Edmonds' algorithm).
 
-    Equal costs are told apart by the order of the edges.
+    Equal costs are told apart by the order of the operators.
     """
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from([ROOT, *sorted(among)])
-    for (source, target), cost in choices.costs.items():
-        if target in among and (source == ROOT or source in among):
-            graph.add_edge(source, target, weight=cost)
+    for target in sorted(among):
+        for cost, source in choices.incoming[target]:
+            if source == ROOT or source in among:
+                graph.add_edge(source, target, weight=cost)
+            if source == ROOT:
+                break  # What costs more than a tuning from nothing is in no tree of least cost.
     tree = nx.minimum_spanning_arborescence(graph)
     return {target: source for source, target in sorted(tree.edges, key=lambda edge: edge[1])}

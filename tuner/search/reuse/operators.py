@@ -8,7 +8,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import permutations
+
+import numpy as np
 
 from dsascape.workloads.loopnest import Extents
 
@@ -149,11 +150,18 @@ def is_reuse_pair(operator: Operator, reused: Operator) -> bool:
 
 def reuse_pairs(operators: Sequence[Operator]) -> tuple[tuple[int, int], ...]:
     """Return all ordered reuse pairs, as positions (operator, what it reuses), in the order of the positions."""
-    return tuple([
-        (one, other)
-        for one, other in permutations(range(len(operators)), 2)
-        if is_reuse_pair(operators[one], operators[other])
-    ])  # fmt: skip
+    families: dict[object, list[int]] = {}
+    for number, operator in enumerate(operators):
+        shape = len(operator.loops.space), len(operator.loops.reduction)
+        families.setdefault((operator.family, shape), []).append(number)
+    found: list[tuple[int, int]] = []
+    for members in families.values():
+        extents = np.array([operators[number].loops.extents for number in members])
+        for number, own in zip(members, extents, strict=True):
+            is_near = (own <= extents).all(axis=1) | (own >= extents).all(axis=1)
+            others = [members[place] for place in np.flatnonzero(is_near)]
+            found += [(number, other) for other in others if is_reuse_pair(operators[number], operators[other])]
+    return tuple(sorted(found))
 
 
 Interval = tuple[Fraction, Fraction]
