@@ -17,7 +17,7 @@ from dsascape.tuner.search.reuse.nests import Counted, counted, operators_of
 from dsascape.tuner.search.reuse.operators import IterationSpace, Operator, OperatorKind, Window, reuse_pairs
 from dsascape.tuner.search.reuse.plan import plan_reuse
 from dsascape.tuner.search.reuse.selective import groups
-from dsascape.tuner.search.reuse.sketch_sets import gpu_sketches
+from dsascape.tuner.search.reuse.sketch_sets import with_sketches
 from dsascape.workloads import load_network
 
 _FOLDER = Path(__file__).parent / "eto"
@@ -73,7 +73,7 @@ def as_convolution(dense: Operator) -> Operator:
     (_, rows, columns), (depth,) = dense.loops.space, dense.loops.reduction
     kind, loops = OperatorKind("C2D"), IterationSpace((rows, columns, 1, 1), (depth, 1, 1))
     windows = (Window(2, 1, 1), Window(3, 2, 1))
-    return Operator(kind, loops, gpu_sketches(kind, loops), windows, name=dense.name)
+    return with_sketches(Operator(kind, loops, (), windows, name=dense.name))
 
 
 _TEXT = tuple([

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import combinations
 
 from dsascape.tuner.search.reuse.operators import IterationSpace, Operator, OperatorKind, SketchSet, Window
-from dsascape.tuner.search.reuse.sketch_sets import SketchesOf, gpu_sketches
+from dsascape.tuner.search.reuse.sketch_sets import SketchesOf, gpu_sketches, with_sketches
 
 _Place = tuple[OperatorKind, SketchSet, IterationSpace]
 """What tells bridges apart: they have no parameters of their own."""
@@ -22,12 +21,11 @@ def bridge_between(one: Operator, other: Operator, sketches_of: SketchesOf = gpu
     if one.family != other.family or not one.loops.has_loops_of(other.loops):
         return None
     loops = one.loops.least(other.loops)
-    if tuple(sorted(sketches_of(one.kind, loops))) != one.sketches:
-        return None
     groups = _groups(one, other, loops)
     if groups == 1 < one.groups:
         return None
-    return Operator(one.kind, loops, one.sketches, default_windows(one.windows, loops), groups)
+    bridge = with_sketches(Operator(one.kind, loops, (), default_windows(one.windows, loops), groups), sketches_of)
+    return bridge if bridge.sketches == one.sketches else None
 
 
 def _groups(one: Operator, other: Operator, loops: IterationSpace) -> int:
@@ -74,7 +72,7 @@ def bridges(
         known |= new.keys()
         everything += fresh
         found += fresh
-    return tuple([replace(bridge, name="") for bridge in found])
+    return tuple(found)
 
 
 def _place(operator: Operator) -> _Place:

@@ -19,7 +19,7 @@ def graph_of(operator: Operator) -> Graph:
         graph = single_operator(described)
     except WorkloadError as error:
         raise ReuseError(f"{operator}: {error}") from error
-    found = operator_of_nest(major_nest(graph.ops[0].nests), name, lambda _kind, _loops: operator.sketches)
+    found = operator_of_nest(major_nest(graph.ops[0].nests), name, lambda _: operator.sketches)
     if found != operator:
         raise ReuseError(f"{operator}: no single operator computes it; the nearest one is {found}")
     return graph

@@ -114,7 +114,7 @@ class Operator:
 
     kind: OperatorKind
     loops: IterationSpace
-    sketches: SketchSet
+    sketches: SketchSet = ()
     windows: tuple[Window, ...] = ()
     groups: int = 1
     """Groups of channels that are convolved apart from each other."""

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from dsascape.tuner.search.reuse.choices import ROOT, Choices
 from dsascape.tuner.search.reuse.operators import IterationSpace, Operator, OperatorKind
-from dsascape.tuner.search.reuse.sketch_sets import gpu_sketches
+from dsascape.tuner.search.reuse.sketch_sets import with_sketches
 
 PRODUCT = OperatorKind("BMM")
 
 
 def product_of(batch: int, rows: int, columns: int, depth: int, name: str = "") -> Operator:
-    loops = IterationSpace((batch, rows, columns), (depth,))
-    return Operator(PRODUCT, loops, gpu_sketches(PRODUCT, loops), name=name)
+    return with_sketches(Operator(PRODUCT, IterationSpace((batch, rows, columns), (depth,)), name=name))
 
 
 products = st.builds(

@@ -15,6 +15,7 @@ from dsascape.tuner.search.reuse.operators import (
     is_reuse_pair,
     reuse_pairs,
 )
+from dsascape.tuner.search.reuse.readings import read_nest
 from dsascape.tuner.search.reuse.sketch_sets import CROSS_THREAD, MULTI_LEVEL, TWO_LEVEL
 from dsascape.workloads import load_network
 from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest
@@ -73,6 +74,17 @@ class TestKindsAndLoops:
 
         assert found.windows == (Window(2, 0, 9, dilation=2, padding=1), Window(3, 1, 9))
 
+    def test_each_loop_is_told_which_loops_of_the_nest_it_is(self) -> None:
+        grouped = single_operator(SingleOperator("it", "Conv", ((1, 6, 8, 8),), ((4, 3, 3, 3),), {"group": 2}))
+        batches = single_operator(SingleOperator("it", "MatMul", ((2, 3, 16, 64), (2, 3, 64, 8))))
+        names = [
+            [["".join([nest.loops[number].name for number in each]) for each in loops] for loops in both]
+            for nest in (grouped.ops[0].nests[0], batches.ops[0].nests[0])
+            for both in [(read_nest(nest).space, read_nest(nest).reduction)]
+        ]
+
+        assert names == [[["n", "goc", "o0", "o1"], ["ic", "k0", "k1"]], [["b0b1", "m", "n"], ["k"]]]
+
     def test_a_kernel_is_the_operator_of_its_major_nest(self) -> None:
         found = operator_of(kernels.convolution(channels=6, image=9, width=10))
 
@@ -105,7 +117,7 @@ class TestSketchSets:
         assert operator_of(kernels.minimum(10, 33)).sketches == (CROSS_THREAD, TWO_LEVEL)
 
     def test_other_sketches_can_be_given(self) -> None:
-        found = operator_of(kernels.softmax(), lambda kind, loops: ("b", "a", "a"))
+        found = operator_of(kernels.softmax(), lambda operator: ("b", "a", "a"))
 
         assert found.sketches == ("a", "a", "b")
 
