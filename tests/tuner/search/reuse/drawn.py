@@ -31,9 +31,9 @@ def graph(costs: Mapping[tuple[int, int], float], wanted: int) -> Choices:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, bridges: int) -> Choices:
-    """Draw a graph of up to three operators and so many bridges, with small whole costs so that many are equal."""
-    wanted = draw(st.integers(1, 3))
+def graphs(draw: st.DrawFn, bridges: int, wanted: int = 3) -> Choices:
+    """Draw a graph of at most so many operators and bridges, with small whole costs so that many are equal."""
+    wanted = draw(st.integers(1, wanted))
     nodes = wanted + draw(st.integers(0, bridges))
     edges = [(source, target) for source in (ROOT, *range(nodes)) for target in range(nodes) if source != target]
     costs = {edge: float(draw(st.integers(1, 9))) for edge in edges if edge[0] == ROOT or draw(st.booleans())}

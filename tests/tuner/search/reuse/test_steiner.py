@@ -1,6 +1,7 @@
 """Trees of reuse: the least spanning one, and FLAC's, compared with all trees of small graphs."""
 
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -71,6 +72,60 @@ def test_flac_reaches_all_operators_and_keeps_its_bound(choices: Choices) -> Non
             node for node in found if node >= choices.wanted
         }
     assert least <= choices.cost(better) <= choices.cost(tree) <= choices.wanted * least
+
+
+def told_step_by_step(choices: Choices) -> dict[int, int]:
+    """Return FLAC's tree by its definition: the water in each edge, and who is upstream, anew after each full edge."""
+    tree: dict[int, int] = {}
+    while missing := set(range(choices.wanted)) - tree.keys():
+        full: set[tuple[int, int]] = set()
+        left_out: set[tuple[int, int]] = set()
+        water = dict.fromkeys(choices.costs, Fraction(0))
+        while True:
+            sources = {node: sources_of(node, missing, full) for node in range(len(choices.operators))}
+            filling = [edge for edge in choices.costs if edge not in full | left_out and sources[edge[1]]]
+            times = {
+                edge: (Fraction(choices.costs[edge]) - water[edge]) / len(sources[edge[1]]) for edge in filling
+            }  # fmt: skip
+            first = min(filling, key=lambda edge: (times[edge], edge[1], choices.costs[edge], edge[0]))
+            for edge in filling:
+                water[edge] += times[first] * len(sources[edge[1]])
+            source, target = first
+            if source == ROOT or source in tree:
+                break
+            above = [node for node in sources if source in below(node, full)]
+            is_joined = any(sources[node] & sources[target] for node in above)
+            (left_out if is_joined else full).add(first)
+        tree[target] = source
+        tree |= {inner: outer for outer, inner in full if outer in below(target, full)}
+    return tree
+
+
+def below(node: int, full: set[tuple[int, int]]) -> set[int]:
+    """Return a node and all that full edges lead to from it."""
+    found = {node}
+    while more := {target for source, target in full if source in found} - found:
+        found |= more
+    return found
+
+
+def sources_of(node: int, missing: set[int], full: set[tuple[int, int]]) -> set[int]:
+    return below(node, full) & missing
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(graphs(bridges=3, wanted=2))
+def test_flac_is_what_its_definition_says_also_where_edges_are_full_at_the_same_time(choices: Choices) -> None:
+    # Rates of 1 and 2 divide whole costs exactly, so that times are equal or not in floating point, too.
+    assert greedy_flac(choices) == told_step_by_step(choices)
+
+
+@pytest.mark.parametrize("density", [0.2, 0.6])
+def test_flac_is_what_its_definition_says_with_more_operators(density: float) -> None:
+    for seed in range(examples(20, few=4)):
+        choices = random_graph(5, 4, density, seed)
+
+        assert greedy_flac(choices) == told_step_by_step(choices)
 
 
 @pytest.mark.parametrize(
