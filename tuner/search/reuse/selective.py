@@ -48,8 +48,9 @@ def similarity(one: Operator, other: Operator) -> float:
     """Return the similarity of two operators, from 0 to 1; 0 for other kinds or other sketches.
 
     A tiling is the sizes of all levels but the outermost, so that loops of 8 and of 16 iterations share those of 8.
-    Overlap and union are counted loop by loop and multiplied: so ResNet-50's convolutions are the paper's seven groups.
-    The overlap of whole spaces over their union is larger, and makes them three.
+    The paper does not say how overlap and union are counted: here loop by loop and multiplied, as in the authors'
+    released code, by which ResNet-50's convolutions are the paper's seven groups. The overlap of whole spaces over
+    their union is larger, and makes them three.
     """
     if one.family != other.family or not one.loops.has_loops_of(other.loops):
         return 0.0
