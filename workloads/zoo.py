@@ -127,7 +127,8 @@ _BERT_BASE = _entry("bert-base", _TEXT, _BERT, "DNNFusion, GraphTurbo", _NO_HEAD
 
 _MODERN: tuple[ZooEntry, ...] = (
     _entry("resnet18", _IMAGES, "torchvision resnet18, D18"),
-    _entry("resnet50", _IMAGES, "torchvision resnet50 (v1.5), D18", "GraphTurbo, Ansor, ETO"),
+    _entry("resnet50", _IMAGES, "torchvision resnet50 (v1.5), D18", "GraphTurbo, Ansor"),
+    _entry("resnet50-v1", _IMAGES, "torchvision resnet50 with the strides of v1, D18", "ETO"),
     _entry("resnet18-tailor", _IMAGES, "hand-written after GraphTurbo 5.6, D18", "GraphTurbo"),
     _entry("resnet3d-18", _VIDEO, "torchvision video.r3d_18, D18", "Ansor"),
     _entry("r2plus1d-18", _VIDEO, "torchvision video.r2plus1d_18, D18", "ETO"),
@@ -166,7 +167,9 @@ _MODERN: tuple[ZooEntry, ...] = (
 )
 
 _RAW_TEXT = ("tinybert", "distilbert", "albert", "bert-base", "bert-tiny", "mobilebert", "gpt2")
-_NOT_RAW = ("resnet18-tailor", "bert-base-128", "bert-base-256", "bert-base-512", "bert-large-384", "vit-b16")
+_NOT_RAW = (
+    "resnet50-v1", "resnet18-tailor", "bert-base-128", "bert-base-256", "bert-base-512", "bert-large-384", "vit-b16",
+)  # fmt: skip
 
 ENTRIES: tuple[ZooEntry, ...] = (
     *_MODERN,

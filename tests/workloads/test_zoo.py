@@ -12,7 +12,7 @@ from dsascape.workloads import zoo
 from dsascape.workloads.zoo import ENTRIES, FOLDER, UnknownModelError, ZooEntry, ZooFileError, zoo_entry, zoo_names
 
 PROMISED = (
-    "resnet18", "resnet50", "resnet18-tailor", "resnet3d-18", "r2plus1d-18", "resnest50",
+    "resnet18", "resnet50", "resnet50-v1", "resnet18-tailor", "resnet3d-18", "r2plus1d-18", "resnest50",
     "mobilenet-v2", "mnasnet", "squeezenet", "shufflenet-v2", "efficientnet-b0", "vgg16",
     "densenet121", "mobilenetv1-ssd", "yolo-v4", "c3d", "s3d", "unet", "faster-rcnn", "mask-rcnn",
     "dcgan", "inception-resnet-v2-1d", "tinybert", "distilbert", "albert", "bert-base",
@@ -106,6 +106,20 @@ def test_an_unknown_name_is_answered_with_near_ones() -> None:
 def test_part_of_a_name_is_answered_with_the_names_that_hold_it() -> None:
     with pytest.raises(UnknownModelError, match=re.escape("nearest: vgg16, vgg16-raw;")):
         zoo_entry("VGG")
+
+
+def test_resnet50_v1_differs_from_v1_5_only_in_where_three_blocks_have_their_stride() -> None:
+    def strides(name: str) -> list[tuple[list[int], list[int]]]:
+        """Return kernel and strides of each convolution."""
+        convolutions = [node for node in load(zoo_entry(name)).graph.node if node.op_type == "Conv"]
+        attributes = [{a.name: list(a.ints) for a in node.attribute} for node in convolutions]
+        return [(each["kernel_shape"], each["strides"]) for each in attributes]
+
+    first, later = strides("resnet50-v1"), strides("resnet50")
+
+    assert [kernel for kernel, _ in first] == [kernel for kernel, _ in later]
+    changed = [pair for pair in zip(first, later, strict=True) if pair[0] != pair[1]]
+    assert changed == 3 * [(([1, 1], [2, 2]), ([1, 1], [1, 1])), (([3, 3], [1, 1]), ([3, 3], [2, 2]))]
 
 
 def test_the_lengths_of_bert_share_a_file() -> None:

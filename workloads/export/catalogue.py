@@ -13,6 +13,7 @@ from dsascape.workloads.export.networks.inception_resnet_v2_1d import inception_
 from dsascape.workloads.export.networks.mobilenetv1_ssd import MobileNetV1Ssd
 from dsascape.workloads.export.networks.region_network import DETECTIONS, IMAGE_SIDE, PROPOSALS, region_network
 from dsascape.workloads.export.networks.resnet18_tailor import resnet18_tailor
+from dsascape.workloads.export.networks.resnet50_v1 import resnet50_v1
 from dsascape.workloads.export.networks.unet import UNet
 from dsascape.workloads.export.networks.yolo_v4 import YoloV4
 from dsascape.workloads.export.packages import (
@@ -99,6 +100,7 @@ _ALBERT = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3
 _MODERN: dict[str, Export] = {
     "resnet18": Export(torchvision_model("resnet18"), _PHOTO),
     "resnet50": Export(torchvision_model("resnet50"), _PHOTO),
+    "resnet50-v1": Export(resnet50_v1, _PHOTO),
     "resnet18-tailor": Export(resnet18_tailor, _PHOTO),
     "mobilenet-v2": Export(torchvision_model("mobilenet_v2"), _PHOTO),
     "mnasnet": Export(torchvision_model("mnasnet1_0"), _PHOTO),
