@@ -5,6 +5,7 @@ import io
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from dsascape.experiments.point.pipeline import schedule_of
 from dsascape.experiments.question.points import Workload
 from dsascape.experiments.results.files import write_whole
 from dsascape.hw_models import AnyHardware, Cpu, Gpu, HardwareError
-from dsascape.scheduler import Placing, Policy, make_tuning, network_of
+from dsascape.scheduler import Placing, Policy, make_policy, make_tuning, network_of
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.scheduler.cpu.view import CpuView
@@ -25,6 +26,9 @@ from dsascape.scheduler.kernels.loops.sources import FILE
 from dsascape.tuner.search.database import Candidates, kernel_lines
 from dsascape.tuner.search.identity import code_digest, machine_digest
 from dsascape.tuner.search.objectives import Objective
+from dsascape.tuner.search.reuse.kernels import graph_of
+from dsascape.tuner.search.reuse.operators import Operator
+from dsascape.tuner.search.reuse_search import ReuseSearch
 from dsascape.tuner.search.runners import MeasuredRunner, Runner, simulated
 from dsascape.tuner.search.search import Search, UnitDone, search_label
 from dsascape.tuner.search.searching import Searching
@@ -133,17 +137,31 @@ def open_search(
 ) -> tuple[Search, Candidates]:
     """Return a search that goes on with the records of ``folder``, and these.
 
-    Raises ``DatabaseError`` for a folder whose database is none.
+    Raises ``DatabaseError`` for a folder whose database is none, and ``HardwareError`` for reuse on a CPU.
     """
     candidates = Candidates(folder, on.device, search_label(options, asked.networks))
-    search = Search(
-        asked.tasks, asked.weights, runner, candidates, objective, options,
-        simulated(on.view(asked.dtype), asked.dtype),
-    )  # fmt: skip
+    if options.tuner == "eto":
+        if not isinstance(on.hardware, Gpu):
+            raise HardwareError(f"{on.hardware.name}: is no GPU; --tuner eto reuses programs of GPUs")
+        bridge_task = partial(_bridge_task, on, asked.dtype)
+        search: Search = ReuseSearch(
+            asked.tasks, asked.weights, runner, candidates, objective, options, bridge_task
+        )  # fmt: skip
+    else:
+        search = Search(
+            asked.tasks, asked.weights, runner, candidates, objective, options,
+            simulated(on.view(asked.dtype), asked.dtype),
+        )  # fmt: skip
     others = candidates.others()
     if others:
         _LOG.warning("%s: %d records of another machine or other code are ignored", candidates.path, others)
     return search, candidates
+
+
+def _bridge_task(on: TunedOn, dtype: str, operator: Operator) -> Task:
+    """Return the task of an operator alone; raise ``ReuseError`` for one that no single operator computes."""
+    (task,) = shape_tasks({str(operator): graph_of(operator)}, make_policy("unfused"), on, dtype).tasks
+    return task
 
 
 def write_results(folder: Path, search: Search, on: TunedOn, curve: Sequence[UnitDone]) -> None:

@@ -212,7 +212,8 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
 
 def _tune_options(tune: argparse.ArgumentParser) -> None:
     _network_options(tune, "MODEL|SHAPES.yaml", "; or a file of single operators")
-    tune.add_argument("--tuner", choices=("ansor", "random", "beam"), default="ansor", help="(default: %(default)s)")
+    tuners = ("ansor", "random", "beam", "eto")
+    tune.add_argument("--tuner", choices=tuners, default="ansor", help="(default: %(default)s)")
     said = "who says how long a candidate takes: simulate, local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
     tune.add_argument("--runner", default="local", metavar="R", help=said)
     tune.add_argument("--hardware", metavar="H", help="machine that is tuned for: a preset, or a path to a YAML spec")
@@ -232,8 +233,8 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--unit", type=_count, default=64, metavar="N", help=unit)
     evolved = "programs of a generation of the evolution (default: %(default)s)"
     tune.add_argument("--population", type=_count, default=512, metavar="N", help=evolved)
-    parts = ("fine-tuning", "task-scheduler", "large-space", "prior")
-    ablation = "leave out a part of Ansor, for an ablation; repeatable"
+    parts = ("fine-tuning", "task-scheduler", "large-space", "prior", "bridges")
+    ablation = "leave out a part of Ansor, or ETO's bridges, for an ablation; repeatable"
     tune.add_argument("--without", action="append", choices=parts, default=[], help=ablation)
 
 

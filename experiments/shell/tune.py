@@ -44,6 +44,8 @@ from dsascape.tuner.search.objectives import (
     TotalLatency,
 )
 from dsascape.tuner.search.options import LIMITED, SpaceOptions
+from dsascape.tuner.search.reuse.plan import plan_json
+from dsascape.tuner.search.reuse_search import ReuseSearch
 from dsascape.tuner.search.search import Search, UnitDone
 from dsascape.tuner.search.task_scheduler import SchedulerOptions
 from dsascape.tuner.search.tuners import SearchOptions
@@ -85,6 +87,8 @@ def tune(arguments: argparse.Namespace) -> Answer:
         "tasks": list(task_rows(search)), "kernels": str(folder / FILE), "curve": str(folder / PICTURE),
         "report": str(folder / REPORT),
     }  # fmt: skip
+    if isinstance(search, ReuseSearch):
+        data["reuse"] = plan_json(search.plan)
     write_whole(folder / REPORT, resolve_name(f"{_PAGE}:tuning_page")(data, before_s, search.curve))
     is_whole = all(task["after_s"] is not None for task in data["tasks"])
     return Answer(data, lambda: _show(data), 0 if is_whole else POINTS_FAILED)
@@ -135,7 +139,7 @@ def _options(arguments: argparse.Namespace) -> SearchOptions:
     strategy: Any = "round-robin" if "task-scheduler" in without else "gradient"
     return SearchOptions(
         arguments.tuner, arguments.trials, arguments.seed, arguments.unit, fine_tuning="fine-tuning" not in without,
-        prior=arguments.runner != SIMULATE and "prior" not in without,
+        prior=arguments.runner != SIMULATE and "prior" not in without, hops=0 if "bridges" in without else 1,
         space=LIMITED if "large-space" in without else SpaceOptions(),
         evolution=EvolutionOptions(population=arguments.population), scheduler=SchedulerOptions(strategy),
     )  # fmt: skip

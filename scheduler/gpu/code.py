@@ -147,9 +147,12 @@ class _Block:
         of_part = nests.works(self._layer, tiles.part)
         passes = passes_of(self._layer, tiles.tile)
         padding = parts * self._of_part / max(math.prod(tiles.tile), 1)
+        own_threads = parts * tiles.split * (self._warp if tiles.unit == "tensor" else 1)
+        whole_warps = -(-own_threads // self._warp) * self._warp / own_threads
         for number, times in nests.runs:
             nest, work, own = nests.nests[number], works[number], of_part[number]
             alike = times * work.share / (tiles.shares if number <= nests.reduction else 1)
+            alike *= 1.0 if nest.is_of_block else whole_warps
             made, outputs = work.operations, work.outputs
             shared_out = parts_of(nests, number, self._layer, tiles, self._warp)
             if shared_out is not None:
@@ -217,14 +220,16 @@ class _Block:
             self._scalar += self._loops(issued * warp, parts.elements)
         else:
             pack = min(packed(self._view.dtype), parts.elements)
-            self._fma += together * own.rows * own.columns * self._pack / pack
+            issued = together * -(-parts.at_once // warp) * warp / parts.at_once  # by whole warps
+            self._fma += issued * own.rows * own.columns * self._pack / pack
             self._chains.append((work.operations.macs, -(-parts.at_once // warp) * parts.elements // pack))
             columns = min(_PATCH_COLUMNS, warp, -(-parts.whole.columns // own.columns))
             rows = min(warp // columns, -(-parts.whole.rows // own.rows))
             left, right = together * own.rows, together * own.columns
             self._shared_bytes += left * left_bytes / columns + right * right_bytes / rows
+            left, right = issued * own.rows, issued * own.columns
             loads = [left / self._vector(left_bytes, own.rows), right / self._vector(right_bytes, own.columns)]
-            self._scalar += self._loops(together * own.rows * own.columns, parts.elements)
+            self._scalar += self._loops(issued * own.rows * own.columns, parts.elements)
         self._load += sum(loads)
         if parts.depth_step is not None:
             self._stage(nest, parts, share)

@@ -14,7 +14,7 @@ from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.task_scheduler import SchedulerOptions
 
-TunerName = Literal["ansor", "random", "beam"]
+TunerName = Literal["ansor", "random", "beam", "eto"]
 UNIT = 64
 """Trials of a unit: the programs of a task that are tried between two trainings of the model (TVM's default)."""
 
@@ -37,6 +37,8 @@ class SearchOptions:
     prior: bool = False
     """Whether the machine model says what is tried first, and is a feature of the cost model; of use where candidates
     are measured."""
+    hops: int | None = 1
+    """How far from the operators bridges may be where programs are reused (the paper's 1); 0: none; None: any."""
     space: SpaceOptions = field(default_factory=SpaceOptions)
     evolution: EvolutionOptions = field(default_factory=EvolutionOptions)
     beam: BeamOptions = field(default_factory=BeamOptions)
@@ -93,6 +95,6 @@ def by_beam(searching: Searching, count: int, rng: random.Random, options: Searc
 
 
 TUNERS: Mapping[TunerName, Tuner] = {"ansor": ansor, "random": at_random, "beam": by_beam}
-"""The tuners by name."""
-LEARNING: frozenset[TunerName] = frozenset({"ansor", "beam"})
+"""The tuners of single tasks by name; "eto" is a search of its own (`tuner.search.reuse_search`)."""
+LEARNING: frozenset[TunerName] = frozenset({"ansor", "beam", "eto"})
 """Those that ask the cost model."""

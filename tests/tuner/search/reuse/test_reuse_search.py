@@ -1,0 +1,183 @@
+"""Searches by reuse: the plan's order is kept, a killed run goes on, shapes become programs and are read back."""
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'dsascape[tune]'")
+
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.hw_models import Gpu, load_hardware
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.schedule import kernel_by_kernel
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.tuner.search.analysis import SearchMachine
+from dsascape.tuner.search.database import Candidates, Record
+from dsascape.tuner.search.evolution import EvolutionOptions
+from dsascape.tuner.search.grid_space import GridSpace
+from dsascape.tuner.search.objectives import TotalLatency
+from dsascape.tuner.search.reuse.grids import ReusableGrid, sketch_kinds
+from dsascape.tuner.search.reuse.hierarchical import Hierarchical
+from dsascape.tuner.search.reuse.kernels import graph_of
+from dsascape.tuner.search.reuse.nests import operator_of
+from dsascape.tuner.search.reuse.operators import FeatureRatios, Operator, ReuseError
+from dsascape.tuner.search.reuse.plan import plan_json, read_plan
+from dsascape.tuner.search.reuse_search import ReuseSearch
+from dsascape.tuner.search.runners import Answer, SimulatedGrids
+from dsascape.tuner.search.space import Program
+from dsascape.tuner.search.tasks import Task, tasks_of
+from dsascape.tuner.search.tuners import SearchOptions
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
+from tests.graphs import Net
+from tests.tuner.search import kernels
+
+P100 = GpuView(load_hardware("p100", Gpu), "fp32")
+MACHINE = SearchMachine.of_gpu(P100)
+OPTIONS = SearchOptions(tuner="eto", trials=160, unit=16, evolution=EvolutionOptions(population=24, generations=2))
+
+
+def tasks_in(graph: Graph) -> tuple[Task, ...]:
+    schedule = kernel_by_kernel(fixed_pattern_plan(graph), GpuCosts(P100, Analysis(graph)))
+    return tasks_of(schedule, P100)
+
+
+def network() -> Graph:
+    """Return four convolutions, of which neither the third nor the fourth dominates the other, and a pooling."""
+    net = Net()
+    x = net.relu(net.conv(net.input(1, 16, 16, 16), 32, 1))
+    x = net.relu(net.conv(x, 48, 1))
+    y = net.relu(net.conv(x, 24, 1))
+    x = net.pool(y, 2, 2)
+    return net.graph(net.relu(net.conv(x, 96, 1)), dtype="fp32")
+
+
+def bridge(operator: Operator) -> Task:
+    (task,) = tasks_in(graph_of(operator).with_dtype("fp32"))
+    return task
+
+
+class Counting:
+    """A simulated runner that keeps the programs it is asked for, and is interrupted after some."""
+
+    is_repeatable = True
+
+    def __init__(self, most: float = math.inf) -> None:
+        self.asked: list[tuple[str, Program]] = []
+        self._runner, self._most = SimulatedGrids(P100), most
+
+    def answers(self, task: Task, programs: Sequence[Program]) -> Iterator[Answer]:
+        for program in programs:
+            if len(self.asked) >= self._most:
+                raise KeyboardInterrupt
+            self.asked.append((task.key, program))
+            yield from self._runner.answers(task, [program])
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def searched(folder: Path, runner: Counting, options: SearchOptions = OPTIONS) -> tuple[ReuseSearch, list[Record]]:
+    own = tasks_in(network())
+    weights = [{number: task.weight for number, task in enumerate(own)}]
+    folder.mkdir(exist_ok=True)
+    candidates = Candidates(folder, "p100", "test")
+    search = ReuseSearch(own, weights, runner, candidates, TotalLatency(), options, bridge)
+    for _ in search.run():
+        pass
+    return search, list(candidates.records())
+
+
+def told(records: Sequence[Record]) -> list[tuple[object, ...]]:
+    return [(each.task, each.unit, each.steps, each.answer) for each in records]
+
+
+def test_what_reuses_comes_behind_what_it_reuses_and_takes_few_trials(tmp_path: Path) -> None:
+    search, records = searched(tmp_path, Counting())
+    first = {each.task.key: next(place for place, own in enumerate(records) if own.task == each.task.key and own.unit)
+             for each in search.tasks if each.trials}  # fmt: skip
+    assert first
+    plan = search.plan
+    assert len(plan.from_nothing) < len(plan.tunings)
+    assert read_plan(plan_json(plan)) == plan
+    assert search.trials <= OPTIONS.trials
+    assert all(each.best is not None for each in search.tasks)
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    _, whole = searched(tmp_path / "whole", whole_runner := Counting())
+    with pytest.raises(KeyboardInterrupt):
+        searched(tmp_path / "killed", Counting(len(whole_runner.asked) // 2))
+    rest = Counting()
+    _, again = searched(tmp_path / "killed", rest)
+    assert told(again) == told(whole)
+    assert 0 < len(rest.asked) < len(whole_runner.asked)
+    _, third = searched(tmp_path / "killed", idle := Counting())
+    assert (told(third), idle.asked) == (told(whole), [])
+
+
+def test_no_program_is_tried_twice(tmp_path: Path) -> None:
+    _, records = searched(tmp_path, Counting())
+    assert len({(each.task, each.steps, each.unit == 0) for each in records}) == len(records)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shapes_become_the_program_that_has_them(seed: int) -> None:
+    naive = kernels.matmul_relu(48, 64, 96)
+    space, rng = GridSpace(naive, MACHINE), random.Random(seed)
+    grid = ReusableGrid(space)
+    found = 0
+    for _ in range(12):
+        program = space.draw(rng)
+        shapes, carried = grid.shapes(program.steps), grid.carried(program.steps)
+        is_even = all(size % own == 0 for size, own in zip(grid.nest.space, shapes.block, strict=True))
+        if not is_even or any(own % part for own, part in zip(shapes.block, shapes.thread, strict=True)):
+            continue
+        again = grid.program(shapes, carried)
+        assert again is not None
+        assert (grid.shapes(again.steps), grid.features(again.steps)) == (shapes, grid.features(program.steps))
+        assert grid.carried(again.steps) == carried
+        found += 1
+    assert found
+
+
+def test_reuse_comes_near_a_search_from_nothing_with_a_few_programs() -> None:
+    """Of 256 input channels, given the best of 150 for 512: 40 trials at most, and at least 80 % of the best of 150."""
+    def own(channels: int) -> GridSpace:
+        net = Net()
+        return GridSpace(kernels.naive(net, net.relu(net.conv(net.input(1, channels, 14, 14), 64, 1))), MACHINE)
+
+    def times(space: GridSpace, programs: Sequence[Program]) -> dict[Program, float]:
+        answers = SimulatedGrids(P100).answers(Task("", space.naive, MACHINE, 1, (), 1), programs)
+        return {one: each.seconds for one, each in zip(programs, answers, strict=True) if each.seconds is not None}
+
+    small, large = own(256), own(512)
+    best = {}
+    for space in (small, large):
+        drawn = times(space, [space.draw(random.Random(number)) for number in range(150)])
+        best[space] = min(drawn, key=drawn.__getitem__)
+    tried: dict[Program, float] = {}
+
+    def fastest(programs: Sequence[Program]) -> Program | None:
+        tried.update(times(small, [each for each in programs if each not in tried]))
+        return min([each for each in programs if each in tried], key=tried.__getitem__, default=None)
+
+    grid, reused = ReusableGrid(small), ReusableGrid(large)
+    steps = best[large].steps
+    carried = reused.carried(steps)
+    kinds = sketch_kinds(small)
+    assert kinds == sketch_kinds(large)
+    ratios = FeatureRatios.of(*[operator_of(each.naive, lambda _: kinds) for each in (small, large)])
+    search = Hierarchical(grid.nest, reused.features(steps), ratios, grid.shapes_of_space(carried))
+    found = search.search(lambda shapes: grid.program(shapes, carried), fastest)
+    assert found is not None
+    assert len(tried) <= 40
+    assert tried[found] <= times(small, [best[small]])[best[small]] / 0.8
+
+
+def test_a_kernel_of_several_products_is_tuned_from_nothing() -> None:
+    with pytest.raises(ReuseError, match="other dimensions than its result"):
+        ReusableGrid(GridSpace(kernels.pair_behind(), MACHINE))
