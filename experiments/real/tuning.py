@@ -19,6 +19,7 @@ from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.loops.files import steps_json
 from dsascape.scheduler.kernels.loops.sources import FILE
+from dsascape.tuner.measure import BUNDLE
 from dsascape.tuner.search.database import Candidates, kernel_lines
 from dsascape.tuner.search.identity import code_digest, machine_digest
 from dsascape.tuner.search.objectives import Objective
@@ -41,7 +42,7 @@ class TunedOn:
 
     hardware: Cpu
     runner: str
-    """``simulate``, or the address of a device (`tuner.measure.address`)."""
+    """``simulate``, the address of a device (`tuner.measure.address`), or ``bundle`` for one that is not reached."""
     target: str = "llvm"
     threads: int = 0
     """Threads of a kernel; 0: on a device one per core, simulated as many as are best."""
@@ -57,10 +58,12 @@ class TunedOn:
         tuning = {"threads": self.threads} if self.threads else {}
         return CpuView(self.hardware, make_tuning(self.hardware, tuning))
 
-    def open_runner(self, dtype: str) -> Runner:
-        """Return the runner."""
+    def open_runner(self, dtype: str) -> Runner | None:
+        """Return the runner; None where candidates are run elsewhere, from bundles."""
         if self.runner == SIMULATE:
             return SimulatedRunner(self.view(), dtype)
+        if self.runner == BUNDLE:
+            return None
         return MeasuredRunner(self.runner, self.target, self.threads)
 
 
@@ -119,7 +122,8 @@ def _of_network(analysis: Analysis, policy: Policy, on: TunedOn, placing: Placin
 
 
 def open_search(
-    asked: TuningTasks, on: TunedOn, runner: Runner, folder: Path, objective: Objective, options: SearchOptions
+    asked: TuningTasks, on: TunedOn, runner: Runner | None, folder: Path, objective: Objective,
+    options: SearchOptions,
 ) -> tuple[Search, Candidates]:
     """Return a search that goes on with the records of ``folder``, and these.
 

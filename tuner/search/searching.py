@@ -87,6 +87,10 @@ class Searching:
         """Return the programs with a time, the fastest first."""
         return [program for _, _, program, _ in self._timed]
 
+    def expect(self, programs: Sequence[Program]) -> None:
+        """Take note of what is tried elsewhere, so that it is not proposed again."""
+        self.tried |= {program.steps for program in programs}
+
     def add(self, unit: int, programs: Sequence[Program], answers: Sequence[Answer]) -> None:
         """Take note of what was tried in one unit."""
         timed = [
