@@ -36,6 +36,7 @@ _USER_ERRORS = (
     "dsascape.tuner.measure:TargetError",
     "dsascape.tuner.bundle:BundleError",
     "dsascape.tuner.search.database:DatabaseError",
+    "dsascape.tuner.search.hints:HintError",
     "dsascape.tuner.search.cost_model:MissingPackageError",
     "dsascape.tuner.search.space:NoProgramError",
 )
@@ -237,6 +238,8 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--units", type=_count, metavar="N", help=few)
     libraries = "with --runner bundle, folder of TVM's runtime for the device's architecture"
     tune.add_argument("--runtime", type=Path, metavar="DIR", help=libraries)
+    restricted = "restrictions on tiles, reductions and unrolling of single operators"
+    tune.add_argument("--hints", type=Path, metavar="FILE.yaml", help=restricted)
     parts = ("fine-tuning", "task-scheduler", "large-space", "prior")
     ablation = "leave out a part of Ansor, for an ablation; repeatable"
     tune.add_argument("--without", action="append", choices=parts, default=[], help=ablation)

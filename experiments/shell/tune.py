@@ -6,11 +6,13 @@ import runpy
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from dsascape.experiments.question.config import ExperimentError
+from dsascape.experiments.question.hints import read_hints
 from dsascape.experiments.question.network import check_dtype, default_dtype
 from dsascape.experiments.question.shapes import is_shapes, read_shapes
 from dsascape.experiments.real.on_processor import MEASURED_DTYPE
@@ -45,6 +47,7 @@ from dsascape.tuner.measure import (
     usable_cores,
 )
 from dsascape.tuner.search.evolution import EvolutionOptions
+from dsascape.tuner.search.hints import check_hints
 from dsascape.tuner.search.objectives import (
     Objective,
     OwnObjective,
@@ -70,6 +73,7 @@ def tune(arguments: argparse.Namespace) -> Answer:
     asked = _tasks(arguments, on)
     check_options(arguments)
     objective, options = _objective(arguments, len(asked.networks)), _options(arguments)
+    check_hints(options.space.hints, [task.naive for task in asked.tasks])
     folder: Path = arguments.out
     check_folder(folder)
     dtype = _dtype(arguments, on)
@@ -156,10 +160,11 @@ def _options(arguments: argparse.Namespace) -> SearchOptions:
     """Return the options of the search, with what the ablations leave out."""
     without = set(arguments.without)
     strategy: Any = "round-robin" if "task-scheduler" in without else "gradient"
+    hints = () if arguments.hints is None else read_hints(arguments.hints)
     return SearchOptions(
         arguments.tuner, arguments.trials, arguments.seed, arguments.unit, fine_tuning="fine-tuning" not in without,
         prior=arguments.runner != SIMULATE and "prior" not in without,
-        space=LIMITED if "large-space" in without else SpaceOptions(),
+        space=replace(LIMITED if "large-space" in without else SpaceOptions(), hints=hints),
         evolution=EvolutionOptions(population=arguments.population), scheduler=SchedulerOptions(strategy),
     )  # fmt: skip
 

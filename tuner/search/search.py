@@ -48,6 +48,8 @@ def search_label(options: SearchOptions, networks: Sequence[str]) -> str:
     """Return what the order of candidates depends on: all options but how many there are to be."""
     told = asdict(options)
     del told["trials"]
+    if not options.space.hints:
+        del told["space"]["hints"]
     return json.dumps([list(networks), told], sort_keys=True)
 
 
