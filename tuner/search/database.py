@@ -192,6 +192,10 @@ class Candidates:
         self._connection.close()
 
 
+_NO_ROOM = ("disk I/O error", "is full")
+"""Parts of SQLite's messages where it cannot write."""
+
+
 class _Explaining:
     """A context that turns mistakes of SQLite into ``DatabaseError``."""
 
@@ -203,7 +207,9 @@ class _Explaining:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, sqlite3.Error):
-            raise DatabaseError(f"{self._path}: {error}") from error
+            is_unwritten = any(text in str(error) for text in _NO_ROOM)
+            more = "; is the disk full? what was stored before is kept" if is_unwritten else ""
+            raise DatabaseError(f"{self._path}: {error}{more}") from error
 
 
 def _explained(path: Path) -> _Explaining:
