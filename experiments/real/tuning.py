@@ -162,7 +162,8 @@ def _task_row(each: Searching, search: Search) -> dict[str, Any]:
     steps = [] if each.best is None else steps_json(each.best[0].steps)
     return {
         "key": each.task.key, "name": each.task.name, "operators": list(each.task.operators),
-        "weight": each.task.weight, "trials": each.trials, "failed": each.failed, "before_s": before,
+        "weight": each.task.weight, "trials": each.trials, "failed": each.failed, "given_up": each.given_up,
+        "before_s": before,
         "after_s": None if each.best is None else each.latency,
         "threads": None if each.best is None else each.best[1].threads,
         "rank_by_model": each.rank_of_best(), "steps": steps,

@@ -10,6 +10,7 @@ from dsascape.tuner.bundle import (
     BundleError,
     BundleResults,
     build_candidates,
+    check_runtime,
     compiled,
     read_candidates,
 )
@@ -93,6 +94,7 @@ class Elsewhere:
     def _write(self, waiting: Waiting, told: Told) -> Mapping[str, Answer]:
         """Write the bundle of a batch; return the answers for candidates that have no code."""
         batch, on, groups = waiting.batch, self.on, []
+        check_runtime(on.target, self.runtime)
         tasks = {unit.each.task.key: unit.each.task for unit in batch.units}
         layers = {key: task.naive.layer for key, task in tasks.items()}
         kernels = [

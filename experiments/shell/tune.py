@@ -29,7 +29,7 @@ from dsascape.experiments.real.tuning import (
 )
 from dsascape.experiments.real.tuning_batches import Waiting
 from dsascape.experiments.results.files import write_whole
-from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, say, shown_text, table
 from dsascape.experiments.shell.measure import check_folder, requested_machine
 from dsascape.experiments.shell.simulate import requested_policy, requested_workload
 from dsascape.experiments.shell.tune_batches import advanced, check_options, show_waiting, waiting_json
@@ -263,6 +263,7 @@ def _show(data: dict[str, Any], waiting: Waiting | None = None) -> None:
     some = f", {_MOST_TASKS} of {len(tasks)} (--json has all)" if len(tasks) > _MOST_TASKS else ""
     headings = ("task", "operators", "times", "trials", "built-in", "tuned")
     table(f"Tasks, those that take most time first{some}", headings, rows)()
+    say(*[f"{task['name']} was given up: {task['given_up']}" for task in tasks if task["given_up"] is not None])
     if waiting is not None:
         show_waiting(waiting)
 

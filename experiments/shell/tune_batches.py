@@ -9,7 +9,7 @@ from dsascape.experiments.real.tuning_batches import Elsewhere, Waiting
 from dsascape.experiments.shell.answers import say
 from dsascape.hw_models.text.quantities import format_bytes
 from dsascape.tuner.bundle import START, BundleError
-from dsascape.tuner.measure import BUNDLE
+from dsascape.tuner.measure import BUNDLE, check_installed
 from dsascape.tuner.search.batches import Batches
 from dsascape.tuner.search.database import Candidates
 from dsascape.tuner.search.search import Search
@@ -26,7 +26,11 @@ def check_options(arguments: argparse.Namespace) -> None:
 def advanced(
     arguments: argparse.Namespace, on: TunedOn, asked: TuningTasks, search: Search, candidates: Candidates
 ) -> Waiting | None:
-    """Take in results that are there, and write the bundle that is to run next; None where the search has ended."""
+    """Take in results that are there, and write the bundle that is to run next; None where the search has ended.
+
+    Raises ``MeasureError`` where TVM or onnxruntime is not installed, and what `Elsewhere.advanced` raises.
+    """
+    check_installed()
     elsewhere = Elsewhere(
         on, arguments.out, ", ".join(asked.networks)[:60], arguments.policy, arguments.runtime,
         units=arguments.units or 0,

@@ -194,6 +194,19 @@ def test_results_that_are_none_are_refused_and_nothing_is_lost(said: str, seen: 
     assert seen.rows_kept
 
 
+def test_a_runtime_of_another_architecture_is_refused_before_anything_is_compiled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shapes.yaml").write_text(SHAPES)
+    asked = ["tune", str(tmp_path / "shapes.yaml"), *ASKED, "--target", "aarch64-cortex-a76"]
+
+    assert main([*asked, "--out", str(tmp_path / "tuned")]) == 2
+    told = capsys.readouterr()
+    assert ", the code for aarch64; --runtime names a folder" in told.err
+    assert "compiled" not in told.err
+    assert not list((tmp_path / "tuned").glob("*.tar.xz"))
+
+
 def test_candidates_none_of_which_has_code_need_no_machine(tmp_path: Path) -> None:
     own = tasks()[:1]
     on = TunedOn(load_hardware("epyc", Cpu), BUNDLE, threads=1)

@@ -9,6 +9,7 @@ from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.bundle.contents import Manifest
 from dsascape.tuner.late import late
 from dsascape.tuner.measure.candidates import CandidateRunner
+from dsascape.tuner.measure.targets import target_architecture
 from dsascape.tuner.measure.tasks import CandidateCode, PreparedTask, candidate_name
 
 
@@ -46,6 +47,11 @@ def compiled(runner: CandidateRunner, prepared: PreparedTask, candidates: Sequen
         else:
             code.append(result.code)
     return CandidateGroup(prepared, tuple(code), tuple(missing))
+
+
+def check_runtime(target: str, runtime: Path | None) -> None:
+    """Raise ``BundleError`` where the runtime's libraries for the target lack, before anything is compiled for it."""
+    late("bundling").runtime_files(runtime, target_architecture(target))
 
 
 def build_candidates(

@@ -10,6 +10,7 @@ pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[t
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'dsascape[tune]'")
 
+from dsascape.experiments.real.tuning import task_rows
 from dsascape.fusion import fixed_pattern_plan
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
@@ -89,6 +90,9 @@ def test_a_task_whose_every_candidate_crashes_is_given_up_with_its_reason(tmp_pa
     assert "SIGSEGV" in reasons[broken.key]
     assert reasons[other.key] == ""
     assert [key for key, _ in found.kernels()] == [other.key]
+    given_up = {row["key"]: row["given_up"] for row in task_rows(found)}
+    assert "SIGSEGV" in given_up[broken.key]
+    assert given_up[other.key] is None
 
 
 def test_a_search_stores_each_candidate_as_it_is_measured(tmp_path: Path) -> None:
