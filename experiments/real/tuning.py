@@ -23,6 +23,7 @@ from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.loops.files import steps_json
 from dsascape.scheduler.kernels.loops.sources import FILE
+from dsascape.tuner.measure import BUNDLE
 from dsascape.tuner.search.database import Candidates, kernel_lines
 from dsascape.tuner.search.identity import code_digest, machine_digest
 from dsascape.tuner.search.objectives import Objective
@@ -48,7 +49,7 @@ class TunedOn:
 
     hardware: Cpu | Gpu
     runner: str
-    """``simulate``, or the address of a device (`tuner.measure.address`)."""
+    """``simulate``, the address of a device (`tuner.measure.address`), or ``bundle`` for one that is not reached."""
     target: str = "llvm"
     threads: int = 0
     """Threads of a kernel; 0: on a device one per core, simulated as many as are best."""
@@ -66,10 +67,12 @@ class TunedOn:
         tuning = {"threads": self.threads} if self.threads else {}
         return CpuView(self.hardware, make_tuning(self.hardware, tuning))
 
-    def open_runner(self, dtype: str) -> Runner:
-        """Return the runner."""
+    def open_runner(self, dtype: str) -> Runner | None:
+        """Return the runner; None where candidates are run elsewhere, from bundles."""
         if self.runner == SIMULATE:
             return simulated(self.view(dtype), dtype)
+        if self.runner == BUNDLE:
+            return None
         return MeasuredRunner(self.runner, self.target, self.threads)
 
 
@@ -133,7 +136,8 @@ def _of_network(analysis: Analysis, policy: Policy, on: TunedOn, placing: Placin
 
 
 def open_search(
-    asked: TuningTasks, on: TunedOn, runner: Runner, folder: Path, objective: Objective, options: SearchOptions
+    asked: TuningTasks, on: TunedOn, runner: Runner | None, folder: Path, objective: Objective,
+    options: SearchOptions,
 ) -> tuple[Search, Candidates]:
     """Return a search that goes on with the records of ``folder``, and these.
 
@@ -143,6 +147,8 @@ def open_search(
     if options.tuner == "eto":
         if not isinstance(on.hardware, Gpu):
             raise HardwareError(f"{on.hardware.name}: is no GPU; --tuner eto reuses programs of GPUs")
+        if runner is None:
+            raise HardwareError(f"{on.hardware.name}: --tuner eto needs answers as it goes; --runner bundle has none")
         bridge_task = partial(_bridge_task, on, asked.dtype)
         search: Search = ReuseSearch(
             asked.tasks, asked.weights, runner, candidates, objective, options, bridge_task
@@ -186,7 +192,8 @@ def _task_row(each: Searching, search: Search) -> dict[str, Any]:
     steps = [] if each.best is None else steps_json(each.best[0].steps)
     return {
         "key": each.task.key, "name": each.task.name, "operators": list(each.task.operators),
-        "weight": each.task.weight, "trials": each.trials, "failed": each.failed, "before_s": before,
+        "weight": each.task.weight, "trials": each.trials, "failed": each.failed, "given_up": each.given_up,
+        "before_s": before,
         "after_s": None if each.best is None else each.latency,
         "threads": None if each.best is None else each.best[1].threads,
         "rank_by_model": each.rank_of_best(), "steps": steps,

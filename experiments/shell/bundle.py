@@ -26,6 +26,8 @@ from dsascape.tuner.bundle import (
     build_gpu_probes,
     build_probes,
     is_calibration,
+    is_of_candidates,
+    read_candidates,
     read_results,
     run_unpacked,
     unpacked,
@@ -135,7 +137,7 @@ def run(arguments: argparse.Namespace) -> Answer:
     check_place(out, "--out")
     with tempfile.TemporaryDirectory() as folder:
         unpacked(arguments.bundle, Path(folder))
-        options = ["--kernel-timeout", str(arguments.kernel_timeout)]
+        options = [] if arguments.kernel_timeout is None else ["--kernel-timeout", str(arguments.kernel_timeout)]
         if arguments.threads:
             options += ["--threads", str(arguments.threads)]
         try:
@@ -144,8 +146,18 @@ def run(arguments: argparse.Namespace) -> Answer:
             raise type(error)(f"{arguments.bundle}: {error}") from error
     if is_calibration(out):
         return calibration(out)
+    if is_of_candidates(out):
+        return _of_candidates(out)
     results = read_results(out)
     return _answer(results, point_of(results).compared(results), {"file": str(out)})
+
+
+def _of_candidates(out: Path) -> Answer:
+    """Answer with the numbers of candidates that have a time, and of those that have none."""
+    kernels = read_candidates(out).measurement.kernels
+    timed = sum(kernel.timing is not None for kernel in kernels)
+    text = f"{out}: {timed} of {count(len(kernels), 'candidate')} have a time, for dsascape tune --runner bundle"
+    return Answer({"file": str(out), "candidates": len(kernels), "failed": len(kernels) - timed}, lambda: say(text))
 
 
 def import_results(arguments: argparse.Namespace) -> Answer:

@@ -36,6 +36,7 @@ _USER_ERRORS = (
     "dsascape.tuner.measure:TargetError",
     "dsascape.tuner.bundle:BundleError",
     "dsascape.tuner.search.database:DatabaseError",
+    "dsascape.tuner.search.hints:HintError",
     "dsascape.tuner.search.cost_model:MissingPackageError",
     "dsascape.tuner.search.space:NoProgramError",
 )
@@ -191,8 +192,8 @@ def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     run.add_argument("--out", type=Path, metavar="RESULTS.json", help="where results go (default: results.json)")
     threads = "threads that run a kernel (default: as built for)"
     run.add_argument("--threads", type=_count, metavar="N", help=threads)
-    slow = "time limit of a kernel in seconds (default: %(default)s)"
-    run.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
+    slow = "time limit of a kernel in seconds (default: 120, of a candidate 10)"
+    run.add_argument("--kernel-timeout", type=_count, metavar="S", help=slow)
     taken = add("import", _command("bundle", "import_results"), "store the results of a bundle in a results folder")
     taken.add_argument("results", type=Path, metavar="RESULTS.json")
     taken.add_argument("--out", type=Path, required=True, metavar="DIR", help="the results folder")
@@ -214,7 +215,8 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     _network_options(tune, "MODEL|SHAPES.yaml", "; or a file of single operators")
     tuners = ("ansor", "random", "beam", "eto")
     tune.add_argument("--tuner", choices=tuners, default="ansor", help="(default: %(default)s)")
-    said = "who says how long a candidate takes: simulate, local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
+    said = "who says how long a candidate takes: simulate, local, rpc://HOST:PORT[/KEY], or bundle: a machine without a"
+    said += " network (default: %(default)s)"
     tune.add_argument("--runner", default="local", metavar="R", help=said)
     tune.add_argument("--hardware", metavar="H", help="machine that is tuned for: a preset, or a path to a YAML spec")
     tune.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
@@ -233,6 +235,12 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--unit", type=_count, default=64, metavar="N", help=unit)
     evolved = "programs of a generation of the evolution (default: %(default)s)"
     tune.add_argument("--population", type=_count, default=512, metavar="N", help=evolved)
+    few = "with --runner bundle, units in one bundle (default: one of each new task, else 8)"
+    tune.add_argument("--units", type=_count, metavar="N", help=few)
+    libraries = "with --runner bundle, folder of TVM's runtime for the device's architecture"
+    tune.add_argument("--runtime", type=Path, metavar="DIR", help=libraries)
+    restricted = "restrictions on tiles, reductions and unrolling of single operators"
+    tune.add_argument("--hints", type=Path, metavar="FILE.yaml", help=restricted)
     parts = ("fine-tuning", "task-scheduler", "large-space", "prior", "bridges")
     ablation = "leave out a part of Ansor, or ETO's bridges, for an ablation; repeatable"
     tune.add_argument("--without", action="append", choices=parts, default=[], help=ablation)

@@ -6,11 +6,13 @@ import runpy
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from dsascape.experiments.question.config import ExperimentError
+from dsascape.experiments.question.hints import read_hints
 from dsascape.experiments.question.network import check_dtype, default_dtype
 from dsascape.experiments.question.shapes import is_shapes, read_shapes
 from dsascape.experiments.real.on_processor import MEASURED_DTYPE
@@ -25,16 +27,27 @@ from dsascape.experiments.real.tuning import (
     tuned_on,
     write_results,
 )
+from dsascape.experiments.real.tuning_batches import Waiting
 from dsascape.experiments.results.files import write_whole
-from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, say, shown_text, table
 from dsascape.experiments.shell.measure import check_folder, requested_machine
 from dsascape.experiments.shell.simulate import requested_policy, requested_workload
-from dsascape.hw_models import HardwareError, load_hardware
+from dsascape.experiments.shell.tune_batches import advanced, check_options, show_waiting, waiting_json
+from dsascape.hw_models import Gpu, HardwareError, load_hardware
 from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
 from dsascape.scheduler import policy_label
 from dsascape.scheduler.kernels.loops.sources import FILE
-from dsascape.tuner.measure import LOCAL, MeasureError, check_target, remote_address, usable_cores
+from dsascape.tuner.measure import (
+    BUNDLE,
+    LOCAL,
+    MeasureError,
+    check_cpu_target,
+    check_target,
+    remote_address,
+    usable_cores,
+)
 from dsascape.tuner.search.evolution import EvolutionOptions
+from dsascape.tuner.search.hints import check_hints
 from dsascape.tuner.search.objectives import (
     Objective,
     OwnObjective,
@@ -60,24 +73,30 @@ def tune(arguments: argparse.Namespace) -> Answer:
     """Tune the kernels of a network, or of single operators."""
     on = _tuned_on(arguments)
     asked = _tasks(arguments, on)
+    check_options(arguments)
     objective, options = _objective(arguments, len(asked.networks)), _options(arguments)
+    check_hints(options.space.hints, [task.naive for task in asked.tasks])
+    if options.space.hints and isinstance(on.hardware, Gpu):
+        raise HintError(f"{arguments.hints}: hints are for CPUs; {on.hardware.name} is a GPU")
     folder: Path = arguments.out
     check_folder(folder)
     dtype = _dtype(arguments, on)
-    runner = on.open_runner(dtype)
+    runner, waiting = on.open_runner(dtype), None
     progress = _Progress(options.trials)
     search, candidates = open_search(asked, on, runner, folder, objective, options)
     try:
-        for unit in search.run():
-            progress.show(unit, search)
+        if runner is None:
+            waiting = advanced(arguments, on, asked, search, candidates)
+        else:
+            for unit in search.run():
+                progress.show(unit, search)
     finally:
-        runner.close()
+        if runner is not None:
+            runner.close()
         candidates.close()
         if search.trials:
             write_results(folder, search, on, search.curve)
     before_s = _before_s(search)
-    title = f"{', '.join(asked.networks)[:60]} on {on.hardware.name}"
-    write_whole(folder / PICTURE, resolve_name(f"{_PAGE}:tuning_curve")(title, before_s, search.curve))
     data = {
         "model": asked.networks[0] if len(asked.networks) == 1 else list(asked.networks),
         "tuner": options.tuner, "runner": on.runner, "hardware": on.hardware.name, "target": on.target,
@@ -85,11 +104,18 @@ def tune(arguments: argparse.Namespace) -> Answer:
         "trials": search.trials, "trials_before": search.continued, "failed": search.failed,
         "seconds_before": before_s, "seconds_after": sum(search.latencies()),
         "tasks": list(task_rows(search)), "kernels": str(folder / FILE), "curve": str(folder / PICTURE),
-        "report": str(folder / REPORT),
+        "report": str(folder / REPORT), "waiting": waiting_json(waiting),
     }  # fmt: skip
+    if waiting is not None and not search.trials:
+        data |= {"seconds_before": None, "seconds_after": None}
+        return Answer(data, lambda: show_waiting(waiting))
+    title = f"{', '.join(asked.networks)[:60]} on {on.hardware.name}"
+    write_whole(folder / PICTURE, resolve_name(f"{_PAGE}:tuning_curve")(title, before_s, search.curve))
     if isinstance(search, ReuseSearch):
         data["reuse"] = plan_json(search.plan)
     write_whole(folder / REPORT, resolve_name(f"{_PAGE}:tuning_page")(data, before_s, search.curve))
+    if waiting is not None:
+        return Answer(data, lambda: _show(data, waiting))
     is_whole = all(task["after_s"] is not None for task in data["tasks"])
     return Answer(data, lambda: _show(data), 0 if is_whole else POINTS_FAILED)
 
@@ -104,9 +130,12 @@ def _tuned_on(arguments: argparse.Namespace) -> TunedOn:
         if arguments.hardware is None:
             raise HardwareError("--hardware is missing: --runner simulate needs a machine")
         return tuned_on(load_hardware(arguments.hardware), SIMULATE, arguments.target, arguments.threads or 0)
-    if arguments.runner != LOCAL and not arguments.runner.startswith("rpc://"):
-        raise MeasureError(f"--runner has {arguments.runner!r}; needs simulate, local or rpc://HOST:PORT[/KEY]")
-    if remote_address(arguments.runner) is None:
+    if arguments.runner not in (LOCAL, BUNDLE) and not arguments.runner.startswith("rpc://"):
+        needs = "needs simulate, local, bundle or rpc://HOST:PORT[/KEY]"
+        raise MeasureError(f"--runner has {arguments.runner!r}; {needs}")
+    if arguments.runner == BUNDLE:
+        check_cpu_target(arguments.target)
+    elif remote_address(arguments.runner) is None:
         check_target(arguments.target)
     is_here = arguments.runner == LOCAL
     spec = requested_machine(arguments.hardware, arguments.target, 0 if is_here else arguments.threads or 0)
@@ -137,10 +166,11 @@ def _options(arguments: argparse.Namespace) -> SearchOptions:
     """Return the options of the search, with what the ablations leave out."""
     without = set(arguments.without)
     strategy: Any = "round-robin" if "task-scheduler" in without else "gradient"
+    hints = () if arguments.hints is None else read_hints(arguments.hints)
     return SearchOptions(
         arguments.tuner, arguments.trials, arguments.seed, arguments.unit, fine_tuning="fine-tuning" not in without,
         prior=arguments.runner != SIMULATE and "prior" not in without, hops=0 if "bridges" in without else 1,
-        space=LIMITED if "large-space" in without else SpaceOptions(),
+        space=replace(LIMITED if "large-space" in without else SpaceOptions(), hints=hints),
         evolution=EvolutionOptions(population=arguments.population), scheduler=SchedulerOptions(strategy),
     )  # fmt: skip
 
@@ -215,7 +245,7 @@ def _before_s(search: Search) -> float:
     return sum([weight * own[task] for weights in search.weights for task, weight in weights.items()])
 
 
-def _show(data: dict[str, Any]) -> None:
+def _show(data: dict[str, Any], waiting: Waiting | None = None) -> None:
     console, tasks = Console(), data["tasks"]
     names = data["model"] if isinstance(data["model"], str) else ", ".join(data["model"])
     console.print(
@@ -239,6 +269,9 @@ def _show(data: dict[str, Any]) -> None:
     some = f", {_MOST_TASKS} of {len(tasks)} (--json has all)" if len(tasks) > _MOST_TASKS else ""
     headings = ("task", "operators", "times", "trials", "built-in", "tuned")
     table(f"Tasks, those that take most time first{some}", headings, rows)()
+    say(*[f"{task['name']} was given up: {task['given_up']}" for task in tasks if task["given_up"] is not None])
+    if waiting is not None:
+        show_waiting(waiting)
 
 
 def _time(seconds: float) -> str:

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -137,10 +139,13 @@ def test_kernels_of_another_machine_or_other_code_are_ignored_and_said(terminal:
     ("argv", "needs"),
     [
         (("squeezenet", "--runner", "simulate"), "--hardware is missing"),
-        (("squeezenet", "--runner", "somewhere", "--hardware", "epyc"), "needs simulate, local or rpc://"),
+        (("squeezenet", "--runner", "somewhere", "--hardware", "epyc"), "needs simulate, local, bundle or rpc://"),
         (("squeezenet", *ASKED, "--objective", "f9"), "needs f1, f2, f3, f4"),
         (("squeezenet", *ASKED, "--objective", "f2"), "needs --latency"),
         (("squeezenet", *ASKED, "--latency", "1"), "does not go with"),
+        (("squeezenet", *ASKED, "--units", "2"), "--units goes with --runner bundle only"),
+        (("squeezenet", "--runner", "bundle", "--hardware", "a100"), "is not a CPU"),
+        (("squeezenet", "--runner", "bundle", "--hardware", "epyc", "--target", "cuda"), "needs one for CPUs"),
         (("squeezenet", "--runner", "simulate", "--hardware", "a100"), "is not a CPU"),
         (("missing.yaml", *ASKED), "missing.yaml"),
         (("no-such-network", *ASKED), "no-such-network"),
@@ -167,6 +172,48 @@ def test_shapes_that_are_none_are_one_message(text: str, needs: str, terminal: T
     path = tmp_path / "wrong.yaml"
     path.write_text(text)
     assert needs in terminal.refused("tune", str(path), *ASKED, "--out", str(tmp_path / "tuned"))
+
+
+def test_hints_are_obeyed_and_searches_without_them_are_others(
+    terminal: Terminal, shapes: str, tmp_path: Path
+) -> None:
+    """The built-in choice is tried first, whatever the hints say."""
+    hints = tmp_path / "hints.yaml"
+    hints.write_text('hints: {"*": {unroll: 0}, matmul: {innermost: {1: {multiple: 8}, 0: 2}, reduction: whole}}\n')
+    folder = tmp_path / "tuned"
+    tuned(terminal, shapes, folder)
+    data = tuned(terminal, shapes, folder, "--hints", str(hints))
+    assert (data["trials_before"], data["trials"]) == (0, 24)
+    with closing(sqlite3.connect(folder / "candidates.sqlite")) as connection:
+        rows = connection.execute("SELECT steps FROM candidates WHERE unit > 0 AND search LIKE '%multiple%'").fetchall()
+    assert len(rows) == 24
+    assert not any("Unroll" in steps for (steps,) in rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("operators: {}", "operators: is unknown; needs hints"),
+        ("hints: {}", "hints: is missing or empty"),
+        ("hints: {matmul: {unrolled: 0}}", "hints.matmul.unrolled: is unknown; needs one of innermost, reduction"),
+        ("hints: {matmul: {unroll: 3}}", "hints.matmul.unroll: has 3; needs one of 0, 16, 64, 512"),
+        ("hints: {matmul: {reduction: cut}}", "hints.matmul.reduction: has 'cut'; needs whole"),
+        ("hints: {matmul: {partial_sums: 1}}", "hints.matmul.partial_sums: has 1; needs true or false"),
+        ("hints: {matmul: {innermost: 4}}", "hints.matmul.innermost: has 4; needs numbers of dimensions"),
+        ("hints: {matmul: {innermost: {1: 65}}}", "hints.matmul.innermost.1: size has 65; needs a whole number"),
+        ("hints: {matmul: {innermost: {1: {least: 2}}}}", "hints.matmul.innermost.1: has {'least': 2}"),
+        ("hints: {matmul: {innermost: {2: 4}}}", "matmul: innermost.2: there is no such dimension"),
+        ("hints: {conv7: {unroll: 0}}", "conv7: is no operator of a kernel that is tuned; these have"),
+    ],
+)
+def test_hints_that_are_none_are_one_message(
+    text: str, needs: str, terminal: Terminal, shapes: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "hints.yaml"
+    path.write_text(text)
+    message = terminal.refused("tune", shapes, *ASKED, "--hints", str(path), "--out", str(tmp_path / "tuned"))
+    assert needs in message
+    assert not (tmp_path / "tuned").exists()
 
 
 def test_a_folder_without_kernels_is_one_message(terminal: Terminal, tmp_path: Path) -> None:

@@ -32,8 +32,10 @@ def test_tuning_on_a_simulated_machine_needs_neither(
     assert "26 trials" in capsys.readouterr().out
     assert main([*asked, "--tuner", "ansor"]) == 2
     assert "pip install 'dsascape[tune]'" in capsys.readouterr().err
-    assert main(["tune", "squeezenet", "--runner", "local", "--tuner", "random", "--out", str(tmp_path)]) == 2
-    assert "pip install 'dsascape[tvm]'" in capsys.readouterr().err
+    for runner in (["local"], ["bundle", "--hardware", "epyc"]):
+        asked = ["tune", "squeezenet", "--tuner", "random", "--out", str(tmp_path), "--runner", *runner]
+        assert main(asked) == 2
+        assert "pip install 'dsascape[tvm]'" in capsys.readouterr().err
 
 
 def test_planning_needs_neither(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

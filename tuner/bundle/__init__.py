@@ -8,6 +8,7 @@ from typing import cast
 
 from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.tuner.bundle.archive import unpacked
+from dsascape.tuner.bundle.batch import BatchLabels, CandidateGroup, build_candidates, check_runtime, compiled
 from dsascape.tuner.bundle.contents import START, BundleError, Manifest
 from dsascape.tuner.bundle.foreign_json import validated
 from dsascape.tuner.bundle.results import (
@@ -15,7 +16,9 @@ from dsascape.tuner.bundle.results import (
     CalibrationResults,
     GpuCalibrationResults,
     is_calibration,
+    is_of_candidates,
     read_calibration,
+    read_candidates,
     read_results,
 )
 from dsascape.tuner.calibrate.plan import ProbeShape
@@ -27,9 +30,10 @@ from dsascape.tuner.measure.targets import cuda_architecture
 from dsascape.tuner.measure.worker import FAILURES, reason
 
 __all__ = [
-    "START", "BundleError", "BundleResults", "CalibrationResults", "GpuCalibrationResults", "Manifest",
-    "RunnerError", "build_bundle", "build_gpu_bundle", "build_gpu_probes", "build_probes",
-    "is_calibration", "read_calibration", "read_results", "run_sent", "run_unpacked", "unpacked", "validated",
+    "START", "BatchLabels", "BundleError", "BundleResults", "CalibrationResults", "CandidateGroup",
+    "GpuCalibrationResults", "Manifest", "RunnerError", "build_bundle", "build_candidates", "build_gpu_bundle",
+    "build_gpu_probes", "build_probes", "check_runtime", "compiled", "is_calibration", "is_of_candidates",
+    "read_calibration", "read_candidates", "read_results", "run_sent", "run_unpacked", "unpacked", "validated",
 ]  # fmt: skip
 
 

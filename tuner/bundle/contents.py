@@ -11,6 +11,8 @@ from typing import Any
 
 BUNDLE = "dsascape bundle 2"
 RESULTS = "dsascape results 2"
+CANDIDATES = "dsascape candidates 1"
+"""Format of the results of a batch of candidates."""
 CALIBRATION = "dsascape calibration 1"
 GPU_CALIBRATION = "dsascape gpu calibration 1"
 MANIFEST = "bundle.json"
@@ -25,6 +27,7 @@ CARRIED = (
     "dsascape/wording.py",
     "dsascape/tuner/bundle/contents.py",
     "dsascape/tuner/bundle/gpu_probes.py",
+    "dsascape/tuner/bundle/initial.py",
     "dsascape/tuner/bundle/machines.py",
     "dsascape/tuner/bundle/native.py",
     "dsascape/tuner/bundle/on_gpu.py",
@@ -152,6 +155,9 @@ class Manifest:
     """Number of vector registers that probes are compiled for."""
     gpu: str = ""
     """GPU architecture of the code, such as sm_90; empty for a processor's code."""
+    are_candidates: bool = False
+    """Whether kernels are candidates of a search: each runs by itself, with arguments made anew; there is no network
+    of them."""
     format: str = BUNDLE
 
     @property

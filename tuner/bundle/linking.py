@@ -4,6 +4,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,20 @@ def linked(module: Any, path: Path, architecture: str) -> Path:
     """Link a compiled module into the shared library ``path``; raise ``BundleError`` where no linker works."""
     objects = path.with_suffix(".o")
     module.write_to_file(str(objects), "o")
+    return linked_objects([objects], path, architecture)
+
+
+def linked_objects(objects: Sequence[Path], path: Path, architecture: str) -> Path:
+    """Link object files, listed in a file beside ``path``, into the shared library ``path``.
+
+    Raises ``BundleError`` where no linker works.
+    """
     command = _linker(architecture)
+    listed = path.with_suffix(".objects")
+    listed.write_text("".join([f'"{each}"\n' for each in objects]), encoding="utf-8")
     try:
         done = subprocess.run(
-            [*command, "-shared", "-fPIC", "-o", str(path), str(objects)], capture_output=True, text=True,
+            [*command, "-shared", "-fPIC", "-o", str(path), f"@{listed}"], capture_output=True, text=True,
             timeout=_LIMIT_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:

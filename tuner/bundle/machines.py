@@ -20,6 +20,9 @@ class Machine(Protocol):
     def bytes_of(self, array: BundledArray) -> bytes | memoryview:
         """Return the contents of a tensor's buffer."""
 
+    def renew(self, kernel: BundledKernel) -> None:
+        """Give a kernel's inputs their values, and its results values that are wrong (`blank`)."""
+
     def run(self, kernel: BundledKernel) -> None:
         """Run a kernel once; raise ``DeviceError`` if that fails."""
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dsascape.tuner.bundle.contents import BundledArray, BundledKernel, BundleError, Manifest
+from dsascape.tuner.bundle.initial import initial
 from dsascape.tuner.measure.cuda import Cuda, CudaLaunch
 from dsascape.tuner.measure.records import Budget, Device, Timing
 from dsascape.tuner.measure.timing import measured
@@ -22,7 +23,7 @@ class OnGpu:
     """A bundle's code and data, loaded on the first GPU."""
 
     def __init__(self, folder: Path, manifest: Manifest, data: memoryview, budget: Budget) -> None:
-        self._arrays, self._budget = manifest.arrays, budget
+        self._arrays, self._content, self._budget = manifest.arrays, data, budget
         self._cuda = cuda = Cuda()
         cuda.load((folder / manifest.code).read_bytes())
         self._data = cuda.memory(len(data))
@@ -40,6 +41,12 @@ class OnGpu:
 
     def bytes_of(self, array: BundledArray) -> bytes:
         return self._cuda.read(self._buffers[array.buffer], self._buffer_bytes[array.buffer])
+
+    def renew(self, kernel: BundledKernel) -> None:
+        for number in kernel.arguments:
+            array = self._arrays[number]
+            if array.buffer >= 0:
+                self._cuda.write(self._buffers[array.buffer], initial(array, self._content))
 
     def run(self, kernel: BundledKernel) -> None:
         self._cuda.run([self._launch(kernel)])

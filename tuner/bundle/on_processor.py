@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from dsascape.tuner.bundle.contents import RUNTIME, BundledArray, BundledKernel, Manifest
+from dsascape.tuner.bundle.initial import initial
 from dsascape.tuner.bundle.native import Runtime, Tensor, tensor
 from dsascape.tuner.measure.records import Budget, Timing
 from dsascape.tuner.measure.timing import FLUSH, measured, measured_in_parts
@@ -34,6 +35,13 @@ class OnProcessor:
 
     def bytes_of(self, array: BundledArray) -> memoryview:
         return memoryview(self._buffers[array.buffer])
+
+    def renew(self, kernel: BundledKernel) -> None:
+        for number in kernel.arguments:
+            array = self._manifest.arrays[number]
+            if array.buffer >= 0:
+                content = initial(array, self._data)
+                self._buffers[array.buffer][: len(content)] = content
 
     def run(self, kernel: BundledKernel) -> None:
         self._call(kernel)()

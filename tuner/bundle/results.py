@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from dsascape.hw_models.text.text_file import BYTE_ORDER_MARK
-from dsascape.tuner.bundle.contents import CALIBRATION, GPU_CALIBRATION, RESULTS, BundleError
+from dsascape.tuner.bundle.contents import CALIBRATION, CANDIDATES, GPU_CALIBRATION, RESULTS, BundleError
 from dsascape.tuner.bundle.foreign_json import validated
 from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, HostFacts
 from dsascape.tuner.calibrate.figures import Figures
@@ -19,7 +19,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)
 
 @dataclass(frozen=True, slots=True)
 class BundleResults:
-    """Contents of a results file of a network."""
+    """Contents of a results file of a network, or of a batch of candidates."""
 
     format: str
     batch: int
@@ -59,9 +59,23 @@ def read_results(path: Path) -> BundleResults:
     content = _content(path)
     if _is_of(content, CALIBRATION) or _is_of(content, GPU_CALIBRATION):
         raise BundleError(f"{path} has figures of a machine, not of a network: dsascape calibrate --from {path}")
+    if _is_of(content, CANDIDATES):
+        raise BundleError(f"{path} has times of candidates, not of a network: dsascape tune --runner bundle takes them")
+    return _checked(content, path, RESULTS)
+
+
+def read_candidates(path: Path) -> BundleResults:
+    """Read the results file ``path`` of a batch of candidates; raise ``BundleError`` for any other file."""
+    content = _content(path)
+    if any(_is_of(content, kind) for kind in (RESULTS, CALIBRATION, GPU_CALIBRATION)):
+        raise BundleError(f"{path} has no times of candidates; it is of a bundle of another kind")
+    return _checked(content, path, CANDIDATES)
+
+
+def _checked(content: bytes, path: Path, kind: str) -> BundleResults:
     results = validated(BundleResults, content, f"{path} is not a results file of a bundle")
-    if results.format != RESULTS:
-        raise BundleError(f"{path} has the format {results.format[:40]!r}; needs {RESULTS!r}")
+    if results.format != kind:
+        raise BundleError(f"{path} has the format {results.format[:40]!r}; needs {kind!r}")
     _check_sound(results, path, results.measurement.measured_at)
     return results
 
@@ -106,6 +120,11 @@ def _check_sound(results: object, path: Path, measured_at: str) -> None:
         wrong = f"measured_at is {measured_at[:40]!r}; needs a date and a time, such as 2026-01-31T12:00:00+00:00"
     if wrong is not None:
         raise BundleError(f"{path} has an impossible figure: {wrong}")
+
+
+def is_of_candidates(path: Path) -> bool:
+    """Return whether a results file claims to be of candidates; raise ``BundleError`` if it cannot be read."""
+    return _is_of(_content(path), CANDIDATES)
 
 
 def is_calibration(path: Path) -> bool:

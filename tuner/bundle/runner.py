@@ -15,21 +15,21 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from dsascape.tuner.bundle.contents import MANIFEST, RESULTS, START, BundleError, Manifest
+from dsascape.tuner.bundle.contents import CANDIDATES, MANIFEST, RESULTS, START, BundleError, Manifest
 from dsascape.tuner.bundle.gpu_probes import main as run_gpu_probes
 from dsascape.tuner.bundle.probes import calibrated_bundle
 from dsascape.tuner.bundle.probes import main as run_probes
-from dsascape.tuner.bundle.steps import DEVICE, LACKS, LAST, NETWORK
+from dsascape.tuner.bundle.steps import AGAIN, DEVICE, LACKS, LAST, NETWORK
 from dsascape.tuner.bundle.steps import main as run_steps
 from dsascape.tuner.calibrate.plan import PROBE_S
 from dsascape.tuner.measure.cores import usable_cores
 from dsascape.tuner.measure.device import local_device, now
 from dsascape.tuner.measure.interference import busy_elsewhere, disturbances
-from dsascape.tuner.measure.records import Budget, Device, KernelMeasurement, Timing
+from dsascape.tuner.measure.records import FOR_CANDIDATES, Budget, Device, KernelMeasurement, Timing
 from dsascape.wording import count
 
 
@@ -39,12 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns 1 if a kernel failed, or the results cannot be written.
     """
     parsed = _parser().parse_args(arguments)
-    budget = Budget(kernel_s=parsed.kernel_seconds, network_s=parsed.network_seconds, limit_s=parsed.kernel_timeout)
     if parsed.child:
-        return _child(parsed, budget)
+        return _child(parsed)
     try:
         manifest = _manifest(parsed.folder)
-        threads = _threads(parsed.threads, manifest)
+        threads, budget = _threads(parsed.threads, manifest), _budget(parsed, manifest)
         if manifest.is_of_probes:
             results = calibrated_bundle(parsed.folder, manifest, threads, parsed.probe_seconds, parsed.most_bytes)
         else:
@@ -62,23 +61,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         why = error.strerror or error
         sys.stderr.write(f"{START}: {parsed.out} cannot be written; a file there is from an earlier run: {why}\n")
         return 1
+    text, code = _summary(manifest, results)
+    _say(f"{parsed.out}: {text}")
+    return code
+
+
+def _summary(manifest: Manifest, results: dict[str, Any]) -> tuple[str, int]:
+    """Return what there is to say of results in the end, and the exit code: candidates may fail, a network may not."""
     if manifest.is_of_probes:
-        _say(f"{parsed.out}: figures of {results['facts']['name' if manifest.gpu else 'processor']}")
-        return 0
-    network = results["measurement"]["network"]
+        return f"figures of {results['facts']['name' if manifest.gpu else 'processor']}", 0
+    kernels, network = results["measurement"]["kernels"], results["measurement"]["network"]
+    if manifest.are_candidates:
+        timed = sum(kernel["timing"] is not None for kernel in kernels)
+        return f"{timed} of {count(len(kernels), 'candidate')} of {manifest.model} have a time", 0
     if network["timing"] is None:
-        _say(f"{parsed.out}: the network has no time: {network['error']}")
-        return 1
-    _say(f"{parsed.out}: {1e3 * network['timing']['seconds']:.3f} ms for {results['measurement']['model']}")
-    return 0
+        return f"the network has no time: {network['error']}", 1
+    return f"{1e3 * network['timing']['seconds']:.3f} ms for {manifest.model}", 0
 
 
-def _child(parsed: argparse.Namespace, budget: Budget) -> int:
+def _budget(parsed: argparse.Namespace, manifest: Manifest) -> Budget:
+    """Return the time limits that are asked for, by default those of a network's kernels or of candidates."""
+    usual = FOR_CANDIDATES if manifest.are_candidates else Budget()
+    given = {
+        "kernel_s": parsed.kernel_seconds, "network_s": parsed.network_seconds, "limit_s": parsed.kernel_timeout,
+    }  # fmt: skip
+    return replace(usual, **{name: seconds for name, seconds in given.items() if seconds is not None})
+
+
+def _child(parsed: argparse.Namespace) -> int:
     manifest = _manifest(parsed.folder)
     if manifest.is_of_probes:
         probe = run_gpu_probes if manifest.gpu else run_probes
         return probe(parsed.folder, manifest, parsed.probe_seconds, parsed.most_bytes or None)
-    run_steps(parsed.folder, parsed.done, parsed.crashed, budget)
+    run_steps(parsed.folder, parsed.done, parsed.crashed, _budget(parsed, manifest))
     return 0
 
 
@@ -104,9 +119,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="run.py", description="Measure the kernels of this bundle on this machine.")
     parser.add_argument("--out", type=Path, default=Path("results.json"), help="file of results (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=0, help="threads that run a kernel (default: as built for)")
-    parser.add_argument("--kernel-seconds", type=float, default=Budget().kernel_s, help="time to repeat one kernel")
-    parser.add_argument("--network-seconds", type=float, default=Budget().network_s, help="time to repeat the network")
-    parser.add_argument("--kernel-timeout", type=float, default=Budget().limit_s, help="time limit of a kernel")
+    usual, briefly = Budget(), FOR_CANDIDATES
+    repeated = f"time to repeat one kernel (default: {usual.kernel_s}, a candidate {briefly.kernel_s})"
+    parser.add_argument("--kernel-seconds", type=float, help=repeated)
+    whole = f"time to repeat the network (default: {usual.network_s})"
+    parser.add_argument("--network-seconds", type=float, help=whole)
+    limit = f"time limit of a kernel (default: {usual.limit_s:g}, of a candidate {briefly.limit_s:g})"
+    parser.add_argument("--kernel-timeout", type=float, help=limit)
     parser.add_argument("--probe-seconds", type=float, default=PROBE_S, help="time to repeat one probe")
     parser.add_argument("--most-bytes", type=int, default=0, help="largest array of probes (default: as needed)")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help=argparse.SUPPRESS)
@@ -133,7 +152,11 @@ def measured_bundle(folder: Path, threads: int, budget: Budget) -> dict[str, Any
         "network": measurements[NETWORK],
         "warnings": disturbances(device, timings, budget.width), "flushed": manifest.flushed, "measured_at": now(),
     }  # fmt: skip
-    return {"format": RESULTS, "batch": manifest.batch, "origin": manifest.origin, "measurement": measurement}
+    kind = CANDIDATES if manifest.are_candidates else RESULTS
+    return {"format": kind, "batch": manifest.batch, "origin": manifest.origin, "measurement": measurement}
+
+
+_NO_NETWORK = "candidates run each by itself"
 
 
 class _Waiting:
@@ -149,11 +172,20 @@ class _Waiting:
     def results(self) -> dict[str, dict[str, Any]]:
         """Measure every kernel and the network; return their measurements by name."""
         for missing in self._manifest.missing:
-            lacking = KernelMeasurement(missing.name, missing.operators, error=f"no code: {missing.reason}")
+            why = missing.reason if self._manifest.are_candidates else f"no code: {missing.reason}"
+            lacking = KernelMeasurement(missing.name, missing.operators, error=why)
             self._finished[missing.name] = asdict(lacking)
-        while NETWORK not in self._finished:
+        if self._manifest.are_candidates:
+            self._finished[NETWORK] = asdict(KernelMeasurement(NETWORK, (), error=_NO_NETWORK))
+        while not self._is_over:
             self._run_process()
         return self._finished
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether all kernels and the network are measured."""
+        names = {kernel.name for kernel in self._manifest.kernels} if self._manifest.are_candidates else {NETWORK}
+        return names <= self._finished.keys()
 
     def _command(self) -> list[str]:
         """Return the command of the process that measures the rest, isolated from its surroundings' packages."""
@@ -173,7 +205,7 @@ class _Waiting:
             assert process.stdout is not None
             lines = _Lines(process.stdout.fileno())
             under_way, limit_s = "", self._budget.prepare_s
-            while NETWORK not in self._finished:
+            while not self._is_over:
                 line = lines.next(limit_s)
                 if not line:
                     process.kill()
@@ -185,6 +217,8 @@ class _Waiting:
                     raise BundleError(message[LACKS])
                 if message.get(DEVICE):
                     self.told = Device(**message[DEVICE])
+                if AGAIN in message:
+                    return
                 under_way, limit_s = message.get("begins", under_way), self._budget.limit_s
                 if "ends" in message:
                     self._add(message["ends"])

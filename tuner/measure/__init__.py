@@ -8,6 +8,7 @@ from dsascape.tuner.measure.records import Budget, Device, KernelMeasurement, Me
 from dsascape.tuner.measure.run import MeasureError, check_installed, compile_for, compile_for_gpu, measure_plan
 from dsascape.tuner.measure.targets import (
     TargetError,
+    check_cpu_target,
     check_target,
     cuda_architecture,
     gpu_here,
@@ -19,6 +20,6 @@ from dsascape.tuner.measure.tasks import CandidateBudget, CandidateResult, Kerne
 __all__ = [
     "BUNDLE", "LOCAL", "AddressError", "Budget", "CandidateBudget", "CandidateResult", "CandidateRunner", "Device",
     "Job", "KernelMeasurement", "KernelTask", "MeasureError", "Measurement", "PreparedTask", "TargetError", "Timing",
-    "check_installed", "check_target", "compile_for", "compile_for_gpu", "cuda_architecture", "gpu_here",
-    "is_gpu_target", "job_of_schedule", "measure_plan", "remote_address", "runs_here", "usable_cores",
+    "check_cpu_target", "check_installed", "check_target", "compile_for", "compile_for_gpu", "cuda_architecture",
+    "gpu_here", "is_gpu_target", "job_of_schedule", "measure_plan", "remote_address", "runs_here", "usable_cores",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from itertools import islice
 from types import TracebackType
 
 from dsascape.scheduler.kernels.loops.steps import Steps
-from dsascape.tuner.measure.address import LOCAL
+from dsascape.tuner.measure.address import BUNDLE, LOCAL
 from dsascape.tuner.measure.candidate_worker import BUILT, Failed, Outcome, work_on_candidates
 from dsascape.tuner.measure.child import Child, ChildEndedError
 from dsascape.tuner.measure.cores import usable_cores
@@ -63,7 +63,7 @@ class CandidateRunner:
         return prepared
 
     def results(self, prepared: PreparedTask, candidates: Iterable[Steps]) -> Iterator[CandidateResult]:
-        """Yield the result of each candidate, in their order.
+        """Yield the result of each candidate, in their order; for a bundle that is its code.
 
         Several are taken from ``candidates`` at a time, and built together on all cores; none runs here meanwhile.
 
@@ -132,7 +132,8 @@ class CandidateRunner:
                 raise TargetError(f"candidates for {task.target} run on this machine's GPU only, not on {task.device}")
         else:
             check_cpu_target(task.target)
-            check_device(*setting)
+            if task.device != BUNDLE:
+                check_device(*setting)
         self._child, self._setting = Child(work_on_candidates, *setting), setting
         self._answer(self._child, task.budget.start_s)
         return self._child

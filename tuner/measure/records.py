@@ -21,6 +21,10 @@ class Budget:
     """Time limit in seconds for generating code and reference results."""
 
 
+FOR_CANDIDATES = Budget(kernel_s=0.05, width=0.02, limit_s=10.0)
+"""Budget of one candidate of a search, which compares many, most of them by more than a few percent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Statistics of repeated runs of one piece of code."""

@@ -1,15 +1,21 @@
 """Records of the candidate runner: a kernel to find steps for, what is prepared of it once, a candidate's result."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.measure.address import LOCAL
+from dsascape.tuner.measure.records import FOR_CANDIDATES
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.operators.registry import Array
 
 if TYPE_CHECKING:
+    from dsascape.tuner.codegen.packing import Packing
     from dsascape.workloads.executable import Executable
+
+_NAME_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +26,16 @@ class CandidateBudget:
     `measure` repeats a kernel: it asks for eleven undisturbed runs and 1 %.
     """
 
-    repeat_s: float = 0.05
+    repeat_s: float = FOR_CANDIDATES.kernel_s
     """Time for repeating it, in seconds."""
     fewest: int = 5
     """Undisturbed samples at least, where the time for repeating allows it: the least of which a median leaves out two
     on each side."""
-    width: float = 0.02
+    width: float = FOR_CANDIDATES.width
     """Width of the median's 95 % confidence interval, as a fraction of it, at which repeating ends early."""
     build_s: float = 20.0
     """Time limit in seconds for building it."""
-    run_s: float = 10.0
+    run_s: float = FOR_CANDIDATES.limit_s
     """Time limit in seconds for checking and repeating it."""
     start_s: float = 60.0
     """Time limit in seconds for starting a process and reaching the device."""
@@ -53,11 +59,18 @@ class KernelTask:
     """Whether its arguments are flushed from all caches before each timed run."""
     seed: int = 0
     """Seed of weights and inputs."""
+    label: str = ""
+    """Text that tells it from the other tasks of a bundle; names of its candidates' functions depend on it."""
 
     @property
     def operators(self) -> tuple[str, ...]:
         """Names of its operators."""
         return tuple([self.graph.ops[position].name for position in self.ops])
+
+
+def candidate_name(label: str, steps: Steps) -> str:
+    """Return the name of a candidate's function in a bundle: a digest of its task's label and of its steps."""
+    return f"candidate_{hashlib.sha256(f'{label} {steps!r}'.encode()).hexdigest()[:_NAME_DIGITS]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +101,20 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
+class CandidateCode:
+    """Machine code of a candidate that runs elsewhere."""
+
+    name: str
+    """Name of its function, see `candidate_name`."""
+    object_file: bytes
+    inputs: tuple[str, ...]
+    """Tensors and weights, in the order of the function's parameters; results follow."""
+    outputs: tuple[str, ...]
+    packings: Mapping[str, "Packing"]
+    """How the weights among the inputs lie, where it is not as the network has them."""
+
+
+@dataclass(frozen=True, slots=True)
 class CandidateResult:
     """How long a candidate takes, or why that is not known."""
 
@@ -97,3 +124,5 @@ class CandidateResult:
     """Why there is no time; empty if there is one."""
     spent: Spent | None = None
     """None where its process ended."""
+    code: CandidateCode | None = None
+    """Code for a bundle; None where candidates run, and for one that has none."""

@@ -106,13 +106,17 @@ def build_probes(target: str, shape: ProbeShape, path: Path, runtime: Path | Non
 def bundle_files(functions: Any, target: str, threads: int, runtime: Path | None) -> dict[str, bytes]:
     """Return the files of a bundle by name, except data and manifest: code, runtime, runner."""
     architecture = target_architecture(target)
-    libraries = _runtime(runtime, architecture)
+    others = runtime_files(runtime, architecture) | runner_files()
     with tempfile.TemporaryDirectory() as folder:
         description = target_description(target, threads, own_processor())
         module = tvm.tirx.build(functions, target=tvm.target.Target(description))
         library = linked(module, Path(folder) / CODE, architecture)
-        code = library.read_bytes()
-    return {CODE: code} | {f"lib/{each.name}": each.read_bytes() for each in libraries} | runner_files()
+        return {CODE: library.read_bytes()} | others
+
+
+def runtime_files(folder: Path | None, architecture: str) -> dict[str, bytes]:
+    """Return the runtime's libraries for the device by name; raise ``BundleError`` where they lack or do not fit."""
+    return {f"lib/{each.name}": each.read_bytes() for each in _runtime(folder, architecture)}
 
 
 def runner_files() -> dict[str, bytes]:

@@ -2,49 +2,29 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import tvm
 
-from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
-from dsascape.tuner.codegen.emit import CpuFunction, cpu_function
+from dsascape.tuner.codegen.emit import CpuFunction
 from dsascape.tuner.codegen.kernels import argument, network_array, stored_array
 from dsascape.tuner.codegen.packing import Packing
 from dsascape.tuner.measure.candidate_worker import Outcome
-from dsascape.tuner.measure.cores import usable_cores
 from dsascape.tuner.measure.records import Timing
-from dsascape.tuner.measure.targets import target_description
-from dsascape.tuner.measure.tasks import CandidateResult, KernelTask, PreparedTask, Spent
+from dsascape.tuner.measure.tasks import CandidateResult, KernelTask, PreparedTask
 from dsascape.tuner.measure.worker import FAILURES, reason
+from dsascape.tuner.on_device.candidate_code import MAIN, Built, Compiler
 from dsascape.tuner.on_device.clock import Clock
-from dsascape.tuner.on_device.flushing import after_first
 from dsascape.tuner.on_device.places import Place, place_of
 from dsascape.tuner.on_device.prepared_tasks import checked_layer, other_values, prepared_tasks
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest
-from dsascape.tuner.on_device.session import own_processor
 from dsascape.workloads.analysis import Analysis
 
-_REFUSALS = (*FAILURES, ArithmeticError, AssertionError, StopIteration)
-"""Exceptions of making a program of steps that do not fit the kernel."""
 _RUNS_BEFORE = 3
 """Runs of a candidate before it is repeated: one that is checked, two that tell how often to run it per sample."""
-_UNCHECKED = {"tirx.disable_assert": True}
-"""TVM's option that leaves out checks of a function's arguments: half of its code, and none of the kernel's loops."""
-
-
-@dataclass(frozen=True)
-class Built:
-    """A candidate's function and its machine code, or why there is none."""
-
-    spent: Spent
-    function: CpuFunction | None = None
-    code: Any = None
-    reason: str = ""
 
 
 class Bench:
@@ -52,8 +32,7 @@ class Bench:
 
     def __init__(self, device: str, target: str, threads: int) -> None:
         self._place = place_of(device, target, threads)
-        self._target = tvm.target.Target(target_description(target, threads, own_processor()))
-        self._pool = ThreadPoolExecutor(usable_cores())
+        self._compiler = Compiler(target, threads, self._place.machine_code)
         self._on: _OnDevice | None = None
 
     @property
@@ -74,27 +53,10 @@ class Bench:
 
     def built(self, candidates: Sequence[Steps]) -> Iterator[Built]:
         """Build candidates on all cores; yield them in order."""
-        assert self._on is not None
-        for each in list(self._submitted(self._on, candidates)):
-            yield each.result()
-
-    def _submitted(self, on: "_OnDevice", candidates: Sequence[Steps]) -> Iterator[Future[Built]]:
-        for steps in candidates:
-            begin = time.thread_time()
-            function, text = on.function(steps)
-            yield self._pool.submit(self._compiled, function, text, time.thread_time() - begin, on.flushed)
-
-    def _compiled(self, function: CpuFunction | None, text: str, code_s: float, flushed: bool) -> Built:
-        if function is None:
-            return Built(Spent(code_s, 0.0), reason=text)
-        begin = time.thread_time()
-        try:
-            plain = after_first(function.function) if flushed else function.function
-            with tvm.transform.PassContext(config=_UNCHECKED):
-                code = self._place.machine_code(tvm.tirx.build(tvm.IRModule({"main": plain}), target=self._target))
-        except FAILURES as error:
-            return Built(Spent(code_s, time.thread_time() - begin), reason=f"not built: {reason(error)}")
-        return Built(Spent(code_s, time.thread_time() - begin), function, code)
+        on = self._on
+        assert on is not None
+        named = [(MAIN, steps) for steps in candidates]
+        yield from self._compiler.built(on.naive, on.executable, named, flushed=on.task.flush_caches)
 
     def outcome(self, built: Built) -> Outcome:
         """Check and time a candidate."""
@@ -114,18 +76,6 @@ class _OnDevice:
         self.naive = NaiveProgram(checked_layer(Analysis(self.task.graph), self.task))
         self.largest_read = largest(self.values[name] for name in self.naive.layer.inputs)
         self._renew()
-
-    @property
-    def flushed(self) -> bool:
-        """Whether functions have a first argument that is not flushed."""
-        return self.task.flush_caches
-
-    def function(self, steps: Steps) -> tuple[CpuFunction | None, str]:
-        """Return the function of a candidate, or why it has none."""
-        try:
-            return cpu_function(self.naive.layer, self.executable, loop_program(self.naive, steps), "main"), ""
-        except _REFUSALS as error:
-            return None, f"no code: {reason(error)}"
 
     def outcome(self, built: Built, function: CpuFunction) -> Outcome:
         """Check and time a candidate; where a call fails elsewhere than here, the device may be gone."""
@@ -163,7 +113,7 @@ class _OnDevice:
             arguments = [*self.first, *[self._argument(function, name) for name in names]]
             for name in function.outputs:
                 self.blank[name].copyto(self.tensors[name])
-            module["main"](*arguments)
+            module[MAIN](*arguments)
             difference = max([self._deviation(name) for name in function.outputs])
             if difference <= KERNEL_TOLERANCE:
                 break
@@ -177,7 +127,7 @@ class _OnDevice:
     def _renew(self) -> None:
         """Make all arguments anew."""
         self.place.clear()
-        self.first = [self.place.constant(np.zeros(1, np.float32))] if self.flushed else []
+        self.first = [self.place.constant(np.zeros(1, np.float32))] if self.task.flush_caches else []
         self.constants: dict[str, tuple[Packing | None, Any]] = {}
         self.tensors: dict[str, Any] = {}
         self.blank: dict[str, Any] = {}

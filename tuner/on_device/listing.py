@@ -16,7 +16,7 @@ from dsascape.workloads.executable import Executable, drawn_inputs
 from dsascape.workloads.operators.registry import Array
 
 _MOST_EXPECTED = 4096
-"""Largest number of elements of a result that are compared on the device."""
+"""Largest number of elements of a network's tensor that are compared on the device."""
 
 
 class Coded(Protocol):
@@ -33,11 +33,16 @@ class Coded(Protocol):
 
 
 @dataclass
-class _Data:
+class DataFile:
     """Contents of ``data.bin`` under construction; every array is aligned for vector loads."""
 
     file: io.BytesIO = field(default_factory=io.BytesIO)
     size_bytes: int = 0
+
+    @property
+    def content(self) -> bytes:
+        """All bytes, with readable ones behind the last array."""
+        return self.file.getvalue() + bytes(READABLE_BEHIND_BYTES)
 
     def add(self, value: Array) -> DataRange:
         """Append the elements of ``value``; return their place."""
@@ -64,7 +69,7 @@ class Listing:
         self._network, self._packings = network, packings
         self._graph = network.graph
         self._inputs = drawn_inputs(self._graph, seed)
-        self._data = _Data()
+        self._data = DataFile()
         stored = {name for kernel in kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self._graph.producer if name in stored]
         self._values = {**network.values, **self._inputs, **reference(network, self._inputs, wanted)}
@@ -74,7 +79,7 @@ class Listing:
         self._ahead: tuple[int, ...] = ()
         if flushed:
             number = np.zeros(1, np.float32)
-            self._arrays.append(BundledArray("first", _dtype(number), (1,), values=self._data.add(number)))
+            self._arrays.append(BundledArray("first", dtype_in_bundle(number), (1,), values=self._data.add(number)))
             self._ahead = (0,)
         self.arguments = {kernel.name: (*self._ahead, *self._numbers(kernel)) for kernel in kernels}
         """Numbers of its arrays, by kernel name."""
@@ -92,7 +97,7 @@ class Listing:
     @property
     def data(self) -> bytes:
         """Values of weights and inputs, and expected results."""
-        return self._data.file.getvalue() + bytes(READABLE_BEHIND_BYTES)
+        return self._data.content
 
     def _numbers(self, kernel: Coded) -> Iterator[int]:
         for name in (*kernel.inputs, *kernel.outputs):
@@ -107,29 +112,30 @@ class Listing:
     def _weight(self, name: str, packing: Callable[[Array], Array] | None) -> BundledArray:
         value = self._network.values[name]
         given = packing(value) if packing else stored_array(self._graph, name, value)
-        return BundledArray(name, _dtype(given), given.shape, values=self._data.add(given))
+        return BundledArray(name, dtype_in_bundle(given), given.shape, values=self._data.add(given))
 
     def _stored(self, kernel: Coded, name: str) -> BundledArray:
         """Return the array of a tensor that is not a weight; ``kernel``, the first that uses it, computes it."""
         value = stored_array(self._graph, name, self._values[name])
         place = self._data.add(value) if name in self._inputs else None
-        expected = None if name in self._inputs else self._data.add(_sampled(value))
+        expected = None if name in self._inputs else self._data.add(sampled(value, _MOST_EXPECTED))
         made_of = largest(self._values[each] for each in kernel.inputs)
         return BundledArray(
-            name, _dtype(value), value.shape, self._shared.buffer_of[name], place, expected,
+            name, dtype_in_bundle(value), value.shape, self._shared.buffer_of[name], place, expected,
             max(largest([value]), CANCELLED * made_of),
             name in self._graph.stored_outputs,
         )  # fmt: skip
 
 
-def _sampled(value: Array) -> Array:
-    """Return at most ``_MOST_EXPECTED`` elements of ``value``, evenly spaced from the first one."""
+def sampled(value: Array, most: int) -> Array:
+    """Return at most ``most`` elements of ``value``, evenly spaced from the first one."""
     flat = value.reshape(-1)
-    count = min(flat.size, _MOST_EXPECTED)
+    count = min(flat.size, most)
     return flat[[number * flat.size // count for number in range(count)]]
 
 
-def _dtype(value: Array) -> str:
+def dtype_in_bundle(value: Array) -> str:
+    """Return the name of an array's dtype; raise ``BundleError`` for one that no device compares."""
     name = str(value.dtype)
     if name not in FORMATS:
         raise BundleError(f"dtype {name} cannot be compared on a device")

@@ -1,8 +1,9 @@
 """The 164 features of an innermost statement in its program (Ansor, appendix B), from the tree of loops.
 
 Numbers are scaled by ``log2(1 + x)``, as they reach over many orders of magnitude. Where the paper's list leaves open
-what is counted, the count is that of TVM's extractor. What a tree of loops does not tell is 0: additions, products and
-comparisons are one class there, and count as additions; a statement's integers are those of its addresses.
+what is counted, the count is mostly that of TVM's extractor; docs/tune.md lists what differs. What a tree of loops does
+not tell is 0: additions, products and comparisons are one class there, and count as additions; a statement's integers
+are those of its addresses.
 """
 
 import itertools
@@ -32,6 +33,8 @@ _BUFFER = (
 )  # fmt: skip
 _KINDS: tuple[tuple[str, LoopKind], ...] = (("vector", "vector"), ("unroll", "unrolled"), ("parallel", "parallel"))
 _BUFFERS = 5
+_NO_REUSE = 0.5
+"""Number in place of the reuse count, by which others are divided, of what is not used again."""
 _CURVE = 10
 FEATURES: tuple[str, ...] = (
     *[f"float_{each}" for each in _OPERATIONS], *[f"int_{each}" for each in _OPERATIONS], "bool_op", "select_op",
@@ -133,7 +136,7 @@ def _gpu(loops: Sequence[Loop]) -> list[float]:
     threads = [loop.extent for loop in loops if loop.kind == "thread"]
     virtual = math.prod([loop.extent for loop in loops if loop.kind == "vthread"])
     if not blocks and not threads:
-        return [0.0] * 8
+        return [0.0, *[1.0] * 7]
     padded = [[*own, 1, 1, 1][:3] for own in (blocks, threads)]
     return [1, *padded[0], *padded[1], virtual]
 
@@ -169,17 +172,31 @@ def _buffer(
     access = own.access
     size = outer * access.element_bytes * len(access.places)
     unique, lines = own.bytes_by_level[-1], own.lines
-    stride = next((each for loop in inside if (each := _moved(access, loop))), 0)
-    fetched = max(outer * min(stride * access.element_bytes / line_bytes, 1.0), lines) if stride else lines
+    fetched = _fetched(access, inside, outer, line_bytes)
     kind, iterations, between, times = _reuse(own, found, inside, others)
-    by = times if times else 1
+    by = times if times else _NO_REUSE
     both = access.is_read and access.is_written
     return [
         float(access.is_read and not both), float(access.is_written and not both), float(both),
         size, unique, fetched, lines,
         *[float(kind == each) for each in ("loop", "serial", "none")],
-        iterations, between, times, size / by, unique / by, fetched / by, lines / by, stride,
+        iterations, between, times, size / by, unique / by, fetched / by, lines / by,
+        _moved(access, inside[0]) if inside else 0,
     ]  # fmt: skip
+
+
+def _fetched(access: BufferAccess, inside: Sequence[Loop], outer: int, line_bytes: int) -> float:
+    """Return the cache lines that all iterations touch, one after the other.
+
+    Iterations of the innermost loops that do not move the buffer stay on a line.
+    """
+    staying = 1
+    for loop in inside:
+        stride = _moved(access, loop)
+        if stride:
+            return max(outer / staying * min(stride * access.element_bytes / line_bytes, 1.0), 1.0)
+        staying *= loop.extent
+    return 1.0
 
 
 def _reuse(
@@ -227,8 +244,6 @@ def _curve(flops: int, found: Sequence[_Touched], inside: Sequence[Loop]) -> lis
 def _allocation(program: LoopProgram, uses: Uses, loops: Sequence[Loop], outer: int) -> list[float]:
     """Return size of the buffer that is written, how often it is allocated, iterations of each, bytes of all."""
     buffer = program.buffer(uses.statement.stage)
-    if buffer.scope == "global":
-        return [0, 0, 0, 0]
     names = [loop.name for loop in loops]
     around = names.index(buffer.inside) + 1 if buffer.inside in names else 0
     times = math.prod([loop.extent for loop in loops[:around]])

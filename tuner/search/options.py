@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from dsascape.tuner.search.hints import Hint
+
 
 @dataclass(frozen=True)
 class SpaceOptions:
@@ -17,6 +19,8 @@ class SpaceOptions:
     """Whether tiles may stick out of dimensions that they do not divide."""
     unrolling: bool = True
     """Whether the unrolling is drawn; else it is the same for all."""
+    hints: tuple[Hint, ...] = ()
+    """Restrictions by the user."""
 
 
 LIMITED = SpaceOptions(locations=False, layouts=False, sketches=1, sticking_out=False, unrolling=False)

@@ -51,7 +51,7 @@ class ReuseSearch(Search):
         Raises ``MissingPackageError`` where the cost model needs a library that is not installed.
         """
         super().__init__(tasks, weights, runner, candidates, objective, options)
-        self._bridge_task = bridge_task
+        self._asked, self._bridge_task = runner, bridge_task
         self._alone: dict[Operator, _Kernel] = {}
         self._known: dict[tuple[str, str], Answer] = {}
         self._tunable = [kernel for each in self.tasks if (kernel := _kernel(each)) is not None]
@@ -102,16 +102,17 @@ class ReuseSearch(Search):
             self._alone[key] = kernel
         return self._alone[key]
 
-    def _continue(self) -> None:
+    def go_on(self) -> None:
         """Take note of the answers of earlier runs."""
         for record in self._candidates.records():
             self._known[record.task, record.steps] = record.answer
             self._elapsed_s = max(self._elapsed_s, record.elapsed_s)
         self.continued = len(self._known)
 
-    def _units(self) -> Iterator[UnitDone]:
+    def run(self) -> Iterator[UnitDone]:
+        """Tune each operator in the plan's order; yield each batch of programs that has been tried."""
         begin = time.monotonic()
-        self._continue()
+        self.go_on()
         clock = _Clock(begin - self._elapsed_s)
         for each in self.tasks:
             self._answered(each, BUILTIN, [each.task.program()], clock)
@@ -129,6 +130,7 @@ class ReuseSearch(Search):
                 yield from self._tuned(kernel, first, budget, clock)
         for each in self._left():
             yield from self._fresh(each, budget, clock)
+        self.train()
 
     def _kernel_of(self, operator: Operator) -> _Kernel:
         found = next((kernel for kernel in self._tunable if kernel.operator == operator), None)
@@ -183,7 +185,7 @@ class ReuseSearch(Search):
         """Tune a task from nothing, as Ansor does."""
         while each.trials < budget and self.trials < self.options.trials and each.is_open:
             rng = random.Random(f"{self.options.seed}/{each.task.key}/{each.trials}")
-            self._train()
+            self.train()
             count = min(self.options.unit, budget - each.trials, self.options.trials - self.trials)
             programs = TUNERS["ansor"](each, count, rng, self.options)
             if not programs:
@@ -197,7 +199,7 @@ class ReuseSearch(Search):
         """Return the answers of programs, and take note of them: of earlier runs as far as there are any."""
         keys = [(each.task.key, written(each.task.naive, program.steps)) for program in programs]
         asked = [program for program, key in zip(programs, keys, strict=True) if key not in self._known]
-        fresh = list(self._runner.answers(each.task, asked))
+        fresh = list(self._asked.answers(each.task, asked))
         self._elapsed_s = clock.elapsed_s
         self._candidates.add([
             Record(each.task.key, unit, written(each.task.naive, program.steps), answer, clock.elapsed_s)

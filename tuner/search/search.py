@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.sources import ChosenSteps, numbered
 from dsascape.tuner.search.cost_model import CostModel, check_installed
-from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Candidates, Record
+from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Candidates, Record, own_steps
 from dsascape.tuner.search.objectives import Objective, Progress
 from dsascape.tuner.search.runners import Answer, Runner
 from dsascape.tuner.search.searching import Searching
@@ -17,6 +17,16 @@ from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.task_scheduler import TaskFacts, next_task
 from dsascape.tuner.search.tasks import Task
 from dsascape.tuner.search.tuners import LEARNING, TUNERS, SearchOptions
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Programs of one task that are tried together."""
+
+    number: int
+    """From 1, counted over all tasks; `BUILTIN` and `CONFIRMED` are no trials."""
+    each: Searching
+    programs: Sequence[Program]
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,8 @@ def search_label(options: SearchOptions, networks: Sequence[str]) -> str:
     """Return what the order of candidates depends on: all options but how many there are to be."""
     told = asdict(options)
     del told["trials"]
+    if not options.space.hints:
+        del told["space"]["hints"]
     return json.dumps([list(networks), told], sort_keys=True)
 
 
@@ -45,10 +57,12 @@ class Search:
     """The tasks of one or more networks, searched together."""
 
     def __init__(
-        self, tasks: Sequence[Task], weights: Sequence[Mapping[int, int]], runner: Runner, candidates: Candidates,
-        objective: Objective, options: SearchOptions, prior: Runner | None = None,
+        self, tasks: Sequence[Task], weights: Sequence[Mapping[int, int]], runner: Runner | None,
+        candidates: Candidates, objective: Objective, options: SearchOptions, prior: Runner | None = None,
     ) -> None:  # fmt: skip
         """``weights`` has how often each task, by its place, occurs in each network; ``prior`` is the machine model.
+
+        Without a runner, candidates are tried elsewhere, batch by batch (`Batches`).
 
         Raises ``MissingPackageError`` where the tuner needs a library that is not installed.
         """
@@ -60,7 +74,7 @@ class Search:
         known = prior if options.prior else None
         self.tasks = [Searching(task, options.space, self.model, known) for task in tasks]
         self._facts = [TaskFacts(task.flops, task.similarity) for task in tasks]
-        self._unit, self._elapsed_s = 0, 0.0
+        self._unit, self._elapsed_s, self._learned = 0, 0.0, 0
         self._curve: list[UnitDone] = []
         self.continued = 0
         """Trials of earlier runs."""
@@ -77,8 +91,14 @@ class Search:
 
     @property
     def progress(self) -> Progress:
-        """Progress of the tasks."""
-        return Progress([each.history for each in self.tasks], self.weights)
+        """Progress of the tasks; one that has had no unit and gets none counts as it is."""
+        known = [each.history or ([] if each.is_open else [each.latency]) for each in self.tasks]
+        return Progress(known, self.weights)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds spent on this search, in all of its runs."""
+        return self._elapsed_s
 
     @property
     def curve(self) -> tuple[UnitDone, ...]:
@@ -96,64 +116,97 @@ class Search:
         In the end the cost model has learned all that is known. Where times are measured, the fastest programs of each
         task and the built-in choice are run again: the least of many times is low by chance, too.
         """
-        yield from self._units()
-        self._train()
-        if not self._runner.is_repeatable:
-            for each in self.tasks:
-                if not each.is_confirmed:
-                    self._try(each, CONFIRMED, each.to_confirm(), self._elapsed_s)
-
-    def _units(self) -> Iterator[UnitDone]:
+        runner = self._runner
+        assert runner is not None
         begin = time.monotonic()
-        self._continue()
+        self.go_on()
         before_s = self._elapsed_s
-        for each in self.tasks:
-            if each.before is None:
-                self._try(each, BUILTIN, [each.task.program()], before_s + time.monotonic() - begin)
+        for own in self.builtins():
+            self._try(runner, own, before_s + time.monotonic() - begin)
+        while (unit := self.next_unit()) is not None:
+            self._try(runner, unit, before_s + time.monotonic() - begin)
+            self._elapsed_s = before_s + time.monotonic() - begin
+            yield self._ended(unit.number, unit.each, self._elapsed_s)
+        self.train()
+        if not runner.is_repeatable:
+            for own in self.confirmations():
+                self._try(runner, own, self._elapsed_s)
+
+    def builtins(self) -> list[Unit]:
+        """Return the built-in choices that have not been tried."""
+        return [Unit(BUILTIN, each, [each.task.program()]) for each in self.tasks if each.before is None]
+
+    def confirmations(self) -> list[Unit]:
+        """Return what is run again in the end, where times are measured."""
+        return [Unit(CONFIRMED, each, each.to_confirm()) for each in self.tasks if not each.is_confirmed]
+
+    def next_unit(self, besides: Sequence[Unit] = ()) -> Unit | None:
+        """Return the programs to try next; None where there are as many as asked for, or no task promises anything.
+
+        Tasks of ``besides``, units that have no answers yet, get no other one; while some task has never had answers,
+        nobody knows which of those that have had a unit promises most.
+        """
         size = max(min(self.options.unit, self.options.trials // max(len(self.tasks), 1)), 1)
-        while self.trials < self.options.trials:
+        given_out = [unit for unit in besides if unit.number > BUILTIN]
+        tried = self.trials + sum([len(unit.programs) for unit in given_out])
+        taken = {unit.each.task.key for unit in given_out}
+        while tried < self.options.trials:
             rng = random.Random(f"{self.options.seed}/{self._unit + 1}")
-            open_tasks = [number for number, each in enumerate(self.tasks) if each.is_open]
+            open_tasks = [
+                number for number, each in enumerate(self.tasks) if each.is_open and each.task.key not in taken
+            ]  # fmt: skip
+            is_known = all(self.tasks[number].history for number in open_tasks)
+            if is_known and not all(unit.each.history for unit in given_out):
+                return None
             number = next_task(
                 self.progress, self._facts, self.objective, self.options.scheduler, open_tasks, rng
             )
             if number is None:
-                return
+                return None
             each = self.tasks[number]
-            self._train()
-            count = min(size, self.options.trials - self.trials)
+            self.train()
+            count = min(size, self.options.trials - tried)
             programs = TUNERS[self.options.tuner](each, count, rng, self.options)
             if not programs:
                 each.is_exhausted = True
                 continue
             self._unit += 1
-            self._try(each, self._unit, programs, before_s + time.monotonic() - begin)
-            self._elapsed_s = before_s + time.monotonic() - begin
-            yield self._ended(self._unit, each, self._elapsed_s)
+            return Unit(self._unit, each, programs)
+        return None
 
     def _ended(self, unit: int, each: Searching, elapsed_s: float) -> UnitDone:
         done = UnitDone(unit, each.task.key, self.trials, sum(self.latencies()), elapsed_s)
         self._curve.append(done)
         return done
 
-    def _train(self) -> None:
-        if self.model is not None and self.trials:
+    def train(self) -> None:
+        """Have the cost model learn all that is known, if that is more than it has learned."""
+        if self.model is not None and self.trials != self._learned:
             self.model.train()
+            self._learned = self.trials
 
-    def _try(self, each: Searching, unit: int, programs: Sequence[Program], elapsed_s: float) -> None:
+    def _try(self, runner: Runner, unit: Unit, elapsed_s: float) -> None:
         """Ask the runner, and store its answers: all at once where they can be had again, else each as it comes."""
+        each, programs = unit.each, unit.programs
         answers: list[Answer] = []
         begin = time.monotonic()
-        for program, answer in zip(programs, self._runner.answers(each.task, programs), strict=True):
+        for program, answer in zip(programs, runner.answers(each.task, programs), strict=True):
             answers.append(answer)
-            if not self._runner.is_repeatable:
+            if not runner.is_repeatable:
                 spent_s = elapsed_s + time.monotonic() - begin
-                self._candidates.add(each.records(unit, [program], [answer], spent_s))
-        if self._runner.is_repeatable:
-            self._candidates.add(each.records(unit, programs, answers, elapsed_s))
-        each.add(unit, programs, answers)
+                self._candidates.add(each.records(unit.number, [program], [answer], spent_s))
+        if runner.is_repeatable:
+            self._candidates.add(each.records(unit.number, programs, answers, elapsed_s))
+        each.add(unit.number, programs, answers)
 
-    def _continue(self) -> None:
+    def learn(self, unit: Unit, answers: Sequence[Answer], elapsed_s: float) -> UnitDone | None:
+        """Take note of the answers to a unit, which are stored; return it as ended if it is one of trials."""
+        self._elapsed_s = max(self._elapsed_s, elapsed_s)
+        unit.each.add(unit.number, unit.programs, answers)
+        self._unit = max(self._unit, unit.number)
+        return self._ended(unit.number, unit.each, elapsed_s) if unit.number > BUILTIN else None
+
+    def go_on(self) -> None:
         """Take up the records of earlier runs; those that make no program any more are left out."""
         by_key = {each.task.key: each for each in self.tasks}
         together: dict[tuple[int, str], list[Record]] = {}
@@ -162,7 +215,8 @@ class Search:
                 together.setdefault((record.unit, record.task), []).append(record)
                 self._elapsed_s = max(self._elapsed_s, record.elapsed_s)
         for (unit, key), records in together.items():
-            known = [(program, each.answer) for each in records if (program := _program(by_key[key], each)) is not None]
+            found = [(program_of_record(by_key[key], each.steps), each.answer) for each in records]
+            known = [(program, answer) for program, answer in found if program is not None]
             if known:
                 by_key[key].add(unit, [program for program, _ in known], [answer for _, answer in known])
                 if unit > BUILTIN:
@@ -182,11 +236,10 @@ class Search:
         return found
 
 
-def _program(each: Searching, record: Record) -> Program | None:
+def program_of_record(each: Searching, text: str) -> Program | None:
+    """Return the program of stored steps; None where they make none any more."""
     try:
-        steps = record.own_steps(each.task.naive)
+        steps = own_steps(each.task.naive, text)
     except ScheduleError:
         return None
-    if record.unit == BUILTIN:
-        return each.task.program() if steps == each.task.builtin else None
-    return each.space.built(steps)
+    return each.task.program() if steps == each.task.builtin else each.space.built(steps)

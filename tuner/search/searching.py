@@ -53,9 +53,14 @@ class Searching:
     @property
     def is_open(self) -> bool:
         """Whether further units may bring something: programs are left, and not all of the last ones have failed."""
+        return not self.is_exhausted and self.given_up is None
+
+    @property
+    def given_up(self) -> str | None:
+        """Reason of the last failure where there was nothing else in the last units; None while it is not given up."""
         last = list(self._units.values())[-_FAILED_UNITS:]
         is_broken = len(last) == _FAILED_UNITS and all(each.seconds is None for unit in last for each in unit)
-        return not self.is_exhausted and not is_broken
+        return last[-1][-1].reason if is_broken else None
 
     @property
     def latency(self) -> float:
@@ -87,6 +92,10 @@ class Searching:
     def fastest(self) -> list[Program]:
         """Return the programs with a time, the fastest first."""
         return [program for _, _, program, _ in self._timed]
+
+    def expect(self, programs: Sequence[Program]) -> None:
+        """Take note of what is tried elsewhere, so that it is not proposed again."""
+        self.tried |= {program.steps for program in programs}
 
     def add(self, unit: int, programs: Sequence[Program], answers: Sequence[Answer]) -> None:
         """Take note of what was tried in one unit."""

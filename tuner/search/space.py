@@ -39,6 +39,7 @@ from dsascape.tuner.search.genes import (
     with_step,
     without,
 )
+from dsascape.tuner.search.hints import MOST_INNERMOST, KernelHints
 from dsascape.tuner.search.locations import flexible, moved, places
 from dsascape.tuner.search.options import SpaceOptions
 from dsascape.tuner.search.rules import rules_for
@@ -46,7 +47,7 @@ from dsascape.tuner.search.settled import MOST_UNROLLED, UNROLLED, settled, stat
 from dsascape.tuner.search.sketches import Context, Rule, Sketch, sketches
 from dsascape.workloads.loopnest import Extents
 
-INNERMOST = 64
+INNERMOST = MOST_INNERMOST
 """Most elements of a dimension in the innermost level (TVM's default)."""
 _TRIES = 50
 """Draws of a valid program before a kernel counts as one without any."""
@@ -79,16 +80,19 @@ class Space:
         self.options = SpaceOptions() if options is None else options
         self.nodes = KernelNodes(naive)
         found = sketches(Context(self.nodes, machine), rules_for(machine.kind) if rules is None else rules)
+        self.hints = KernelHints(naive, self.options.hints)
+        found = tuple([sketch for sketch in found if self.hints.admits(sketch.steps)])
         most_fused = sorted(found, key=lambda sketch: -sketch.derivation.count("tile_and_fuse"))
         self.sketches: tuple[Sketch, ...] = tuple(most_fused[: self.options.sketches or None])
 
     def draw(self, rng: random.Random) -> Program:
         """Return a program drawn at random; raise ``NoProgramError`` where none is found."""
-        for _ in range(_TRIES):
+        for _ in range(_TRIES if self.sketches else 0):
             found = self.annotated(rng.choice(self.sketches).steps, rng)
             if found is not None:
                 return found
-        raise NoProgramError(f"{self.naive.layer.sink.name}: none of {_TRIES} programs drawn is legal")
+        needs = "is legal and obeys the hints" if self.options.hints else "is legal"
+        raise NoProgramError(f"{self.naive.layer.sink.name}: none of {_TRIES} programs drawn {needs}")
 
     def annotated(self, steps: Steps, rng: random.Random) -> Program | None:
         """Return a sketch with sizes and annotations drawn for it; None where they do not make a legal program."""
@@ -113,8 +117,7 @@ class Space:
     def plain(self, steps: Steps) -> Program | None:
         """Return a sketch with the plainest decisions: one tile, one parallel loop, nothing written out."""
         for group in tile_groups(steps):
-            ones = (1,) * len(group.space)
-            sizes = {dim: (size, *ones) for dim, size in enumerate(self._shape(group))}
+            sizes = {dim: self._one_tile(group, dim, size) for dim, size in enumerate(self._shape(group))}
             steps = with_factors(steps, group.space, sizes)
             if group.reductions:
                 rest = len(group.reductions) - 1
@@ -139,6 +142,14 @@ class Space:
         return tile_groups(steps)
 
     def completed(self, steps: Steps) -> Program | None:
+        """Return the program of ``steps``, brought in line with each other; None where it is not legal.
+
+        None, too, where it does not obey the user's hints.
+        """
+        program = self._in_line(steps)
+        return program if program is None or self.hints.obeyed(program.steps) else None
+
+    def _in_line(self, steps: Steps) -> Program | None:
         """Return the program of ``steps``, brought in line with each other; None where it is not legal.
 
         Sizes of what is computed inside of other loops follow from what is computed at once there, which the program
@@ -169,7 +180,7 @@ class Space:
         steps = with_factors(steps, group.space, space)
         count = len(group.reductions)
         chosen = {
-            loop: drawn_factors(rng, extent, count, extent)
+            loop: self.hints.reduction_factors(group, extent, rng) or drawn_factors(rng, extent, count, extent)
             for loop, extent in self.reductions(group).items() if count
         }  # fmt: skip
         return with_factors(steps, group.reductions, chosen) if count else steps
@@ -181,7 +192,15 @@ class Space:
         count = len(group.space) + 1
         if step_of(steps, group.inner, PartialSums) is not None:
             return (size, *[1] * (count - 1))
-        return drawn_factors(rng, rng.choice(self.rounded(size)), count, INNERMOST)
+        hinted = self.hints.factors(group, dim, self.rounded(size), rng)
+        return hinted or drawn_factors(rng, rng.choice(self.rounded(size)), count, INNERMOST)
+
+    def _one_tile(self, group: TileGroup, dim: int, size: int) -> Factors:
+        """Return factors of one dimension of which the outermost level has all but what hints need of the innermost."""
+        if not group.space:
+            return (size,)
+        least = self.hints.least(group, dim)
+        return (-(-size // least), *(1,) * (len(group.space) - 1), least)
 
     def rounded(self, size: int) -> list[int]:
         """Return sizes of which tiles cover a dimension: its own, and larger ones that more numbers divide."""
@@ -238,7 +257,7 @@ class Space:
         own = next((group for group in tile_groups(changed) if group.consumer == stage), None)
         if own is None:
             return changed
-        program = self.completed(changed)
+        program = self._in_line(changed)
         if program is None:
             return steps
         shape = self._shape(own) if place is None else self.box(program.loops, own)
@@ -287,6 +306,8 @@ class Space:
     def unrolled(self, steps: Steps, group: TileGroup, rng: random.Random) -> Steps:
         """Return ``steps`` with the unrolling of a group's stages drawn."""
         most = rng.choice(UNROLLED) if self.options.unrolling else UNROLLED[2]
+        hinted = self.hints.unrolling(group)
+        most = most if hinted is None else hinted
         for stage in dict.fromkeys((group.consumer, group.inner)):
             steps = with_step(steps, Unroll(stage, most)) if most else without(steps, stage, Unroll)
         if not group.inner.endswith(SUMS):

@@ -72,10 +72,11 @@ def _first(searching: Searching, count: int, rng: random.Random, options: Search
     They are neighbours of the built-in choice and, with the machine model as a prior, what it expects to be fast.
     """
     space, wanted = searching.space, count // _NEAR_BUILTIN
-    near = [mutated(space, program.steps, rng) for program in searching.fastest() for _ in range(count)]
+    parents = searching.fastest() or [searching.task.program()]
+    near = [mutated(space, program.steps, rng) for program in parents for _ in range(count)]
     found = [program for program in near if program is not None][:wanted]
     if searching.prior is not None:
-        ranked = evolved(space, searching.expected, searching.fastest(), rng, options.evolution)
+        ranked = evolved(space, searching.expected, parents, rng, options.evolution)
         found += [program for program in ranked if program.steps not in searching.tried][: 2 * wanted]
     return list({program.steps: program for program in found}.values())
 

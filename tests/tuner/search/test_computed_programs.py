@@ -1,7 +1,6 @@
 """Whatever the search draws, mutates or crosses computes what onnxruntime computes."""
 
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -12,25 +11,47 @@ import itertools
 
 from dsascape.fusion import plan_from_groups
 from dsascape.fusion.plan import Group
-from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.tuner.search.analysis import SearchMachine
+from dsascape.tuner.search.hints import Hint, InnermostHint
 from dsascape.tuner.search.mutations import crossed, mutated
+from dsascape.tuner.search.options import SpaceOptions
 from dsascape.tuner.search.space import Space
 from tests.tiers import examples
 from tests.tuner.runs import NARROW, deviations
 from tests.tuner.search.kernels import SMALL
+from tests.tuner.search.test_space import CAMPAIGN
 
 pytestmark = pytest.mark.tvm
 
 
-@pytest.mark.parametrize("naive", SMALL.values(), ids=SMALL.keys())
-def test_programs_compute_the_right_values(naive: Callable[[], NaiveProgram]) -> None:
-    own, rng = naive(), random.Random(11)
-    space = Space(own, SearchMachine.of_cpu(NARROW, "fp32"))
-    graph = own.layer.graph
+@pytest.mark.parametrize("name", SMALL)
+def test_programs_compute_the_right_values(name: str) -> None:
+    """At night, of each kernel of the campaign, eighteen programs with as many mutants and 35 children."""
+    space = Space(SMALL[name](), SearchMachine.of_cpu(NARROW, "fp32"))
+    _check_family(space, examples(18, few=4) if name in CAMPAIGN else 4)
+
+
+HINTS = {
+    "matmul": Hint("matmul1", (InnermostHint(0, size=5), InnermostHint(1, multiple=16)), whole_reduction=True),
+    "convolution": Hint("conv1", (InnermostHint(1, multiple=16), InnermostHint(3, most=2)), unroll=0),
+    "softmax": Hint("softmax1:*", (), unroll=16, partial_sums=True),
+    "fused pair": Hint("conv2", (InnermostHint(1, size=8), InnermostHint(2, size=4)), whole_reduction=True),
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_programs_that_obey_hints_compute_the_right_values(name: str) -> None:
+    """Tiles stick out as far as the hints need it: sixteen of ten channels, five of twelve rows."""
+    machine = SearchMachine.of_cpu(NARROW, "fp32")
+    _check_family(Space(SMALL[name](), machine, SpaceOptions(hints=(HINTS[name],))), 3)
+
+
+def _check_family(space: Space, draws: int) -> None:
+    """Compute programs drawn, a mutant of each, and children of neighbours among all of these."""
+    graph, rng = space.naive.layer.graph, random.Random(11)
     plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
-    programs = [space.draw(rng) for _ in range(examples(4))]
+    programs = [space.draw(rng) for _ in range(draws)]
     programs += [each for one in programs if (each := mutated(space, one.steps, rng)) is not None]
     programs += [
         each

@@ -45,6 +45,8 @@ from tests.tiers import examples
 from tests.tuner.search import kernels
 from tests.tuner.search.kernels import FOUR_CORES, SMALL
 
+CAMPAIGN = ("matmul", "convolution", "softmax", "fused pair")
+"""Kernels of which at night 10,000 programs are looked at: 500 drawn, each with three mutants and a child."""
 KERNELS = pytest.mark.parametrize("naive", SMALL.values(), ids=SMALL.keys())
 DRAWS = examples(25)
 
@@ -58,10 +60,10 @@ def is_legal(space: Space, program: Program) -> bool:
     return not illegal(loop_program(space.naive, program.steps), space.machine.limits)
 
 
-@KERNELS
-def test_every_draw_mutant_and_child_is_legal(naive: Callable[[], NaiveProgram]) -> None:
-    space, rng = Space(naive(), FOUR_CORES), random.Random(1)
-    programs = drawn(space, DRAWS)
+@pytest.mark.parametrize("name", SMALL)
+def test_every_draw_mutant_and_child_is_legal(name: str) -> None:
+    space, rng = Space(SMALL[name](), FOUR_CORES), random.Random(1)
+    programs = drawn(space, examples(500, few=40) if name in CAMPAIGN else DRAWS)
     mutants = [mutated(space, program.steps, rng) for program in programs for _ in range(3)]
     children = [crossed(space, one.steps, other.steps, rng) for one, other in itertools.pairwise(programs)]
     found = [each for each in (*programs, *mutants, *children) if each is not None]
