@@ -5,16 +5,16 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple
 from functools import lru_cache
 from itertools import chain
 from math import inf
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
+from dsascape.experiments.papers.tuning_results import SearchResult, curve_of, read_result, summed, write_result
 from dsascape.experiments.papers.tuning_study import Wanted
 from dsascape.experiments.question.points import content_hash, policy_of
 from dsascape.experiments.question.processor import processor_of
@@ -31,15 +31,13 @@ from dsascape.experiments.real.tuning import (
     tuned_on,
     write_results,
 )
-from dsascape.experiments.results.files import write_whole
 from dsascape.hw_models import HardwareError, load_hardware
 from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.scheduler import ScheduleError
 from dsascape.tuner.measure import MeasureError
-from dsascape.tuner.search.database import BUILTIN, CONFIRMED, DatabaseError, Record
+from dsascape.tuner.search.database import DatabaseError
 from dsascape.tuner.search.identity import machine_digest
 from dsascape.tuner.search.objectives import Objective, SpeedUp, TotalLatency
-from dsascape.tuner.search.search import Search
 from dsascape.tuner.search.space import NoProgramError
 from dsascape.tuner.search.tasks import joined
 from dsascape.tuner.search.tuners import SearchOptions
@@ -52,47 +50,6 @@ DTYPE = "fp32"
 _FAILURES = (HardwareError, WorkloadError, ScheduleError, MeasureError, DatabaseError, NoProgramError)
 """Exceptions of one search, which leave the others alone."""
 _DIGITS = 12
-
-
-@dataclass(frozen=True)
-class Point:
-    """Latencies in seconds after so many trials, of each network of a search; infinite where a kernel has no time."""
-
-    trials: int
-    kept_s: tuple[float, ...]
-    """With the fastest programs, the built-in choices among them."""
-    found_s: tuple[float, ...]
-    """With the fastest programs that the search has tried, without the built-in choices."""
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """Figures of one search that has ended."""
-
-    label: str
-    machine: str
-    variant: str
-    seed: int
-    networks: int
-    tasks: int
-    trials: int
-    failed: int
-    builtin_s: tuple[float, ...]
-    """Latency of each network with the built-in choices."""
-    after_s: tuple[float, ...]
-    """The same with the kernels that are kept; measured: when they were run again in the end."""
-    curve: tuple[Point, ...]
-    """Points at which a latency became less, and the last."""
-    wall_s: float
-    processor: str = ""
-    """Processor that measured; empty: simulated."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the search, for people."""
-
-    @property
-    def found_s(self) -> tuple[float, ...]:
-        """Latency of each network with the fastest programs that the search itself has tried."""
-        return self.curve[-1].found_s
 
 
 def refusal(wanted: Wanted) -> str:
@@ -153,7 +110,7 @@ def _options(wanted: Wanted, tasks: int) -> SearchOptions:
 def results_of(results: Path, wanted: Sequence[Wanted]) -> list[SearchResult]:
     """Return the results of those searches that have one, in their order."""
     files = [folder_of(results, each) / RESULT for each in wanted]
-    return [_read_result(file) for file in files if file.is_file()]
+    return [read_result(file) for file in files if file.is_file()]
 
 
 def run_missing(results: Path, wanted: Sequence[Wanted], workers: int = 1) -> int:
@@ -201,7 +158,7 @@ def ran(results: Path, wanted: Wanted) -> str:
         result = _searched(wanted, folder)
     except _FAILURES as error:
         return str(error)
-    write_whole(folder / RESULT, json.dumps(asdict(result)))
+    write_result(folder / RESULT, result)
     return ""
 
 
@@ -214,7 +171,7 @@ def _searched(wanted: Wanted, folder: Path) -> SearchResult:
     try:
         for _ in search.run():
             pass
-        curve = _curve(search, candidates.records())
+        curve = curve_of(search, candidates.records())
     finally:
         runner.close()
         candidates.close()
@@ -223,7 +180,7 @@ def _searched(wanted: Wanted, folder: Path) -> SearchResult:
     before = [own.get(each.task.key) or inf for each in search.tasks]
     return SearchResult(
         wanted.label, Path(wanted.machine).stem, wanted.variant, wanted.seed, len(asked.networks),
-        len(asked.tasks), search.trials, search.failed, _summed(search, before), tuple(search.latencies()), curve,
+        len(asked.tasks), search.trials, search.failed, summed(search, before), tuple(search.latencies()), curve,
         time.monotonic() - begin,
         "" if study.runner == SIMULATE else processor_of(study.target, study.runner),
         {"trials_per_task": study.trials_per_task, "unit": study.unit, "population": study.population},
@@ -252,37 +209,3 @@ def together(several: Sequence[TuningTasks]) -> TuningTasks:
         for own in each.weights
     ]
     return TuningTasks(tuple([name for each in several for name in each.networks]), every, tuple(weights), DTYPE)
-
-
-def _curve(search: Search, records: Iterator[Record]) -> tuple[Point, ...]:
-    """Return the points at which latencies became less, and the last."""
-    places = {each.task.key: number for number, each in enumerate(search.tasks)}
-    kept, found = [inf] * len(places), [inf] * len(places)
-    points: list[Point] = []
-    trials = 0
-    for record in records:
-        place, seconds = places.get(record.task), inf if record.answer.seconds is None else record.answer.seconds
-        if place is None or record.unit == CONFIRMED:
-            continue
-        kept[place] = min(kept[place], seconds)
-        if record.unit != BUILTIN:
-            trials += 1
-            found[place] = min(found[place], seconds)
-        point = Point(trials, _summed(search, kept), _summed(search, found))
-        if points and points[-1].trials == trials:
-            points[-1] = point
-        elif not points or (points[-1].kept_s, points[-1].found_s) != (point.kept_s, point.found_s):
-            points.append(point)
-    return (*points, Point(trials, _summed(search, kept), _summed(search, found)))
-
-
-def _summed(search: Search, by_task: Sequence[float]) -> tuple[float, ...]:
-    return tuple([sum([weight * by_task[task] for task, weight in own.items()]) for own in search.weights])
-
-
-def _read_result(file: Path) -> SearchResult:
-    data = json.loads(file.read_text(encoding="utf-8"))
-    curve = tuple([Point(each["trials"], tuple(each["kept_s"]), tuple(each["found_s"])) for each in data.pop("curve")])
-    return SearchResult(
-        **{**data, "builtin_s": tuple(data["builtin_s"]), "after_s": tuple(data["after_s"])}, curve=curve
-    )
