@@ -135,13 +135,13 @@ def coverage(studies: Sequence[Study]) -> str:
         setting = each.settings
         rows.append((
             f"`{each.name}.yaml`", len(each.wanted), len(each.results), f"{setting.trials_per_task} a task",
-            setting.unit, setting.population, len(setting.seeds), f"{seconds / 60:.1f}", "; ".join(reasons),
+            setting.unit, setting.population, len(setting.seeds), f"{seconds / 60:.1f}", " / ".join(reasons),
         ))  # fmt: skip
     searches = [count(len(rows), "experiment"), sum(len(each.wanted) for each in studies)]
     run = [result for each in studies for result in each.results]
     rows.append((*searches, len(run), "", "", "", "", f"{sum([each.wall_s for each in run]) / 60:.1f}", ""))
     columns = (
-        "experiment", "searches", "run", "trials", "unit", "population", "seeds", "minutes of one core",
+        "experiment", "searches", "run", "trials", "unit", "population", "seeds", "minutes that passed",
         "why others are missing",
     )  # fmt: skip
     return markdown(columns, rows)

@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from matplotlib.lines import Line2D
+
 from dsascape.experiments.papers.graphturbo_tables import markdown
 from dsascape.experiments.papers.tuning_results import SearchResult
 from dsascape.experiments.report.canvas import INK, PAPER, Margins, house_style, line_entry, looks_for, panels, to_svg
@@ -17,6 +19,7 @@ VARIANTS = (
 """Variants with a colour, a dash and a marker of their own, the same in all pictures."""
 _WIDTH, _HEIGHT = 470, 320
 _MARKED = 6
+"""Markers of a curve; those of each begin a little later, so that curves that coincide can be told apart."""
 _SHOWN_FROM = 0.05
 """Part of the trials before which no curve is drawn: the first programs of a search are slow by chance."""
 
@@ -80,26 +83,27 @@ def picture(figure_id: str, several: Sequence[Curves], *, relative: bool) -> str
     every = [name for name in VARIANTS if any(name in each.variants for each in several)]
     every += [name for each in several for name in each.variants if name not in every]
     looks = looks_for([*VARIANTS, *[name for name in every if name not in VARIANTS]])
-    legend = [line_entry(looks[name], name) for name in every]
+    builtin = Line2D([], [], color=INK, linewidth=1, linestyle="dotted")
+    legend = [*[line_entry(looks[name], name) for name in every], (builtin, "built-in choice")]
     margins = Margins(left=70, bottom=50)
     figure, all_axes = panels(len(several), 2, (_WIDTH, _HEIGHT), margins, legend)
     for axes, own in zip(all_axes, several, strict=True):
         scale = 1 / own.best if relative and own.best else 1.0
         steps = [round(own.trials * part / 100) for part in range(round(100 * _SHOWN_FROM), 101)]
         heights = {name: [scale * own.median(name, step) for step in steps] for name in own.variants}
-        for name, height in heights.items():
+        for number, (name, height) in enumerate(heights.items()):
             there = [(step, each) for step, each in zip(steps, height, strict=True) if each]
             axes.plot(
                 [step for step, _ in there], [each for _, each in there], color=looks[name].colour, linewidth=2,
                 linestyle=looks[name].dash, marker=looks[name].marker, markersize=8, markeredgecolor=PAPER,
-                markevery=max(len(there) // _MARKED, 1), drawstyle="steps-post", clip_on=False,
+                markevery=(4 * number, max(len(there) // _MARKED, 1)), drawstyle="steps-post", clip_on=False,
             )  # fmt: skip
         axes.axhline(scale, color=INK, linewidth=1, linestyle="dotted")
         tallest = max([scale, *[each for height in heights.values() for each in height]])
         axes.set_ylim(0, 1.05 * tallest)
         axes.set_xlim(0, own.trials)
         axes.set_xlabel("trials")
-        axes.set_ylabel("throughput by the best of all" if relative else "speed-up over the built-in choice")
+        axes.set_ylabel("throughput relative to the best program" if relative else "speed-up over the built-in choice")
         axes.set_title(own.title)
     titles = "; ".join(each.title for each in several)
     return standalone(str(to_svg(figure, figure_id, f"What searches have found after so many trials: {titles}")))
