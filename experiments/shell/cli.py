@@ -241,7 +241,7 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--runtime", type=Path, metavar="DIR", help=libraries)
     restricted = "restrictions on tiles, reductions and unrolling of single operators"
     tune.add_argument("--hints", type=Path, metavar="FILE.yaml", help=restricted)
-    parts = ("fine-tuning", "task-scheduler", "large-space", "prior", "bridges")
+    parts = ("fine-tuning", "task-scheduler", "large-space", "layouts", "prior", "bridges")
     ablation = "leave out a part of Ansor, or ETO's bridges, for an ablation; repeatable"
     tune.add_argument("--without", action="append", choices=parts, default=[], help=ablation)
 

@@ -16,6 +16,7 @@ from dsascape.experiments.question.hints import read_hints
 from dsascape.experiments.question.network import check_dtype, default_dtype
 from dsascape.experiments.question.shapes import is_shapes, read_shapes
 from dsascape.experiments.real.on_processor import MEASURED_DTYPE
+from dsascape.experiments.real.search_options import search_options
 from dsascape.experiments.real.tuning import (
     SIMULATE,
     TunedOn,
@@ -46,8 +47,7 @@ from dsascape.tuner.measure import (
     remote_address,
     usable_cores,
 )
-from dsascape.tuner.search.evolution import EvolutionOptions
-from dsascape.tuner.search.hints import check_hints
+from dsascape.tuner.search.hints import HintError, check_hints
 from dsascape.tuner.search.objectives import (
     Objective,
     OwnObjective,
@@ -56,11 +56,9 @@ from dsascape.tuner.search.objectives import (
     StopEarly,
     TotalLatency,
 )
-from dsascape.tuner.search.options import LIMITED, SpaceOptions
 from dsascape.tuner.search.reuse.plan import plan_json
 from dsascape.tuner.search.reuse_search import ReuseSearch
 from dsascape.tuner.search.search import Search, UnitDone
-from dsascape.tuner.search.task_scheduler import SchedulerOptions
 from dsascape.tuner.search.tuners import SearchOptions
 from dsascape.wording import count
 
@@ -164,15 +162,12 @@ def _tasks(arguments: argparse.Namespace, on: TunedOn) -> TuningTasks:
 
 def _options(arguments: argparse.Namespace) -> SearchOptions:
     """Return the options of the search, with what the ablations leave out."""
-    without = set(arguments.without)
-    strategy: Any = "round-robin" if "task-scheduler" in without else "gradient"
+    found = search_options(
+        arguments.tuner, arguments.without, trials=arguments.trials, seed=arguments.seed, unit=arguments.unit,
+        population=arguments.population, is_measured=arguments.runner != SIMULATE,
+    )
     hints = () if arguments.hints is None else read_hints(arguments.hints)
-    return SearchOptions(
-        arguments.tuner, arguments.trials, arguments.seed, arguments.unit, fine_tuning="fine-tuning" not in without,
-        prior=arguments.runner != SIMULATE and "prior" not in without, hops=0 if "bridges" in without else 1,
-        space=replace(LIMITED if "large-space" in without else SpaceOptions(), hints=hints),
-        evolution=EvolutionOptions(population=arguments.population), scheduler=SchedulerOptions(strategy),
-    )  # fmt: skip
+    return replace(found, space=replace(found.space, hints=hints))
 
 
 def _objective(arguments: argparse.Namespace, networks: int) -> Objective:
