@@ -101,9 +101,10 @@ _read = lru_cache(maxsize=64)(read_yaml)
 
 def _options(wanted: Wanted, tasks: int) -> SearchOptions:
     study, variant = wanted.settings, wanted.settings.variants[wanted.variant]
+    trials = max(round(study.trials_per_task * tasks * variant.share), 1)
     return search_options(
-        variant.tuner, variant.without, trials=max(round(study.trials_per_task * tasks * variant.share), 1), seed=wanted.seed, unit=study.unit,
-        population=study.population, is_measured=study.runner != SIMULATE,
+        variant.tuner, variant.without, trials=trials, seed=wanted.seed, unit=study.unit, population=study.population,
+        is_measured=study.runner != SIMULATE,
     )  # fmt: skip
 
 
