@@ -81,10 +81,12 @@ def tuned_on(
 ) -> TunedOn:
     """Return what to tune on; raise ``HardwareError`` for a machine whose kernels have no sketches.
 
-    A GPU runs all threads that its kernels ask for.
+    Candidates for GPUs are simulated; a GPU runs all threads that its kernels ask for.
     """
     if not isinstance(hardware, Cpu | Gpu):
         raise HardwareError(f"{hardware.name}: is no CPU and no GPU; kernels are tuned for these")
+    if isinstance(hardware, Gpu) and runner != SIMULATE:
+        raise HardwareError(f"{hardware.name}: is a GPU; kernels of GPUs are tuned with --runner simulate")
     if isinstance(hardware, Gpu) and threads:
         raise HardwareError(f"{hardware.name}: is a GPU; threads are for CPUs")
     return TunedOn(hardware, runner, target, threads)
