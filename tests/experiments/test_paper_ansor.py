@@ -220,7 +220,7 @@ def test_a_page_is_made_of_a_tiny_experiment(made: Path) -> None:
     assert max(shares) == 1
     assert len(shares) == 3
     assert any(line.startswith("| `operators.yaml` | 16 | 8 | 8 a task | 4 | 8 | 2 |") for line in lines)
-    assert "Figures for `stcp920` are missing (stcp920: is not" in text
+    assert "Figures for `stcp920` are missing (stcp920: " in text
     assert "| product on epyc | random | 8 trials |" in text
     picture = (made / "images" / "ansor-fig7.svg").read_text()
     assert picture.startswith("<svg")
