@@ -74,8 +74,10 @@ def _section(study: Study, paper: Mapping[str, Any]) -> tuple[str, dict[str, str
     processors = {each.processor for each in study.results if each.processor}
     where = [f"On {', '.join(sorted(processors))}."] if processors else []
     named = {"subgraphs": "sub-graph", "networks": "network"}.get(kind, "operator")
-    tasks = [task_counts(study, paper["tasks"])] if kind == "networks" else []
-    return "\n\n".join([head, *where, compared(study, named, printed), *tasks]), {}
+    best = paper["most_over_best"]
+    over = f"The paper, over the best alternative: up to {best['cpu']} on the CPU, {best['gpu']} on the GPU"
+    said = [f"{over}, {best['phone']} on the phone. {task_counts(study, paper['tasks'])}"] if kind == "networks" else []
+    return "\n\n".join([head, *where, compared(study, named, printed), *said]), {}
 
 
 def curves(study: Study) -> list[Curves]:

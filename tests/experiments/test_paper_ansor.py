@@ -4,6 +4,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'dsascape[tune]'")
 
-from dsascape.experiments.papers.ansor_comparisons import Study, times
+from dsascape.experiments.papers.ansor_comparisons import Study, kept_gain, times
 from dsascape.experiments.papers.ansor_curves import Curves, order, speed_up
 from dsascape.experiments.papers.ansor_tables import FOLDER, main
 from dsascape.experiments.papers.tuning_results import Point, SearchResult
@@ -377,3 +378,9 @@ def test_the_curve_of_a_search_falls_to_what_it_leaves(made: Path) -> None:
         falls = [point.found_s[0] for point in each.curve]
         assert falls == sorted(falls, reverse=True)
         assert each.curve[-1].trials == each.trials <= 8
+
+
+def test_measured_searches_count_by_what_was_run_again() -> None:
+    own = replace(result("ansor", 0, (4, 1.0)), processor="some", after_s=(3.0,))
+    assert times([own]) == {"built-in": 4.0, "ansor": 3.0}
+    assert kept_gain([own]) == pytest.approx(4 / 3)
