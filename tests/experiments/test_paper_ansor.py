@@ -354,6 +354,8 @@ def test_curves_are_speed_ups_of_what_was_found_and_medians_of_the_seeds() -> No
     assert own.reached("ansor", 10) == [2.0, 1.0, 4.0]
     assert (own.median("ansor", 10), own.best, own.seeds) == (2.0, 4.0, 3)
     assert speed_up(own.results[0], 1) == 0
+    assert replace(own, kept=True).reached("ansor", 2) == [1.0, 1.0, 1.0]
+    assert replace(own, kept=True).reached("random", 10) == [1.0]
     assert order(own) == "ansor (2.000), random (0.500)"
 
 
