@@ -3,13 +3,23 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from matplotlib.lines import Line2D
 
 from dsascape.experiments.papers.graphturbo_tables import markdown
 from dsascape.experiments.papers.tuning_results import SearchResult
-from dsascape.experiments.report.canvas import INK, PAPER, Margins, house_style, line_entry, looks_for, panels, to_svg
+from dsascape.experiments.report.canvas import (
+    INK,
+    PAPER,
+    Margins,
+    clipped,
+    house_style,
+    line_entry,
+    looks_for,
+    panels,
+    to_svg,
+)
 from dsascape.experiments.report.kinds import standalone
 from dsascape.wording import count
 
@@ -20,8 +30,8 @@ VARIANTS = (
 _WIDTH, _HEIGHT = 470, 320
 _MARKED = 6
 """Markers of a curve; those of each begin a little later, so that curves that coincide can be told apart."""
-_SHOWN_FROM = 0.05
-"""Part of the trials before which no curve is drawn: the first programs of a search are slow by chance."""
+_SHOWN_FROM = 5
+"""Per cent of the trials before which nothing is drawn of what was found: the first programs are slow by chance."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,8 @@ class Curves:
     title: str
     results: Sequence[SearchResult]
     """All seeds of all variants, of one task or networks on one machine."""
+    kept: bool = False
+    """Whether built-in choices count where nothing faster has been found; else only what a search has tried counts."""
 
     @property
     def variants(self) -> list[str]:
@@ -48,15 +60,17 @@ class Curves:
         return len({each.seed for each in self.results})
 
     def reached(self, variant: str, trials: int) -> list[float]:
-        """Return for each seed the speed-up over the built-in choice after ``trials``, the geometric mean of networks.
-
-        It is that of programs that the search itself has found; 0 as long as a task has none.
-        """
-        return [speed_up(each, trials) for each in self.results if each.variant == variant]
+        """Return for each seed the speed-up over the built-in choice after ``trials``, as `speed_up` does."""
+        return [speed_up(each, trials, kept=self.kept) for each in self.results if each.variant == variant]
 
     def median(self, variant: str, trials: int) -> float:
         """Return the median over the seeds of what a variant has reached."""
         return statistics.median(self.reached(variant, trials))
+
+    @property
+    def scale(self) -> float:
+        """Factor from speed-ups to what is shown: those of kept programs, or throughputs by the best of all."""
+        return 1.0 if self.kept else 1 / (self.best or 1.0)
 
     @property
     def best(self) -> float:
@@ -64,21 +78,25 @@ class Curves:
         return max(max(self.reached(variant, self.trials)) for variant in self.variants)
 
 
-def speed_up(result: SearchResult, trials: int) -> float:
-    """Return the speed-up over the built-in choice of what a search has found by ``trials``; 0 if nothing."""
+def speed_up(result: SearchResult, trials: int, *, kept: bool = False) -> float:
+    """Return the speed-up over the built-in choice of what a search has found by ``trials``; 0 if a task has nothing.
+
+    With ``kept``, a task that has nothing faster has its built-in choice. Of several networks it is the geometric mean.
+    """
     points = [point for point in result.curve if point.trials <= trials]
-    if not points or not all(map(math.isfinite, points[-1].found_s)):
+    reached = () if not points else points[-1].kept_s if kept else points[-1].found_s
+    if not reached or not all(map(math.isfinite, reached)):
         return 0.0
-    ratios = [one / own for one, own in zip(result.builtin_s, points[-1].found_s, strict=True)]
+    ratios = [one / own for one, own in zip(result.builtin_s, reached, strict=True)]
     return math.prod(ratios) ** (1 / len(ratios))
 
 
 @house_style
-def picture(figure_id: str, several: Sequence[Curves], *, relative: bool) -> str:
+def picture(figure_id: str, several: Sequence[Curves]) -> str:
     """Return a standalone SVG with a panel for each of ``several``.
 
-    With ``relative``, the axis is the throughput by that of the best program of all runs (Fig. 7), else the speed-up
-    over the built-in choice (Fig. 10).
+    It shows the throughput by that of the best program of all runs (Fig. 7); of what is kept, the speed-up over the
+    built-in choice, from 1 on (Fig. 10).
     """
     every = [name for name in VARIANTS if any(name in each.variants for each in several)]
     every += [name for each in several for name in each.variants if name not in every]
@@ -88,8 +106,8 @@ def picture(figure_id: str, several: Sequence[Curves], *, relative: bool) -> str
     margins = Margins(left=70, bottom=50)
     figure, all_axes = panels(len(several), 2, (_WIDTH, _HEIGHT), margins, legend)
     for axes, own in zip(all_axes, several, strict=True):
-        scale = 1 / own.best if relative and own.best else 1.0
-        steps = [round(own.trials * part / 100) for part in range(round(100 * _SHOWN_FROM), 101)]
+        scale = own.scale
+        steps = [round(own.trials * part / 100) for part in range(0 if own.kept else _SHOWN_FROM, 101)]
         heights = {name: [scale * own.median(name, step) for step in steps] for name in own.variants}
         for number, (name, height) in enumerate(heights.items()):
             there = [(step, each) for step, each in zip(steps, height, strict=True) if each]
@@ -99,26 +117,26 @@ def picture(figure_id: str, several: Sequence[Curves], *, relative: bool) -> str
                 markevery=(4 * number, max(len(there) // _MARKED, 1)), drawstyle="steps-post", clip_on=False,
             )  # fmt: skip
         axes.axhline(scale, color=INK, linewidth=1, linestyle="dotted")
-        tallest = max([scale, *[each for height in heights.values() for each in height]])
-        axes.set_ylim(0, 1.05 * tallest)
+        tallest = max([1.001 * scale, *[each for height in heights.values() for each in height]])
+        axes.set_ylim(*((1 - 0.06 * (tallest - 1), 1 + 1.06 * (tallest - 1)) if own.kept else (0, 1.05 * tallest)))
         axes.set_xlim(0, own.trials)
         axes.set_xlabel("trials")
-        axes.set_ylabel("throughput relative to the best program" if relative else "speed-up over the built-in choice")
-        axes.set_title(own.title)
+        axes.set_ylabel("speed-up over the built-in choice" if own.kept else "throughput relative to the best program")
+        axes.set_title(clipped(own.title, 56))
     titles = "; ".join(each.title for each in several)
     return standalone(str(to_svg(figure, figure_id, f"What searches have found after so many trials: {titles}")))
 
 
-def table(several: Sequence[Curves], *, relative: bool) -> str:
+def table(several: Sequence[Curves]) -> str:
     """Return a Markdown table: each variant's median after a quarter, half and all of the trials, and its range."""
     rows: list[Sequence[object]] = []
     for own in several:
-        scale = 1 / own.best if relative and own.best else 1.0
+        scale = own.scale
         for name in own.variants:
             parts = [own.trials // 4, own.trials // 2, own.trials]
-            medians: list[object] = [scale * own.median(name, trials) or None for trials in parts]
+            medians = [f"{scale * own.median(name, trials):.3f}" for trials in parts]
             ends = [scale * each for each in own.reached(name, own.trials)]
-            spread = "" if len(ends) == 1 else f"{min(ends):.3g} to {max(ends):.3g}"
+            spread = "" if len(ends) == 1 else f"{min(ends):.3f} to {max(ends):.3f}"
             rows.append((own.title, name, count(own.trials, "trial"), *medians, spread))
     columns: Sequence[str] = ("what", "search", "in all", "after 1/4", "after 1/2", "in the end", "over the seeds")
     width = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
@@ -126,6 +144,7 @@ def table(several: Sequence[Curves], *, relative: bool) -> str:
 
 
 def order(own: Curves) -> str:
-    """Return the variants in the order of what they have reached in the end, the best first."""
-    ends: Mapping[str, float] = {name: own.median(name, own.trials) for name in own.variants}
+    """Return the variants in the order of what they have found by themselves in the end, the best first."""
+    found = replace(own, kept=False)
+    ends: Mapping[str, float] = {name: found.median(name, own.trials) for name in own.variants}
     return ", ".join(f"{name} ({ends[name]:.3f})" for name in sorted(ends, key=lambda name: -ends[name]))

@@ -4,6 +4,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'dsascape[tune]'")
 
-from dsascape.experiments.papers.ansor_comparisons import Study, times
+from dsascape.experiments.papers.ansor_comparisons import Study, kept_gain, times
 from dsascape.experiments.papers.ansor_curves import Curves, order, speed_up
 from dsascape.experiments.papers.ansor_tables import FOLDER, main
 from dsascape.experiments.papers.tuning_results import Point, SearchResult
@@ -220,7 +221,7 @@ def test_a_page_is_made_of_a_tiny_experiment(made: Path) -> None:
     assert max(shares) == 1
     assert len(shares) == 3
     assert any(line.startswith("| `operators.yaml` | 16 | 8 | 8 a task | 4 | 8 | 2 |") for line in lines)
-    assert "Figures for `stcp920` are missing (stcp920: is no" in text
+    assert "Figures for `stcp920` are missing (stcp920: " in text
     assert "| product on epyc | random | 8 trials |" in text
     picture = (made / "images" / "ansor-fig7.svg").read_text()
     assert picture.startswith("<svg")
@@ -353,6 +354,8 @@ def test_curves_are_speed_ups_of_what_was_found_and_medians_of_the_seeds() -> No
     assert own.reached("ansor", 10) == [2.0, 1.0, 4.0]
     assert (own.median("ansor", 10), own.best, own.seeds) == (2.0, 4.0, 3)
     assert speed_up(own.results[0], 1) == 0
+    assert replace(own, kept=True).reached("ansor", 2) == [1.0, 1.0, 1.0]
+    assert replace(own, kept=True).reached("random", 10) == [1.0]
     assert order(own) == "ansor (2.000), random (0.500)"
 
 
@@ -377,3 +380,9 @@ def test_the_curve_of_a_search_falls_to_what_it_leaves(made: Path) -> None:
         falls = [point.found_s[0] for point in each.curve]
         assert falls == sorted(falls, reverse=True)
         assert each.curve[-1].trials == each.trials <= 8
+
+
+def test_measured_searches_count_by_what_was_run_again() -> None:
+    own = replace(result("ansor", 0, (4, 1.0)), processor="some", after_s=(3.0,))
+    assert times([own]) == {"built-in": 4.0, "ansor": 3.0}
+    assert kept_gain([own]) == pytest.approx(4 / 3)
