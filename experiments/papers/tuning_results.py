@@ -39,7 +39,7 @@ class SearchResult:
     builtin_s: tuple[float, ...]
     """Latency of each network with the built-in choices."""
     after_s: tuple[float, ...]
-    """The same with the kernels that are kept; measured: when they were run again in the end."""
+    """Latency of each network with the kernels that are kept; measured: when they were run again in the end."""
     curve: tuple[Point, ...]
     """Points at which a latency became less, and the last."""
     wall_s: float

@@ -56,7 +56,7 @@ Count = Annotated[int, Field(ge=1, le=2**20)]
 
 
 class TunedEntry(BaseModel):
-    """What is tuned: networks, all together in one search, or the operators of a file of shapes, each in its own."""
+    """Networks to tune together in one search, or the operators of a file of shapes, each in a search of its own."""
 
     model_config = STRICT
 

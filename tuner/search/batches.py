@@ -25,7 +25,7 @@ class Batch:
     """From 1, of one search."""
     units: tuple[Unit, ...]
     rows: tuple[GivenOut, ...]
-    """What is stored of them: a row for each program, in order."""
+    """Stored form of units: a row for each program, in order."""
     digest: str
     """Digest of its candidates, and of all that their times depend on."""
 

@@ -58,7 +58,7 @@ def innermost(steps: Steps, node: str, dim: int) -> Iterator[int]:
 
 
 def test_innermost_tiles_are_multiples_or_of_one_size() -> None:
-    """Of 12 x 20 products: rows four at a time, columns in sixteens, of which the second sticks out."""
+    """Rows of 12 x 20 results go four at a time, columns in sixteens, of which the second sticks out."""
     hint = Hint("matmul1", (InnermostHint(0, size=4), InnermostHint(1, multiple=16)))
     own = space(kernels.matmul_relu(), hint)
     rows = {size for program in family(own, 20) for size in innermost(program.steps, "matmul1", 0)}
