@@ -146,11 +146,12 @@ def open_search(
     Raises ``DatabaseError`` for a folder whose database is none, and ``HardwareError`` for reuse on a CPU.
     """
     candidates = Candidates(folder, on.device, search_label(options, asked.networks))
-    if options.tuner == "eto":
+    if options.tuner in ("eto", "selective"):
         if not isinstance(on.hardware, Gpu):
-            raise HardwareError(f"{on.hardware.name}: is no GPU; --tuner eto reuses programs of GPUs")
+            raise HardwareError(f"{on.hardware.name}: is no GPU; --tuner {options.tuner} reuses programs of GPUs")
         if runner is None:
-            raise HardwareError(f"{on.hardware.name}: --tuner eto needs answers as it goes; --runner bundle has none")
+            needs = f"--tuner {options.tuner} needs answers as it goes; --runner bundle has none"
+            raise HardwareError(f"{on.hardware.name}: {needs}")
         bridge_task = partial(_bridge_task, on, asked.dtype)
         search: Search = ReuseSearch(
             asked.tasks, asked.weights, runner, candidates, objective, options, bridge_task

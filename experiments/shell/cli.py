@@ -213,7 +213,7 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
 
 def _tune_options(tune: argparse.ArgumentParser) -> None:
     _network_options(tune, "MODEL|SHAPES.yaml", "; or a file of single operators")
-    tuners = ("ansor", "random", "beam", "eto")
+    tuners = ("ansor", "random", "beam", "eto", "selective")
     tune.add_argument("--tuner", choices=tuners, default="ansor", help="(default: %(default)s)")
     said = "who says how long a candidate takes: simulate, local, rpc://HOST:PORT[/KEY], or bundle: a machine without a"
     said += " network (default: %(default)s)"

@@ -56,8 +56,7 @@ from dsascape.tuner.search.objectives import (
     StopEarly,
     TotalLatency,
 )
-from dsascape.tuner.search.reuse.plan import plan_json
-from dsascape.tuner.search.reuse_search import ReuseSearch
+from dsascape.tuner.search.reuse_search import ReuseSearch, reuse_json
 from dsascape.tuner.search.search import Search, UnitDone
 from dsascape.tuner.search.tuners import SearchOptions
 from dsascape.wording import count
@@ -110,7 +109,7 @@ def tune(arguments: argparse.Namespace) -> Answer:
     title = f"{', '.join(asked.networks)[:60]} on {on.hardware.name}"
     write_whole(folder / PICTURE, resolve_name(f"{_PAGE}:tuning_curve")(title, before_s, search.curve))
     if isinstance(search, ReuseSearch):
-        data["reuse"] = plan_json(search.plan)
+        data["reuse"] = reuse_json(search)
     write_whole(folder / REPORT, resolve_name(f"{_PAGE}:tuning_page")(data, before_s, search.curve))
     if waiting is not None:
         return Answer(data, lambda: _show(data, waiting))

@@ -1,6 +1,6 @@
-"""Search by reuse (ETO): a few operators are tuned from nothing, the others from fast programs of these.
+"""Search by reuse (ETO, and TVM's selective tuning): a few operators are tuned from nothing, the others from these.
 
-The plan says in which order, and by which bridges, operators that are tuned only for others to reuse. A run that was
+ETO's plan says in which order, and by which bridges, operators that are tuned only for others to reuse. A run that was
 killed goes through the same order again; programs whose times are known are not tried anew.
 """
 
@@ -8,7 +8,10 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.tuner.search.database import BUILTIN, Candidates, Record, written
 from dsascape.tuner.search.grid_space import GridSpace
 from dsascape.tuner.search.objectives import Objective
@@ -17,8 +20,10 @@ from dsascape.tuner.search.reuse.grids import ReusableGrid, sketch_kinds
 from dsascape.tuner.search.reuse.hierarchical import Hierarchical, expected_trials
 from dsascape.tuner.search.reuse.nests import operator_of
 from dsascape.tuner.search.reuse.operators import FeatureRatios, Operator, ReuseError
-from dsascape.tuner.search.reuse.plan import ReusePlan, plan_reuse
+from dsascape.tuner.search.reuse.plan import ReusePlan, plan_json, plan_reuse
+from dsascape.tuner.search.reuse.selective import Group, groups
 from dsascape.tuner.search.reuse.sketch_sets import gpu_sketches
+from dsascape.tuner.search.reuse.topk import TOP, top_k, transferred
 from dsascape.tuner.search.runners import Answer, Runner
 from dsascape.tuner.search.search import Search, UnitDone
 from dsascape.tuner.search.searching import Searching
@@ -56,7 +61,10 @@ class ReuseSearch(Search):
         self._known: dict[tuple[str, str], Answer] = {}
         self._tunable = [kernel for each in self.tasks if (kernel := _kernel(each)) is not None]
         self._bridges: list[Searching] = []
-        self.plan = self._planned()
+        self.plan = self._planned() if options.tuner == "eto" else None
+        """What is tuned from what (ETO); None for selective tuning."""
+        self.groups = self._grouped() if self.plan is None else ()
+        """Groups of operators that are similar (selective tuning)."""
 
     @property
     def trials(self) -> int:
@@ -67,6 +75,30 @@ class ReuseSearch(Search):
     def failed(self) -> int:
         """Number of candidates without a time."""
         return super().failed + sum([each.failed for each in self._bridges])
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The distinct operators of the tasks, in their order."""
+        return list(dict.fromkeys(kernel.operator for kernel in self._tunable))
+
+    @property
+    def _order(self) -> list[tuple[Operator, Operator | None]]:
+        """Operators in the order in which they are tuned, each with the one whose programs it reuses, if any."""
+        if self.plan is not None:
+            tunings = self.plan.tunings
+            return [
+                (each.operator, None if each.reuses is None else tunings[each.reuses].operator) for each in tunings
+            ]
+        own = self.operators
+        first: list[tuple[Operator, Operator | None]] = [(own[group.tuned], None) for group in self.groups]
+        return first + [
+            (own[number], own[group.tuned])
+            for group in self.groups for number in group.members if number != group.tuned
+        ]  # fmt: skip
+
+    def _grouped(self) -> tuple[Group, ...]:
+        """Return the groups of selective tuning."""
+        return groups(self.operators)
 
     def _planned(self) -> ReusePlan:
         """Return what is tuned from what: of the operators that several tasks are, each once."""
@@ -119,11 +151,10 @@ class ReuseSearch(Search):
         fresh = max(self.options.trials - round(self._reuse_trials()), 0) // max(len(self._from_nothing()), 1)
         budget = min(fresh, round(FROM_NOTHING))
         done: dict[Operator, _Kernel] = {}
-        for tuning in self.plan.tunings:
-            kernel = self._kernel_of(tuning.operator)
-            reused = None if tuning.reuses is None else done[self.plan.tunings[tuning.reuses].operator]
-            yield from self._tuned(kernel, reused, budget, clock)
-            done[tuning.operator] = kernel
+        for operator, source in self._order:
+            kernel = self._kernel_of(operator)
+            yield from self._tuned(kernel, None if source is None else done[source], budget, clock)
+            done[operator] = kernel
         for kernel in self._tunable:
             first = done[kernel.operator]
             if first.each is not kernel.each:
@@ -145,15 +176,18 @@ class ReuseSearch(Search):
         return [each for each in self.tasks if each not in own]
 
     def _from_nothing(self) -> list[object]:
-        return [*self.plan.from_nothing, *self._left()]
+        return [*[operator for operator, source in self._order if source is None], *self._left()]
 
     def _reuse_trials(self) -> float:
+        """Return the trials that reuse is expected to take."""
+        if self.plan is None:
+            return float(TOP * sum([source is not None for _, source in self._order]))
         return sum([each.cost for each in self.plan.tunings if each.reuses is not None])
 
     def _tuned(self, kernel: _Kernel, reused: _Kernel | None, budget: int, clock: "_Clock") -> Iterator[UnitDone]:
         """Tune a kernel from another one's fastest program; from nothing where there is none, or none is found."""
         if reused is not None and reused.each.best is not None:
-            yield from self._by_reuse(kernel, reused, clock)
+            yield from (self._by_reuse if self.plan is not None else self._by_top_k)(kernel, reused, clock)
         if kernel.each.trials == 0:
             yield from self._fresh(kernel.each, budget, clock)
 
@@ -179,6 +213,31 @@ class ReuseSearch(Search):
 
         search = Hierarchical(kernel.grid.nest, features, ratios, kernel.grid.shapes_of_space(carried))
         search.search(lambda shapes: kernel.grid.program(shapes, carried), fastest)
+        yield from done
+
+    def _by_top_k(self, kernel: _Kernel, reused: _Kernel, clock: "_Clock") -> Iterator[UnitDone]:
+        """Try the fastest programs of a kernel as they are for another one, as TVM's selective tuning does.
+
+        Programs that are not legal for it are known before they are tried, and are no trials.
+        """
+        own, other = kernel.each.task.naive, reused.each.task.naive
+        moved = []
+        for program in reused.each.fastest():
+            try:
+                found = kernel.each.space.built(transferred(program.steps, other, own))
+            except (ScheduleError, StepError, LookupError):
+                continue
+            moved += [] if found is None else [found]
+        done: list[UnitDone] = []
+
+        def seconds_of(programs: Sequence[Program]) -> list[float | None]:
+            self._unit += 1
+            answers = self._answered(kernel.each, self._unit, programs, clock)
+            done.append(self._ended(self._unit, kernel.each, clock.elapsed_s))
+            return [answer.seconds for answer in answers]
+
+        left = max(self.options.trials - self.trials, 0)
+        top_k(list(dict.fromkeys(moved))[:left], seconds_of)
         yield from done
 
     def _fresh(self, each: Searching, budget: int, clock: "_Clock") -> Iterator[UnitDone]:
@@ -233,3 +292,15 @@ def _kernel(each: Searching) -> _Kernel | None:
         return _Kernel(each, ReusableGrid(each.space), operator) if operator.kind.is_contraction else None
     except ReuseError:
         return None
+
+
+def reuse_json(search: ReuseSearch) -> dict[str, Any]:
+    """Return as JSON what is tuned from what: ETO's plan, or the groups of selective tuning by their operators."""
+    if search.plan is not None:
+        return plan_json(search.plan)
+    own = search.operators
+    found = [
+        {"tuned": str(own[group.tuned]), "members": [str(own[number]) for number in group.members]}
+        for group in search.groups
+    ]
+    return {"groups": found}

@@ -14,7 +14,7 @@ from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.task_scheduler import SchedulerOptions
 
-TunerName = Literal["ansor", "random", "beam", "eto"]
+TunerName = Literal["ansor", "random", "beam", "eto", "selective"]
 UNIT = 64
 """Trials of a unit: the programs of a task that are tried between two trainings of the model (TVM's default)."""
 
@@ -96,6 +96,6 @@ def by_beam(searching: Searching, count: int, rng: random.Random, options: Searc
 
 
 TUNERS: Mapping[TunerName, Tuner] = {"ansor": ansor, "random": at_random, "beam": by_beam}
-"""The tuners of single tasks by name; "eto" is a search of its own (`tuner.search.reuse_search`)."""
-LEARNING: frozenset[TunerName] = frozenset({"ansor", "beam", "eto"})
+"""The tuners of single tasks by name; "eto" and "selective" are searches of their own (`tuner.search.reuse_search`)."""
+LEARNING: frozenset[TunerName] = frozenset({"ansor", "beam", "eto", "selective"})
 """Those that ask the cost model."""

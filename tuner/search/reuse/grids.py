@@ -28,6 +28,7 @@ from dsascape.tuner.search.reuse.hierarchical import Features, SpaceOfShapes
 from dsascape.tuner.search.reuse.nests import major_nest
 from dsascape.tuner.search.reuse.operators import ReuseError
 from dsascape.tuner.search.reuse.shapes import MajorNest, Shapes
+from dsascape.tuner.search.reuse.sketch_sets import CROSS_THREAD, MULTI_LEVEL, TENSOR, TWO_LEVEL
 from dsascape.tuner.search.space import Program
 
 
@@ -175,8 +176,12 @@ def _order(naive: NaiveProgram, tensor: str, rank: int) -> tuple[int, ...]:
 
 
 def sketch_kinds(space: GridSpace) -> tuple[str, ...]:
-    """Return the kinds of a kernel's sketches: the rules that made them, those that leave a node as it is left out."""
-    told = ("tile_on_tensor_units", "tile_and_fuse", "share_reduction")
+    """Return the kinds of a kernel's sketches, one entry for each."""
     return tuple(sorted([
-        " ".join([name for name in sketch.derivation if name in told]) or "two-level tile" for sketch in space.sketches
+        next((kind for rule, kind in _KINDS.items() if rule in sketch.derivation), TWO_LEVEL)
+        for sketch in space.sketches
     ]))  # fmt: skip
+
+
+_KINDS = {"tile_on_tensor_units": TENSOR, "tile_and_fuse": MULTI_LEVEL, "share_reduction": CROSS_THREAD}
+"""Kinds of sketches by the rules that make them."""

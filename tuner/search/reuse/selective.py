@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import networkx as nx
 
 from dsascape.tuner.search.reuse.operators import Operator, ReuseError
-from dsascape.tuner.search.reuse.sketch_sets import CROSS_THREAD, MULTI_LEVEL, TWO_LEVEL
+from dsascape.tuner.search.reuse.sketch_sets import CROSS_THREAD, MULTI_LEVEL, TENSOR, TWO_LEVEL
 
 SIMILAR = 0.01
 """Similarity from which on two operators may be in one group (the paper's)."""
-_TILES: Mapping[str, tuple[int, int]] = {MULTI_LEVEL: ("SSSRRSRS".count("S"), "SSSRRSRS".count("R")), TWO_LEVEL: (2, 1)}
+_MULTI = ("SSSRRSRS".count("S"), "SSSRRSRS".count("R"))
+_TILES: Mapping[str, tuple[int, int]] = {MULTI_LEVEL: _MULTI, TENSOR: _MULTI, TWO_LEVEL: (2, 1)}
 """Levels of tiles of each space loop and each reduction loop, by the kind of a sketch."""
 _MOST_ROUNDS = 1000
 

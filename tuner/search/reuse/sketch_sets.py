@@ -11,6 +11,8 @@ SketchesOf = Callable[[Operator], SketchSet]
 MULTI_LEVEL = "multi-level tile"
 TWO_LEVEL = "two-level tile"
 CROSS_THREAD = "cross-thread reduction"
+TENSOR = "tensor-unit tile"
+"""Multi-level tile for warps, whose products tensor units compute; not among the paper's."""
 _WARP = 32
 """Threads of a warp."""
 

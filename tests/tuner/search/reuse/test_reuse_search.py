@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from dsascape.tuner.search.reuse.kernels import graph_of
 from dsascape.tuner.search.reuse.nests import operator_of
 from dsascape.tuner.search.reuse.operators import FeatureRatios, Operator, ReuseError
 from dsascape.tuner.search.reuse.plan import plan_json, read_plan
-from dsascape.tuner.search.reuse_search import ReuseSearch
+from dsascape.tuner.search.reuse_search import ReuseSearch, reuse_json
 from dsascape.tuner.search.runners import Answer, SimulatedGrids
 from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.tasks import Task, tasks_of
@@ -101,6 +102,7 @@ def test_what_reuses_comes_behind_what_it_reuses_and_takes_few_trials(tmp_path: 
              for each in search.tasks if each.trials}  # fmt: skip
     assert first
     plan = search.plan
+    assert plan is not None
     assert len(plan.from_nothing) < len(plan.tunings)
     assert read_plan(plan_json(plan)) == plan
     assert search.trials <= OPTIONS.trials
@@ -117,6 +119,22 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert 0 < len(rest.asked) < len(whole_runner.asked)
     _, third = searched(tmp_path / "killed", idle := Counting())
     assert (told(third), idle.asked) == (told(whole), [])
+
+
+def test_selective_tuning_tries_the_fastest_programs_of_a_group_as_they_are(tmp_path: Path) -> None:
+    """Three at once, until one runs: a member takes no more than a few trials, one operator of a group many."""
+    search, _ = searched(tmp_path, Counting(), replace(OPTIONS, tuner="selective"))
+    assert search.plan is None
+    own = {operator: sum([each.trials for each in search.tasks if each.task.name == operator.name])
+           for operator in search.operators}  # fmt: skip
+    assert sorted([number for group in search.groups for number in group.members]) == list(range(len(own)))
+    trials = [own[search.operators[group.tuned]] for group in search.groups]
+    others = [
+        own[search.operators[number]] for group in search.groups for number in group.members if number != group.tuned
+    ]
+    assert others
+    assert max(others) <= 3 < min(trials)
+    assert {"groups"} == set(reuse_json(search))
 
 
 def test_no_program_is_tried_twice(tmp_path: Path) -> None:
