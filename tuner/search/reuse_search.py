@@ -21,7 +21,7 @@ from dsascape.tuner.search.reuse.hierarchical import Hierarchical, expected_tria
 from dsascape.tuner.search.reuse.nests import operator_of
 from dsascape.tuner.search.reuse.operators import FeatureRatios, Operator, ReuseError
 from dsascape.tuner.search.reuse.plan import ReusePlan, plan_json, plan_reuse
-from dsascape.tuner.search.reuse.selective import Group, groups
+from dsascape.tuner.search.reuse.selective import groups
 from dsascape.tuner.search.reuse.sketch_sets import gpu_sketches
 from dsascape.tuner.search.reuse.topk import TOP, top_k, transferred
 from dsascape.tuner.search.runners import Answer, Runner
@@ -33,6 +33,10 @@ from dsascape.tuner.search.tuners import TUNERS, SearchOptions
 
 BridgeTask = Callable[[Operator], Task]
 """Returns the task of a bridge; raises ``ReuseError`` where there is no such kernel."""
+
+
+_LEAST = 16
+"""Least trials of a tuning from nothing that a plan counts with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,11 @@ class ReuseSearch(Search):
         self._known: dict[tuple[str, str], Answer] = {}
         self._tunable = [kernel for each in self.tasks if (kernel := _kernel(each)) is not None]
         self._bridges: list[Searching] = []
-        self.plan = self._planned() if options.tuner == "eto" else None
-        """What is tuned from what (ETO); None for selective tuning."""
-        self.groups = self._grouped() if self.plan is None else ()
+        self.groups = groups(self.operators) if options.tuner == "selective" else ()
         """Groups of operators that are similar (selective tuning)."""
+        self.plan: ReusePlan | None = None
+        """What is tuned from what (ETO); None for selective tuning."""
+        self._budget = self._planned() if options.tuner == "eto" else self._shared_out()
 
     @property
     def trials(self) -> int:
@@ -96,12 +101,12 @@ class ReuseSearch(Search):
             for group in self.groups for number in group.members if number != group.tuned
         ]  # fmt: skip
 
-    def _grouped(self) -> tuple[Group, ...]:
-        """Return the groups of selective tuning."""
-        return groups(self.operators)
+    def _planned(self) -> int:
+        """Plan what is tuned from what, and return the trials of a tuning from nothing.
 
-    def _planned(self) -> ReusePlan:
-        """Return what is tuned from what: of the operators that several tasks are, each once."""
+        Operators that several tasks are, are each in it once. A tuning from nothing has as many trials, up to the
+        paper's 1,000, as let the whole plan fit into the trials that there are: with fewer, reuse pays less.
+        """
         grids = {kernel.operator: kernel.grid for kernel in self._tunable}
         def grid_of(operator: Operator) -> ReusableGrid:
             if operator not in grids:
@@ -114,9 +119,31 @@ class ReuseSearch(Search):
             ratios = FeatureRatios.of(operator, reused)
             return max(expected_trials(own.nest, other.nest, ratios, drawn, own.shapes_in_steps), 1.0)
 
-        return plan_reuse(
-            list(grids), cost, hops=self.options.hops, sketches_of=self._sketches_of, from_nothing=FROM_NOTHING
-        )
+        known: dict[tuple[Operator, Operator], float] = {}
+
+        def remembered(operator: Operator, reused: Operator) -> float:
+            if (operator, reused) not in known:
+                known[operator, reused] = cost(operator, reused)
+            return known[operator, reused]
+
+        own, budget = list(grids), round(FROM_NOTHING)
+        while True:
+            self.plan = plan_reuse(
+                own, remembered, hops=self.options.hops, sketches_of=self._sketches_of, from_nothing=float(budget)
+            )
+            if budget <= _LEAST or self._reuse_trials() + self._fresh_trials(budget) <= self.options.trials:
+                return budget
+            budget = max(budget // 2, _LEAST)
+
+    def _shared_out(self) -> int:
+        """Return the trials of a tuning from nothing: those that are left beside reuse, shared out evenly."""
+        left = max(self.options.trials - round(self._reuse_trials()) - self.options.unit * len(self._left()), 0)
+        return max(min(left // max(len(self.groups), 1), round(FROM_NOTHING)), _LEAST)
+
+    def _fresh_trials(self, budget: int) -> int:
+        """Return the trials of all tunings from nothing: a unit for each kernel that is no single product."""
+        fresh = [operator for operator, source in self._order if source is None]
+        return budget * len(fresh) + min(self.options.unit, budget) * len(self._left())
 
     def _sketches_of(self, operator: Operator) -> tuple[str, ...]:
         try:
@@ -148,19 +175,17 @@ class ReuseSearch(Search):
         clock = _Clock(begin - self._elapsed_s)
         for each in self.tasks:
             self._answered(each, BUILTIN, [each.task.program()], clock)
-        fresh = max(self.options.trials - round(self._reuse_trials()), 0) // max(len(self._from_nothing()), 1)
-        budget = min(fresh, round(FROM_NOTHING))
         done: dict[Operator, _Kernel] = {}
         for operator, source in self._order:
             kernel = self._kernel_of(operator)
-            yield from self._tuned(kernel, None if source is None else done[source], budget, clock)
+            yield from self._tuned(kernel, None if source is None else done[source], clock)
             done[operator] = kernel
         for kernel in self._tunable:
             first = done[kernel.operator]
             if first.each is not kernel.each:
-                yield from self._tuned(kernel, first, budget, clock)
+                yield from self._tuned(kernel, first, clock)
         for each in self._left():
-            yield from self._fresh(each, budget, clock)
+            yield from self._fresh(each, min(self.options.unit, self._budget), clock)
         self.train()
 
     def _kernel_of(self, operator: Operator) -> _Kernel:
@@ -175,21 +200,18 @@ class ReuseSearch(Search):
         own = [kernel.each for kernel in self._tunable]
         return [each for each in self.tasks if each not in own]
 
-    def _from_nothing(self) -> list[object]:
-        return [*[operator for operator, source in self._order if source is None], *self._left()]
-
     def _reuse_trials(self) -> float:
         """Return the trials that reuse is expected to take."""
         if self.plan is None:
             return float(TOP * sum([source is not None for _, source in self._order]))
         return sum([each.cost for each in self.plan.tunings if each.reuses is not None])
 
-    def _tuned(self, kernel: _Kernel, reused: _Kernel | None, budget: int, clock: "_Clock") -> Iterator[UnitDone]:
+    def _tuned(self, kernel: _Kernel, reused: _Kernel | None, clock: "_Clock") -> Iterator[UnitDone]:
         """Tune a kernel from another one's fastest program; from nothing where there is none, or none is found."""
         if reused is not None and reused.each.best is not None:
             yield from (self._by_reuse if self.plan is not None else self._by_top_k)(kernel, reused, clock)
         if kernel.each.trials == 0:
-            yield from self._fresh(kernel.each, budget, clock)
+            yield from self._fresh(kernel.each, self._budget, clock)
 
     def _by_reuse(self, kernel: _Kernel, reused: _Kernel, clock: "_Clock") -> Iterator[UnitDone]:
         assert reused.each.best is not None
