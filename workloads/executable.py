@@ -21,6 +21,7 @@ from dsascape.workloads.graph import FLOATS, CastRebuild, Graph, Tensor, Workloa
 from dsascape.workloads.onnx_import import walk_again
 from dsascape.workloads.operators.registry import Array
 from dsascape.workloads.reimport import Reimport
+from dsascape.workloads.walk import schema_opset
 from dsascape.workloads.walk_state import DTYPES, ELEMENTS, Walk, attributes_of
 
 _NEWEST_IR_VERSION = 10
@@ -76,7 +77,8 @@ class Executable:
             [_described(tensors[name]) for name in outputs],
             [numpy_helper.from_array(value, name) for name, value in self.values.items() if name in read],
         )
-        opsets = [helper.make_opsetid("", self.opset)]
+        newest = max([schema_opset(node.op_type, self.opset) for node in nodes])
+        opsets = [helper.make_opsetid("", newest)]
         return helper.make_model(body, opset_imports=opsets, ir_version=_NEWEST_IR_VERSION)
 
 

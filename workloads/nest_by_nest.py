@@ -1,7 +1,8 @@
-"""Operators of several products, or with a recurrence, written out as one operator per step.
+"""Operators of several products, or with a recurrence, written out as one operator per step; copied operands.
 
-An attention is a product, a softmax and a product; a recurrent network a product of all inputs at once, then steps
-that follow each other. Machines that run whole kernels one after the other run such operators as those kernels.
+A recurrent network is a product of all inputs at once, then steps that follow each other. Machines that run whole
+kernels one after the other run such operators as those kernels. A product may also get copies of its operands that
+vectors load (`workloads.turned_operands`).
 """
 
 import math
@@ -11,7 +12,8 @@ from dataclasses import dataclass, replace
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, Op, Tensor
 from dsascape.workloads.index import Index
-from dsascape.workloads.loopnest import Access, Loop, LoopNest, mapping_of
+from dsascape.workloads.loopnest import Access, LoopNest, mapping_of
+from dsascape.workloads.turned_operands import has_operands_to_turn, with_turned_operands
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class WrittenOut:
 
     analysis: Analysis
     ops_of: tuple[tuple[int, ...], ...]
+    copies: frozenset[int] = frozenset()
+    """Operators of the network written out that copy operands of products."""
 
     def ops(self, positions: Sequence[int]) -> tuple[int, ...]:
         """Return the positions of the operators that those at ``positions`` of the original network became."""
@@ -29,16 +33,15 @@ class WrittenOut:
 def written_out(analysis: Analysis, transposed: frozenset[int] = frozenset()) -> WrittenOut:
     """Return the network of ``analysis`` written out; the same analysis where no operator has to be.
 
-    Products of the operators at positions ``transposed`` read transposed copies of operands whose neighbouring columns
-    are not contiguous, which no vector loads: an attention's keys are stored row by row, and each row is one column of
-    the product.
+    Products of the operators at positions ``transposed`` read copies of operands that no vector loads as they lie.
     """
     graph = analysis.graph
-    if not any(map(_has_steps, graph.ops)):
+    if not transposed and not any(map(_has_steps, graph.ops)):
         return WrittenOut(analysis, tuple([(position,) for position in range(len(graph.ops))]))
     ops: list[Op] = []
     tensors = dict(graph.tensors)
     ops_of = []
+    copied: set[str] = set()
     for position, op in enumerate(graph.ops):
         first = len(ops)
         if _has_steps(op):
@@ -46,9 +49,17 @@ def written_out(analysis: Analysis, transposed: frozenset[int] = frozenset()) ->
             for step in _steps(op):
                 alone, before = _with_exchanged_operand(step, tensors)
                 tensors |= {tensor.name: tensor for tensor in before}
-                step_op, *transposes = _with_transposed_operands(alone, tensors) if position in transposed else (alone,)
-                tensors |= {copy.outputs[0]: _transposed_tensor(tensors[copy.inputs[0]], copy) for copy in transposes}
-                ops += [*transposes, step_op]
+                if position in transposed:
+                    alone, copies, made = with_turned_operands(alone, tensors)
+                    tensors |= {tensor.name: tensor for tensor in made}
+                    ops += copies
+                    copied |= {copy.name for copy in copies}
+                ops.append(alone)
+        elif position in transposed:
+            product, copies, made = with_turned_operands(op, tensors)
+            tensors |= {tensor.name: tensor for tensor in made}
+            ops += [*copies, product]
+            copied |= {copy.name for copy in copies}
         else:
             ops.append(op)
         ops_of.append(tuple(range(first, len(ops))))
@@ -58,17 +69,20 @@ def written_out(analysis: Analysis, transposed: frozenset[int] = frozenset()) ->
     kept |= {name for name, tensor in graph.tensors.items() if tensor.role != "weight"}
     kept_tensors = {name: tensor for name, tensor in tensors.items() if name in kept}
     out = Graph(graph.name, tuple(ops), kept_tensors, graph.inputs, graph.outputs, graph.batch, graph.rebuild)
-    return WrittenOut(Analysis(out), tuple(ops_of))
+    are_copies = frozenset([place for place, op in enumerate(ops) if op.name in copied])
+    return WrittenOut(Analysis(out), tuple(ops_of), are_copies)
 
 
 def may_transpose(analysis: Analysis) -> tuple[int, ...]:
     """Return the positions of the operators whose operands `written_out` may transpose."""
-    plain = analysis.of(written_out, frozenset())
-    every = frozenset(range(len(analysis.graph.ops)))
-    if plain.analysis is analysis:
+    graph = analysis.graph
+    products = frozenset([
+        position for position, op in enumerate(graph.ops) if _has_steps(op) or has_operands_to_turn(op, graph.tensors)
+    ])
+    if not products:
         return ()
-    out = analysis.of(written_out, every)
-    return tuple([op for op in sorted(every) if len(out.ops_of[op]) > len(plain.ops_of[op])])
+    plain, out = analysis.of(written_out, frozenset()), analysis.of(written_out, products)
+    return tuple([op for op in sorted(products) if len(out.ops_of[op]) > len(plain.ops_of[op])])
 
 
 def _has_steps(op: Op) -> bool:
@@ -100,50 +114,6 @@ def _steps(op: Op) -> Iterator[Op]:
         yield Op(f"{op.name}:{group[0].name}{number}", op.kind, tuple(inputs), outputs, tuple(group), inside)
 
 
-def _with_transposed_operands(op: Op, tensors: Mapping[str, Tensor]) -> tuple[Op, ...]:
-    """Return ``op`` with transposed operands where products would read activations at a stride, and the transposes."""
-    turns: dict[str, Op] = {}
-    nests = []
-    for nest in op.nests:
-        reads = list(nest.reads)
-        for place, read in enumerate(reads):
-            dim = _strided_dim(nest, read, tensors) if mapping_of(nest) == "contraction" else None
-            if dim is None:
-                continue
-            order = [*[each for each in tensors[read.tensor].order if each != dim], dim]
-            shape, name = tuple([read.shape[each] for each in order]), f"{op.name}:{read.tensor}:turned"
-            loops = tuple([Loop(f"i{number}", size) for number, size in enumerate(shape)])
-            own = tuple([Index(((order.index(each), 1),)) for each in range(len(shape))])
-            write = Access(name, shape, tuple([Index(((number, 1),)) for number in range(len(shape))]))
-            copy = LoopNest("turn", loops, (Access(read.tensor, read.shape, own),), write)
-            turns[name] = Op(f"{op.name}:turn{len(turns)}", "Transpose", (read.tensor,), (name,), (copy,))
-            reads[place] = Access(name, shape, tuple([read.indices[each] for each in order]))
-        nests.append(replace(nest, reads=tuple(reads)))
-    if not turns:
-        return (op,)
-    written = {nest.write.tensor for nest in nests}
-    inputs = dict.fromkeys([read.tensor for nest in nests for read in nest.reads if read.tensor not in written])
-    return (replace(op, nests=tuple(nests), inputs=tuple(inputs)), *turns.values())
-
-
-def _transposed_tensor(tensor: Tensor, turn: Op) -> Tensor:
-    return Tensor(turn.outputs[0], turn.nests[0].write.shape, tensor.dtype, "activation")
-
-
-def _strided_dim(nest: LoopNest, read: Access, tensors: Mapping[str, Tensor]) -> int | None:
-    """Return the dimension of an activation that neighbouring results step along; None if it is contiguous."""
-    written, tensor = nest.write, tensors[read.tensor]
-    if tensor.role == "weight":
-        return None
-    inner = next((dim for dim in reversed(tensors[written.tensor].order) if written.shape[dim] > 1), None)
-    last = next((dim for dim in reversed(tensor.order) if tensor.shape[dim] > 1), None)
-    if inner is None or len(written.indices[inner].terms) != 1:
-        return None
-    along = Index(written.indices[inner].terms)
-    dims = [dim for dim, index in enumerate(read.indices) if index == along]
-    return dims[0] if along.terms[0][1] == 1 and dims and dims[0] != last else None
-
-
 def _with_split_gates(ops: Sequence[Op], tensors: Mapping[str, Tensor]) -> tuple[list[Op], list[Tensor]]:
     """Return ``ops`` with dimensions of constants split into one per loop that traverses them, and the new constants.
 
@@ -158,6 +128,8 @@ def _with_split_gates(ops: Sequence[Op], tensors: Mapping[str, Tensor]) -> tuple
     split: dict[str, Tensor] = {}
     changed: set[str] = set()
     for name, uses in readers.items():
+        if name not in tensors:  # what nests of one operator pass to each other
+            continue
         tensor, accesses = tensors[name], {_split_access(nest, read) for nest, read in uses}
         shapes = {each.tensor: each.shape for each in accesses}
         is_plain = tensor.role == "weight" and tensor.order == tuple(range(len(tensor.shape)))

@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from dsascape.workloads.constants import MOST_FOLDED_BYTES, fold
+from dsascape.workloads.decomposition import DECOMPOSED, NodeWriter
 from dsascape.workloads.expansion import branch_body, function_body, reads_of
 from dsascape.workloads.graph import WorkloadError
 from dsascape.workloads.onnx_file import OnnxFile
@@ -125,6 +126,8 @@ class Walker:
         self._adapter = rewalk.new_adapter(state) if rewalk else None
         self._room_bytes = MOST_FOLDED_BYTES
         self._computed: dict[tuple[str, str, tuple[str, ...], tuple[bytes, ...]], Sequence[str]] = {}
+        self._written_out: set[str] = set()
+        """First outputs of the nodes that others were written out as: these may be of a newer opset than the file's."""
         self._same: dict[str, str] = {}
         """Weights computed exactly like an earlier one, with the name of that one."""
         self._wanted = {name for node in file.model.graph.node for name in reads_of(node)}
@@ -141,9 +144,10 @@ class Walker:
         """Record the outputs of ``node``; append it to ``nodes`` if it computes at run time."""
         state = self._state
         node = self._as_walked(self._checked(node))
-        node = node if self._adapter is None else self._adapter.prepared(node)
-        inputs = [name for name in node.input if name]
         kind = kind_of(node.domain, node.op_type)
+        if self._adapter is not None and kind not in DECOMPOSED:  # of those, the nodes that they become are prepared
+            node = self._adapter.prepared(node)
+        inputs = [name for name in node.input if name]
         if kind in ("Shape", "Size") and inputs:
             attributes = attributes_of(node)
             shape = state.types[inputs[0]].shape
@@ -233,7 +237,24 @@ class Walker:
                 )
             wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
             return branch_body(node, attributes_of(node)[wanted])
+        if kind in DECOMPOSED:
+            return self._decomposed(node, kind)
         return None if "::" in kind else function_body(node, self._state.types, self._opset)
+
+    def _decomposed(self, node: onnx.NodeProto, kind: str) -> list[onnx.NodeProto]:
+        """Return the nodes that ``node`` is written out as.
+
+        Raises ``WorkloadError`` where it does not fit its inputs.
+        """
+        if "::" not in kind and _has_schema(kind):
+            self._infer(node, kind)
+        writer = NodeWriter(node, self._state, self._recorded)
+        try:
+            DECOMPOSED[kind](writer)
+        except MALFORMED as error:
+            raise self._state.error(node, f"does not fit its inputs: {error}") from error
+        self._written_out.update(inner.output[0] for inner in writer.nodes)
+        return writer.nodes
 
     def _infer(self, node: onnx.NodeProto, kind: str) -> dict[str, Typed]:
         """Return the types of the node's outputs: by the ONNX standard's rule or the registered one."""
@@ -251,8 +272,11 @@ class Walker:
             )
         if kind in NOT_TAKEN:
             raise state.error(node, f"is not supported: {NOT_TAKEN[kind]}")
+        opset = self._opset
+        if node.output[0] in self._written_out:
+            opset = schema_opset(kind, opset)
         try:
-            schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=self._opset, domain="")
+            schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=opset, domain="")
             if kind in _POOLS and self._opset < _POOLS_WITHOUT_EMPTY_WINDOWS:
                 schema = onnx.defs.get_schema(node.op_type, _POOLS_WITHOUT_EMPTY_WINDOWS, "")
         except onnx.defs.SchemaError:
@@ -329,6 +353,24 @@ class Walker:
                 if name in before.values:
                     state.values[name] = before.values[name]
         return walked
+
+
+def schema_opset(kind: str, opset: int) -> int:
+    """Return ``opset``, or the opset of the newest version of ``kind`` where it came later than that."""
+    try:
+        onnx.defs.get_schema(kind, max_inclusive_version=opset, domain="")
+    except onnx.defs.SchemaError:
+        return int(onnx.defs.get_schema(kind, domain="").since_version) if _has_schema(kind) else opset
+    return opset
+
+
+def _has_schema(kind: str) -> bool:
+    """Whether the standard has an operator ``kind`` at any opset."""
+    try:
+        onnx.defs.get_schema(kind, domain="")
+    except onnx.defs.SchemaError:
+        return False
+    return True
 
 
 def _needed(graph: onnx.GraphProto) -> list[onnx.NodeProto]:

@@ -7,6 +7,7 @@ from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import Program, SimulationResult
 from dsascape.scheduler import Placing, Policy, Schedule, make_network, make_plan, make_schedule, network_of
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.state import with_state_in_place
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class Stages:
 
 
 def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
-    """Return the policy's fusion plan of a network on a machine."""
-    return make_plan(policy, placing, placing.costs(make_network(policy, analysis)))
+    """Return the policy's fusion plan of a network on a machine, its caches changed in place."""
+    return make_plan(policy, placing, placing.costs(make_network(policy, analysis.of(with_state_in_place))))
 
 
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
@@ -30,8 +31,8 @@ def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedul
 
 
 def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
-    """Schedule a network under a policy and simulate it."""
-    schedule, costs = _scheduled(analysis, policy, placing)
+    """Schedule a network under a policy and simulate it, its caches changed in place."""
+    schedule, costs = _scheduled(analysis.of(with_state_in_place), policy, placing)
     return _run(schedule, costs, placing)
 
 

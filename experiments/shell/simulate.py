@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from dsascape.experiments.point.decompose import leaves_batches_open
 from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.point.far_beyond import warnings_of
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.layers import LayerFigures, layers_of
 from dsascape.experiments.point.loops import loops_text
@@ -117,13 +118,16 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     layers = layers_of(outcome)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
-    data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers]}
+    warnings = warnings_of(outcome, layers)
+    data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers], "warnings": warnings}
     data |= {} if loops is None else {"loops": loops}
     tries_fewer = arguments.schedule is None and leaves_batches_open(requested_policy(arguments))
 
     def show() -> None:
         if loops is None:
             _show_outcome(outcome, layers, tries_fewer=tries_fewer)
+            for warning in warnings:
+                Console().print(f"[bold]warning:[/bold] {shown_text(warning)}")
         else:
             sys.stdout.write(loops + "\n")
 

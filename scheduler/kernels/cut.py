@@ -45,8 +45,8 @@ def layers_in_order(
 ) -> tuple[Layer, ...]:
     """Return the kernel ``ops`` as the layers that a machine runs in sequence, in the network written out nest by nest.
 
-    There is one layer, unless operators hold several products (then each layer has at most one) or an operator's
-    results need earlier results of its own (then it is a layer by itself).
+    There is one layer, unless operators hold several products (then each layer has at most one), or an operator's
+    results need earlier results of its own or are copies of operands (then it is a layer by itself).
     """
     return analysis.of(_layers_in_order, tuple(ops), transposed)
 
@@ -62,11 +62,11 @@ def _layers_in_order(
     layers: list[Layer] = []
     together: list[int] = []
     for op in (*every, None):
-        runs_in_order = op is not None and any(nest.ordered for nest in graph.ops[op].nests)
-        if op is None or runs_in_order:
+        is_alone = op is not None and (op in out.copies or any(nest.ordered for nest in graph.ops[op].nests))
+        if op is None or is_alone:
             layers += layers_by_pattern(written, together)
             together = []
-        if op is not None and runs_in_order:
+        if op is not None and is_alone:
             layers += single_layer(written, (op,))
         elif op is not None:
             together.append(op)

@@ -57,7 +57,7 @@ class TestRecurrences:
         one_step = step.loop_extents_for((1, 2, 1))
 
         assert weights.extents(one_step) == (1, 16, 4)
-        assert gates.extents(one_step) == (1, 1, 2, 16)
+        assert gates.extents(one_step) == (1, 1, 2, 4, 4)
         assert CompiledNest(step, False).loop_extents((1, 2, 1)) == one_step
 
     def test_each_step_is_a_product_of_its_own(self) -> None:

@@ -1,10 +1,10 @@
 """Loop nests of the ONNX operators, one module per kind of memory access."""
 
 from dsascape.workloads.operators import (
-    attention,
     convolution,
     elementwise,
     indexing,
+    low_bit,
     matrix,
     normalisation,
     pooling,
@@ -34,12 +34,12 @@ __all__ = [
     "NodeContext",
     "OperatorRule",
     "UnsupportedOperatorError",
-    "attention",
     "convolution",
     "elementwise",
     "indexing",
     "kind_of",
     "load_extensions",
+    "low_bit",
     "matrix",
     "normalisation",
     "operator",

@@ -6,6 +6,7 @@ from typing import Any
 
 import onnx
 
+from dsascape.workloads.decomposition import DECOMPOSED, MICROSOFT
 from dsascape.workloads.operators import NOT_TAKEN, RULES
 
 _SPECIAL = {
@@ -37,18 +38,22 @@ def fate_of(kind: str, *, is_function: bool) -> str:
         module = RULES[kind].build.__module__.rpartition(".")[2]
         limit = ", if the file or known inputs say how much it writes" if kind in _FROM_THE_FILE else ""
         return f"loop nests ({module}){limit}"
+    if kind in DECOMPOSED:
+        return f"written out as other operators ({DECOMPOSED[kind].__module__.rpartition('.')[2]})"
     if is_function and kind not in (*_SPECIAL, *NOT_TAKEN):
         return "replaced by the operators that the standard defines it by"
     return _SPECIAL.get(kind) or f"not supported: {NOT_TAKEN.get(kind, 'it has no loop nest yet')}"
 
 
 def markdown() -> str:
-    """Return the list as a Markdown table."""
+    """Return the list as a Markdown table: the standard's operators, then those of other domains."""
     rows = [
         f"| {kind} | {fate_of(kind, is_function=function)} |"
         for kind, function in standard_operators().items()
     ]
-    return "\n".join(["| operator | treatment at import |", "|---|---|", *rows]) + "\n"
+    others = sorted(kind for kind in {*RULES, *DECOMPOSED} if kind.startswith(f"{MICROSOFT}::"))
+    added = [f"| {kind} | {fate_of(kind, is_function=False)} |" for kind in others]
+    return "\n".join(["| operator | treatment at import |", "|---|---|", *rows, *added]) + "\n"
 
 
 if __name__ == "__main__":

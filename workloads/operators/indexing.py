@@ -84,7 +84,7 @@ def _gather_nd(context: NodeContext) -> Lowered:
     return Lowered((LoopNest("GatherND", loops, reads, whole(output, positions)),))
 
 
-@operator("ScatterElements", "Scatter", layout="row_major", partial=True)
+@operator("ScatterElements", "Scatter", layout="row_major", partial=True, updates=2)
 def _scatter_elements(context: NodeContext) -> Lowered:
     """Read, per output, the data and any update with the same coordinates except along the axis."""
     axis = context.axis(0)
@@ -96,7 +96,7 @@ def _scatter_elements(context: NodeContext) -> Lowered:
     return Lowered((LoopNest(context.kind, loops, reads, whole(output, positions), per_output=work),))
 
 
-@operator("ScatterND", layout="row_major")
+@operator("ScatterND", layout="row_major", updates=2)
 def _scatter_nd(context: NodeContext) -> Lowered:
     """Read, per output, the data and any slice of the updates; coordinates inside a slice are the output's."""
     data, chosen, updates = (context.input(place) for place in range(3))
@@ -114,7 +114,7 @@ def _scatter_nd(context: NodeContext) -> Lowered:
     return Lowered((LoopNest("ScatterND", loops, reads, write, per_output=work),))
 
 
-@operator("TensorScatter", layout="row_major")
+@operator("TensorScatter", layout="row_major", updates=1)
 def _tensor_scatter(context: NodeContext) -> Lowered:
     """Put a new piece into a cache along one axis, at a place per batch."""
     cache, update = context.input(0), context.input(1)

@@ -30,7 +30,7 @@ class _Sizes:
         return (batch, step) if self.batch_first else (step, batch)
 
 
-@operator("LSTM", "GRU", "RNN", layout="row_major")
+@operator("LSTM", "GRU", "RNN", layout="row_major", partial=True)
 def _recurrent(context: NodeContext) -> Lowered:
     """Compute gates of all inputs, then states step by step, then the outputs as copies of the states.
 
@@ -39,12 +39,12 @@ def _recurrent(context: NodeContext) -> Lowered:
     data, weight, recurrence = (context.input(place) for place in range(3))
     batch_first = context.flag("layout")
     steps, batch = (data.shape[1], data.shape[0]) if batch_first else data.shape[:2]
-    directions, gate_rows, depth = weight.shape
+    directions, _, depth = weight.shape
     gates = _GATES[context.kind]
     sizes = _Sizes(steps, directions, batch, recurrence.shape[2], depth, gates, batch_first)
     _check_operands(context, sizes, data)
     name = context.results[0].name
-    summed = Tensor(f"{name}:gates", (steps, directions, batch, gate_rows), data.dtype, "activation")
+    summed = Tensor(f"{name}:gates", (steps, directions, batch, gates, sizes.hidden), data.dtype, "activation")
     shape = (steps, batch, sizes.hidden)
     states = [Tensor(f"{name}:states{number or ''}", shape, data.dtype, "activation") for number in range(directions)]
     project = _projection(context, sizes, data, weight, summed)
@@ -72,19 +72,20 @@ def _projection(
 ) -> LoopNest:
     loops = (
         Loop("t", sizes.steps), Loop("d", sizes.directions), Loop("b", sizes.batch),
-        Loop("g", summed.shape[3]), Loop("i", sizes.depth, reduction=True),
+        Loop("j", sizes.gates), Loop("h", sizes.hidden), Loop("i", sizes.depth, reduction=True),
     )  # fmt: skip
-    t, d, b, g, i = range(5)
+    t, d, b, j, h, i = range(6)
+    rows = ((j, sizes.hidden), (h, 1))
     reads = [
         Access(data.name, data.shape, (*sizes.data(at(t), at(b)), at(i))),
-        whole(weight, (d, g, i)),
+        Access(weight.name, weight.shape, (at(d), Index(rows), at(i))),
     ]
     bias = context.optional_input(3)
-    if bias is not None:  # two vectors: for the input and for the state
-        half = Index(((g, 1),), window=summed.shape[3] + 1)
-        reads.append(Access(bias.name, bias.shape, (at(d), half)))
+    if bias is not None:  # two vectors, one behind the other: for the input and for the state
+        halves = (Index(rows, offset=offset) for offset in (0, sizes.gates * sizes.hidden))
+        reads += [Access(bias.name, bias.shape, (at(d), half)) for half in halves]
     last = Operations(simple=2 * int(bias is not None))
-    return LoopNest("project", loops, tuple(reads), whole(summed, (t, d, b, g)), _MAC, last)
+    return LoopNest("project", loops, tuple(reads), whole(summed, (t, d, b, j, h)), _MAC, last)
 
 
 def _states(context: NodeContext, sizes: _Sizes, direction: int, summed: Tensor, states: Tensor) -> LoopNest:
@@ -105,7 +106,7 @@ def _states(context: NodeContext, sizes: _Sizes, direction: int, summed: Tensor,
     rows = Index(((j, sizes.hidden), (h, 1)))
     reads = [
         Access(recurrence.name, recurrence.shape, (way, rows, at(k))),
-        Access(summed.name, summed.shape, (time, way, at(b), rows)),
+        Access(summed.name, summed.shape, (time, way, at(b), at(j), at(h))),
     ]
     if lengths is not None:
         reads.append(Access(lengths.name, lengths.shape, (at(b),)))

@@ -132,6 +132,11 @@ class OperatorRule:
     """Shape rule; needed for operators outside the ONNX standard only."""
     partial: bool = False
     """Whether an operand may have more or fewer elements than the loops step through: slices, padding, gathers."""
+    updates: int = 0
+    """Of an operator that writes updates into a copy of its first input: place of the updates among its nest's reads.
+    The copy may share the input's memory, so that only the updates move."""
+    appends: bool = False
+    """Whether it puts further inputs behind its first; the result may begin in that one's memory."""
 
 
 RULES: dict[str, OperatorRule] = {}
@@ -154,12 +159,14 @@ NOT_TAKEN: Mapping[str, str] = {
 
 
 def operator(
-    *kinds: str, layout: Layout = "inherit", shapes: ShapeRule | None = None, partial: bool = False
-) -> Callable[[Builder], Builder]:
+    *kinds: str, layout: Layout = "inherit", shapes: ShapeRule | None = None, partial: bool = False,
+    updates: int = 0, appends: bool = False,
+) -> Callable[[Builder], Builder]:  # fmt: skip
     """Register a builder for operator ``kinds``; raise ``ValueError`` naming both builders if a kind has one already.
 
     An operator of a custom domain is written ``com.acme::MyOperator`` and brings its rule for ``shapes``. ``partial``:
-    its operands need not have as many elements as its loops step through (see `OperatorRule`).
+    its operands need not have as many elements as its loops step through; ``updates`` and ``appends``: its output may
+    share memory with its first input (see `OperatorRule`).
     """
 
     def register(build: Builder) -> Builder:
@@ -170,7 +177,7 @@ def operator(
                 raise ValueError(
                     f"operator {kind!r} is outside the ONNX standard and needs a rule for shapes"
                 )
-            RULES[kind] = OperatorRule(build, layout, shapes, partial)
+            RULES[kind] = OperatorRule(build, layout, shapes, partial, updates, appends)
         return build
 
     return register

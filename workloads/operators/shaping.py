@@ -74,7 +74,7 @@ def _transpose(context: NodeContext) -> Lowered:
     return Lowered((LoopNest("Transpose", loops, (whole(data, source),), whole(output, positions)),))
 
 
-@operator("Concat", layout="as_first")
+@operator("Concat", layout="as_first", appends=True)
 def _concat(context: NodeContext) -> Lowered:
     """Build one nest per input, each writing its part of the output."""
     output, axis = context.output, context.axis(0)

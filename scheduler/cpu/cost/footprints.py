@@ -57,8 +57,9 @@ def _footprints(layer: Layer) -> Footprints:
         in_front = behind is not None and name not in behind.inputs
         at_once = not reduces and math.prod(one[name]) > 1
         part = next((number for number, each in enumerate(parts_of(layer)) if name in each.inputs), 0)
+        is_added = layer.is_ordered and DEPTH not in layer.dependencies.get(name, {DEPTH})  # to sums, once
         operands.append(
-            Operand(name, array, reaches, False, depends, name in deep, name in copied, in_front, part,
+            Operand(name, array, reaches, False, depends, name in deep and not is_added, name in copied, in_front, part,
                 _met(layer, name), at_once)
         )
         places.append(place)

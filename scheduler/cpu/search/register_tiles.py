@@ -6,6 +6,7 @@ hand; of equal ones that with the fewest instructions.
 
 import itertools
 import math
+from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
 
@@ -77,6 +78,30 @@ def _has_own_operands(layer: Layer, register: Extents, vector_dim: int) -> bool:
     )  # fmt: skip
 
 
+def dims_apart(layer: Layer) -> frozenset[int]:
+    """Return the dimensions along which no operand of the anchor's products is shared, beside one that has others.
+
+    None where rows of the sink have no dimension along which an operand is shared.
+    """
+    return layer.analysis.table(_dims_apart).get(layer.signature, partial(_dims_apart, layer))
+
+
+def _dims_apart(layer: Layer) -> frozenset[int]:
+    nest, vector_dim = anchored_nest(layer), vector_dim_of(layer)
+    if nest is None:
+        return frozenset()
+    reduced = [number for number, loop in enumerate(nest.loops) if loop.reduction]
+    operands = [read for read in nest.reads if any(map(read.uses, reduced))]
+    rows = [dim for dim, size in enumerate(layer.sink.shape) if size > 1 and dim != vector_dim]
+    apart = frozenset([
+        dim for dim in rows
+        if operands and all(
+            any(map(read.uses, [loop for loop, _ in nest.write.indices[dim].terms])) for read in operands
+        )
+    ])  # fmt: skip
+    return frozenset() if apart.issuperset(rows) else apart
+
+
 def _register_tiles(layer: Layer, vector_dim: int, lanes: int, limit: int, extents: Extents) -> list[Extents]:
     """Return the register tiles that ``limit`` registers hold, with operands beside the accumulators."""
     most = min(-(-extents[vector_dim] // lanes), _MOST_COLUMNS)
@@ -86,14 +111,28 @@ def _register_tiles(layer: Layer, vector_dim: int, lanes: int, limit: int, exten
     return list(dict.fromkeys([register for register in found if register is not None]))
 
 
+def _rows_dims(layer: Layer, vector_dim: int, shape: Extents) -> list[int]:
+    """Return the dimensions that rows may lie along, the innermost first."""
+    apart = dims_apart(layer)
+    return [dim for dim in reversed(layer.sink.order) if dim != vector_dim and shape[dim] > 1 and dim not in apart]
+
+
 def _of_rows(layer: Layer, vector_dim: int, width: int, rows: int, shape: Extents) -> Extents | None:
-    """Return a register tile of ``rows`` vectors, along the dimensions further out; None if there are not so many."""
-    sink = layer.sink
+    """Return a register tile of ``rows`` vectors, along the dimensions further out; None if there are not so many.
+
+    Dimensions along which every operand has data of its own, as heads of an attention, are passed over: rows along them
+    share nothing. So are inner dimensions that the rows do not fill.
+    """
+    dims = _rows_dims(layer, vector_dim, shape)
+    tiles = (_filled(dims[first:], vector_dim, width, rows, shape) for first in range(max(len(dims), 1)))
+    return next((register for register in tiles if register is not None), None)
+
+
+def _filled(dims: Sequence[int], vector_dim: int, width: int, rows: int, shape: Extents) -> Extents | None:
+    """Return the register tile that fills ``dims`` one after the other with ``rows``; None if they do not divide."""
     register = [1] * len(shape)
     register[vector_dim] = width
-    for dim in reversed(sink.order):
-        if dim == vector_dim or shape[dim] == 1 or rows == 1:
-            continue
+    for dim in dims:
         if rows <= shape[dim]:
             register[dim], rows = rows, 1
         elif rows % shape[dim] == 0:

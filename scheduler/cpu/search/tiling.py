@@ -26,7 +26,7 @@ from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
-from dsascape.scheduler.cpu.search.register_tiles import register_tile_of, vector_dim_of
+from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, vector_dim_of
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest, shared_rows
 from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, parts_of, sink_spans
 from dsascape.scheduler.cpu.structure.nests import nests_of
@@ -234,7 +234,10 @@ def _anchored(
     outer = [dim for dim in reversed(memory) if dim != vector_dim and shape[dim] > 1]
     steps = [None, *_depth_steps(layer, view)]
     others = tuple(dim for dim in memory if dim != vector_dim)
-    orders = [(*others, vector_dim), (vector_dim, *others)]
+    apart = dims_apart(layer)
+    outermost = tuple(sorted(others, key=lambda dim: dim not in apart and shape[dim] > 1))
+    orders = list(dict.fromkeys([(*others, vector_dim), (vector_dim, *others), (*outermost, vector_dim)]))
+    outer = [dim for dim in outer if dim not in apart] + [dim for dim in outer if dim in apart]
     widths = _ladder(register[vector_dim], shape[vector_dim], few)
     for rows in _row_tiles(outer, register, shape, few):
         for width in widths:

@@ -145,7 +145,8 @@ def is_padded(nest: LoopNest, read: Access) -> bool:
 def shared_rows(layer: Layer) -> int:
     """Return how many of the sink's outer dimensions, as stored, may be computed element by element.
 
-    Nothing is then computed twice: what has several reductions (a softmax, a normalisation) is finished row by row.
+    Next to nothing is then computed twice: what has several reductions (a softmax, a normalisation) is finished row by
+    row, and what rows have in common, such as a bound of a mask, counts for little.
     """
     return layer.analysis.table(_shared_rows).get(layer.signature, partial(_shared_rows, layer))
 
@@ -155,9 +156,13 @@ def _shared_rows(layer: Layer) -> int:
     whole = _operations(layer, shape)
     for rows in range(len(order) - 1, 0, -1):
         row = tuple([1 if dim in order[:rows] else size for dim, size in enumerate(shape)])
-        if _operations(layer, row) * math.prod([shape[dim] for dim in order[:rows]]) == whole:
+        if _operations(layer, row) * math.prod([shape[dim] for dim in order[:rows]]) <= whole * (1 + _COMPUTED_TWICE):
             return rows
     return 0
+
+
+_COMPUTED_TWICE = 0.01
+"""Share of a layer's operations that rows may compute again."""
 
 
 def _operations(layer: Layer, tile: Extents) -> int:

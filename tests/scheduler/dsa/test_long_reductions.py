@@ -85,7 +85,7 @@ def test_steps_of_a_recurrence_take_their_time_one_after_the_other(machine: str,
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
     weights = np.ones((1, gates * 64, 64), np.float32)
     node = op(kind, "x w r", hidden_size=64)
-    few, more, many = (run(node, [steps, 1, 64], machine, w=weights, r=weights).latency_s for steps in (11, 50, 201))
+    few, more, many = (run(node, [steps, 1, 64], machine, w=weights, r=weights).latency_s for steps in (100, 139, 290))
     step_s = (many - few) / 190
 
     assert step_s == pytest.approx((more - few) / 39, rel=0.25)

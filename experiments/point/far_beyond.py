@@ -1,0 +1,133 @@
+"""Warnings about answers far beyond what a machine needs at least, which name the layer and the cause.
+
+Two limits, each a hint at a form that a model or a schedule does badly with, or at a machine that does not fit the
+network: a latency of many times the roofline, and a layer that moves its operands many times.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from dsascape.experiments.point.job import Outcome
+from dsascape.experiments.point.layers import BETWEEN_LAYERS, LayerFigures
+from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
+from dsascape.scheduler import Schedule
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest
+from dsascape.scheduler.cpu.structure.chains import parts_of
+from dsascape.scheduler.dsa.schedule.schedule import Schedule as DsaSchedule
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.schedule import KernelSchedule
+from dsascape.wording import count
+from dsascape.workloads.graph import Graph
+
+MOST_TIMES_ROOFLINE = 50
+"""Latency, in multiples of the roofline, above which an answer has a warning."""
+MOST_READINGS = 100
+"""How often a layer may move the bytes of its operands and results through an outer memory without a warning."""
+_LEAST_SHARE = 0.05
+"""Share of the latency below which a layer is not worth a warning."""
+_OUTER = ("dram", "ddr", "l3", "global_buffer")
+"""Memories whose traffic a good schedule keeps near the bytes of operands and results."""
+
+
+def warnings_of(outcome: Outcome, layers: Sequence[LayerFigures]) -> tuple[str, ...]:
+    """Return a sentence for a latency far beyond the roofline, and one for each layer that moves too many bytes."""
+    computed = _layers_by_label(outcome.schedule)
+    return (*_beyond_roofline(outcome, layers, computed), *_moved_often(outcome, layers, computed))
+
+
+def roofline_s(outcome: Outcome) -> float:
+    """Return the least seconds of the run: its multiply-accumulates at the peak, or what it has to move off the chip.
+
+    That is each input and weight, and each result, once.
+    """
+    record = outcome.record
+    computing_s = record.macs / record.peak_macs_per_s if record.peak_macs_per_s else 0.0
+    return max(computing_s, _least_bytes(outcome) / record.off_chip_bytes_per_s)
+
+
+def _least_bytes(outcome: Outcome) -> float:
+    """Return the bytes of what is read of each input and weight, and of each result; each row of a table once."""
+    graph, record = outcome.schedule.graph, outcome.record
+    read: Counter[str] = Counter()
+    for op in graph.ops:
+        for nest in op.nests:
+            for access in nest.reads:
+                read[access.tensor] += math.prod(access.extents(nest.extents))
+    images = record.batch / max(graph.batch, 1)
+    total = 0.0
+    for name, tensor in graph.tensors.items():
+        if tensor.role != "activation":
+            own = min(read[name], tensor.elements) * tensor.element_bytes
+            total += own if tensor.role == "weight" else own * images
+        elif name in graph.results:
+            total += tensor.size_bytes * images
+    return total
+
+
+def _beyond_roofline(
+    outcome: Outcome, layers: Sequence[LayerFigures], computed: Mapping[str, Layer]
+) -> Iterator[str]:
+    record, least_s = outcome.record, roofline_s(outcome)
+    if not least_s or record.latency_s <= MOST_TIMES_ROOFLINE * least_s or not layers:
+        return
+    worst = max(layers, key=lambda layer: layer.critical_s)
+    waited, waiting = max(record.critical.items(), key=lambda item: item[1], default=("", 0.0))
+    yield (
+        f"the latency is {record.latency_s / least_s:,.0f} times the roofline, {format_ps(round(least_s * PS_PER_S))}:"
+        f" {waiting:.0%} of it waits for {waited}; longest is {_named(worst)} with"
+        f" {worst.critical_s / record.latency_s:.0%}, {_cause(worst, computed.get(worst.layer), outcome)}"
+    )
+
+
+def _moved_often(outcome: Outcome, layers: Sequence[LayerFigures], computed: Mapping[str, Layer]) -> Iterator[str]:
+    record = outcome.record
+    for figures in layers:
+        layer = computed.get(figures.layer)
+        if layer is None or figures.critical_s < _LEAST_SHARE * record.latency_s:
+            continue
+        least = _bytes_of(layer.graph, layer) * record.parts_at_work * record.iterations
+        memory = next((name for name in _OUTER if figures.traffic_bytes.get(name, 0) > MOST_READINGS * least), None)
+        if memory is not None and least:
+            moved = figures.traffic_bytes[memory]
+            yield (
+                f"{_named(figures)} moves {format_bytes(moved)} at {memory}, {moved / least:,.0f} times its operands"
+                f" and results of {format_bytes(least)}; {_cause(figures, layer, outcome)}"
+            )
+
+
+def _bytes_of(graph: Graph, layer: Layer) -> int:
+    return sum([graph.tensors[name].size_bytes for name in {*layer.inputs, *layer.outputs}])
+
+
+def _named(figures: LayerFigures) -> str:
+    return "the launching of kernels" if figures.layer == BETWEEN_LAYERS else f"layer {figures.layer!r}"
+
+
+def _cause(figures: LayerFigures, layer: Layer | None, outcome: Outcome) -> str:
+    """Return why a layer takes long, as far as its loops say so; else the resource that limits it."""
+    limited = f"limited by {figures.limited_by}"
+    if layer is None:
+        return limited
+    steps = max([work.rounds for work in layer.tile_work(layer.sink.shape).nests], default=1)
+    if steps > 1:
+        return f"{limited}: its {count(steps, 'step')} follow each other, and each reads its operands"
+    is_scalar = isinstance(outcome.schedule, CpuSchedule) and layer.contraction is not None
+    if is_scalar and anchored_nest(layer) is None and not parts_of(layer):
+        return f"{limited}: its product is computed element by element, as no vector loads its operands as they lie"
+    return limited
+
+
+def _layers_by_label(schedule: Schedule) -> dict[str, Layer]:
+    """Return the layer of each label; labels that several layers share are left out."""
+    if isinstance(schedule, DsaSchedule):
+        runs = [run for each in schedule.instances for run in each.runs]
+        found = [(run.layer.sink.name, run.layer) for run in runs]
+    elif isinstance(schedule, KernelSchedule):
+        found = [(kernel.name, kernel.layer) for kernel in schedule.runs]
+    else:
+        return {}
+    kinds = {(name, layer.ops) for name, layer in found}
+    several = Counter(name for name, _ in kinds)
+    return {name: layer for name, layer in found if several[name] == 1}

@@ -1,0 +1,177 @@
+"""State that stays: caches that a network reads, changes in part and hands out again, kept in one place in memory.
+
+A cache is an input of the network that one operator writes a new piece into (TensorScatter, ScatterND) or puts one
+behind (Concat), and whose result leaves the network. A runtime gives both the same memory: only the new piece is
+written, and what reads the result reads that memory. A cache that grows is allocated at its later length.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph, Op, Tensor
+from dsascape.workloads.index import Index
+from dsascape.workloads.loopnest import Access, Loop, LoopNest, mapping_of
+from dsascape.workloads.operators.registry import RULES
+from dsascape.workloads.through_movements import read_through, with_shared_loops_split
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One cache: the operator that changes it, the input that holds it, and its tensor behind the operator."""
+
+    op: int
+    before: str
+    after: str
+
+
+def states_of(graph: Graph) -> tuple[State, ...]:
+    """Return the caches of a network.
+
+    The input has no other reader, and what is put behind it is no longer than the input itself.
+    """
+    return tuple(_states(graph))
+
+
+def with_state_in_place(analysis: Analysis) -> Analysis:
+    """Return the network whose caches are changed in place; the same analysis where it has none.
+
+    Each cache becomes an input, and the operator that changes it writes the new piece only, a result called as the
+    cache with ``:new``. Products read a cache where it lies, through transpositions and repetitions in between.
+    """
+    graph = graph_with_state_in_place(analysis.graph)
+    return analysis if graph is analysis.graph else Analysis(graph)
+
+
+def graph_with_state_in_place(graph: Graph) -> Graph:
+    """Return ``graph`` with its caches changed in place; itself where it has none."""
+    states = states_of(graph)
+    if not states:
+        return graph
+    tensors, ops = dict(graph.tensors), list(graph.ops)
+    renamed: dict[str, str] = {}
+    for state in states:
+        op, piece = _piece(graph, graph.ops[state.op], state)
+        tensors |= {piece.name: piece, state.after: replace(tensors[state.after], role="input")}
+        del tensors[state.before]
+        ops[state.op] = op
+        renamed[state.after] = piece.name
+    after = {state.before: state.after for state in states}
+    inputs = tuple([after.get(name, name) for name in graph.inputs])
+    outputs = tuple([renamed.get(name, name) for name in graph.outputs])
+    dims = tuple([(after.get(name, name), dim) for name, dim in graph.batch_dims])
+    moved = replace(
+        graph, ops=tuple(ops), tensors=tensors, inputs=inputs, outputs=outputs, batch_dims=dims, rebuild=None
+    )
+    return _with_direct_reads(moved, frozenset(after.values()))
+
+
+def _states(graph: Graph) -> Iterator[State]:
+    for position, op in enumerate(graph.ops):
+        rule = RULES.get(op.kind)
+        if rule is None or not (rule.updates or rule.appends) or len(op.outputs) != 1 or op.internals:
+            continue
+        before, after = op.nests[0].reads[0].tensor, op.outputs[0]
+        leaves = after in graph.results and after not in graph.inputs
+        is_state = before in graph.inputs and graph.consumers[before] == (position,) and before not in graph.results
+        if not (leaves and is_state) or graph.tensors[before].dtype != graph.tensors[after].dtype:
+            continue
+        is_grown = bool(graph.consumers[after]) and _grows(op, graph.tensors[before], graph.tensors[after])
+        if _is_scatter(op, rule.updates) if rule.updates else is_grown:
+            yield State(position, before, after)
+
+
+def _is_scatter(op: Op, updates: int) -> bool:
+    """Whether ``op`` writes updates over what was there, and reads nothing but these, the cache and places."""
+    (nest, *more) = op.nests
+    return not more and len(nest.reads) > updates and not nest.per_output and not nest.per_iteration
+
+
+def _grows(op: Op, before: Tensor, after: Tensor) -> bool:
+    grown = [dim for dim, size in enumerate(after.shape) if size != before.shape[dim]]
+    is_first = all(index.offset == 0 for index in op.nests[0].write.indices)
+    return len(grown) == 1 and is_first and after.shape[grown[0]] <= 2 * before.shape[grown[0]] and bool(op.nests[1:])
+
+
+def _piece(graph: Graph, op: Op, state: State) -> tuple[Op, Tensor]:
+    """Return the operator that writes only the new piece of a cache, and the piece."""
+    rule, after = RULES[op.kind], graph.tensors[state.after]
+    name = f"{state.after}:new"
+    if rule.updates:
+        shape = op.nests[0].reads[rule.updates].shape
+        piece = Tensor(name, shape, after.dtype, "activation")
+        nests: tuple[LoopNest, ...] = (_written(op.nests[0], rule.updates, piece),)
+    else:
+        before = graph.tensors[state.before].shape
+        sizes = tuple([
+            size if size == before[dim] else size - before[dim] for dim, size in enumerate(after.shape)
+        ])  # fmt: skip
+        piece = Tensor(name, sizes, after.dtype, "activation", after.order)
+        nests = tuple([_moved(nest, before, piece) for nest in op.nests[1:]])
+    inputs = dict.fromkeys([read.tensor for nest in nests for read in nest.reads])
+    return replace(op, inputs=tuple(inputs), outputs=(name,), nests=nests), piece
+
+
+def _written(nest: LoopNest, updates: int, piece: Tensor) -> LoopNest:
+    """Return the nest over the updates alone: each is read with its place, and written."""
+    rank = len(piece.shape)
+    loops = tuple([Loop(f"i{dim}", size) for dim, size in enumerate(piece.shape)])
+    own = tuple([Index(((dim, 1),)) for dim in range(rank)])
+    reads = [Access(nest.reads[updates].tensor, piece.shape, own)]
+    for place, read in enumerate(nest.reads):
+        if place not in (0, updates):
+            indices = [
+                Index(((dim, 1),)) if dim < rank and size == piece.shape[dim] else Index(window=size)
+                for dim, size in enumerate(read.shape)
+            ]
+            reads.append(Access(read.tensor, read.shape, tuple(indices)))
+    return LoopNest(nest.name, loops, tuple(reads), Access(piece.name, piece.shape, own))
+
+
+def _moved(nest: LoopNest, before: tuple[int, ...], piece: Tensor) -> LoopNest:
+    """Return the nest with its part of a concatenation written to a tensor that begins behind the first part."""
+    indices = [
+        replace(index, offset=index.offset - before[dim]) if index.offset >= before[dim] else index
+        for dim, index in enumerate(nest.write.indices)
+    ]
+    return replace(nest, write=Access(piece.name, piece.shape, tuple(indices)))
+
+
+def _with_direct_reads(graph: Graph, states: frozenset[str]) -> Graph:
+    """Return ``graph`` with products that read caches as they lie, instead of transposed or repeated copies."""
+    moves = {op.outputs[0]: op for op in graph.ops if _is_movement(op)}
+    ops: list[Op] = []
+    for op in graph.ops:
+        nests = tuple([_direct(nest, moves, states) for nest in op.nests])
+        if nests == op.nests:
+            ops.append(op)
+            continue
+        inside = {nest.write.tensor for nest in nests}
+        inputs = dict.fromkeys([read.tensor for nest in nests for read in nest.reads if read.tensor not in inside])
+        ops.append(replace(op, nests=nests, inputs=tuple(inputs)))
+    wanted, kept = set(graph.outputs), list[Op]()
+    for op in reversed(ops):
+        if wanted & {*op.outputs}:
+            kept.append(op)
+            wanted.update(op.inputs)
+    tensors = {name: t for name, t in graph.tensors.items() if name in wanted or name in graph.inputs}
+    return replace(graph, ops=tuple(kept[::-1]), tensors=tensors)
+
+
+def _is_movement(op: Op) -> bool:
+    (nest, *more) = op.nests
+    is_plain = not more and len(nest.reads) == 1 and not nest.per_output and not nest.per_iteration
+    return is_plain and len(op.outputs) == 1 and not nest.has_reduction
+
+
+def _direct(nest: LoopNest, moves: Mapping[str, Op], states: frozenset[str]) -> LoopNest:
+    if mapping_of(nest) != "contraction":
+        return nest
+    reads = []
+    for read in nest.reads:
+        found: Access | None = read
+        while found is not None and found.tensor in moves:
+            found = read_through(found, moves[found.tensor].nests[0], nest.loops)
+        is_state = found is not None and found.tensor in states and not any(index.opaque for index in found.indices)
+        reads.append(found if found is not None and is_state else read)
+    return with_shared_loops_split(replace(nest, reads=tuple(reads)))
