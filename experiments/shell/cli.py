@@ -232,7 +232,7 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--unit", type=_count, default=64, metavar="N", help=unit)
     evolved = "programs of a generation of the evolution (default: %(default)s)"
     tune.add_argument("--population", type=_count, default=512, metavar="N", help=evolved)
-    parts = ("fine-tuning", "task-scheduler", "large-space", "prior")
+    parts = ("fine-tuning", "task-scheduler", "large-space", "layouts", "prior")
     ablation = "leave out a part of Ansor, for an ablation; repeatable"
     tune.add_argument("--without", action="append", choices=parts, default=[], help=ablation)
 

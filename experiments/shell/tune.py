@@ -14,6 +14,7 @@ from dsascape.experiments.question.config import ExperimentError
 from dsascape.experiments.question.network import check_dtype, default_dtype
 from dsascape.experiments.question.shapes import is_shapes, read_shapes
 from dsascape.experiments.real.on_processor import MEASURED_DTYPE
+from dsascape.experiments.real.search_options import search_options
 from dsascape.experiments.real.tuning import (
     SIMULATE,
     TunedOn,
@@ -34,7 +35,6 @@ from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
 from dsascape.scheduler import policy_label
 from dsascape.scheduler.kernels.loops.sources import FILE
 from dsascape.tuner.measure import LOCAL, MeasureError, check_target, remote_address, usable_cores
-from dsascape.tuner.search.evolution import EvolutionOptions
 from dsascape.tuner.search.objectives import (
     Objective,
     OwnObjective,
@@ -43,9 +43,7 @@ from dsascape.tuner.search.objectives import (
     StopEarly,
     TotalLatency,
 )
-from dsascape.tuner.search.options import LIMITED, SpaceOptions
 from dsascape.tuner.search.search import Search, UnitDone
-from dsascape.tuner.search.task_scheduler import SchedulerOptions
 from dsascape.tuner.search.tuners import SearchOptions
 from dsascape.wording import count
 
@@ -130,14 +128,9 @@ def _tasks(arguments: argparse.Namespace, on: TunedOn) -> TuningTasks:
 
 
 def _options(arguments: argparse.Namespace) -> SearchOptions:
-    """Return the options of the search, with what the ablations leave out."""
-    without = set(arguments.without)
-    strategy: Any = "round-robin" if "task-scheduler" in without else "gradient"
-    return SearchOptions(
-        arguments.tuner, arguments.trials, arguments.seed, arguments.unit, fine_tuning="fine-tuning" not in without,
-        prior=arguments.runner != SIMULATE and "prior" not in without,
-        space=LIMITED if "large-space" in without else SpaceOptions(),
-        evolution=EvolutionOptions(population=arguments.population), scheduler=SchedulerOptions(strategy),
+    return search_options(
+        arguments.tuner, arguments.without, trials=arguments.trials, seed=arguments.seed, unit=arguments.unit,
+        population=arguments.population, is_measured=arguments.runner != SIMULATE,
     )  # fmt: skip
 
 

@@ -1,0 +1,28 @@
+"""Options of a search from what a user leaves out of it, for the ablations of Ansor's parts."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Literal, get_args
+
+from dsascape.tuner.search.evolution import EvolutionOptions
+from dsascape.tuner.search.options import LIMITED, SpaceOptions
+from dsascape.tuner.search.task_scheduler import SchedulerOptions
+from dsascape.tuner.search.tuners import SearchOptions, TunerName
+
+Part = Literal["fine-tuning", "task-scheduler", "large-space", "layouts", "prior"]
+"""A part of Ansor that a search can do without; ``layouts``: weights are not stored in the order of the tiles."""
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+def search_options(
+    tuner: TunerName, without: Collection[str], *, trials: int, seed: int, unit: int, population: int, is_measured: bool
+) -> SearchOptions:
+    """Return the options of a search by ``tuner`` without some of `PARTS`; a prior needs measured times."""
+    space = LIMITED if "large-space" in without else SpaceOptions()
+    return SearchOptions(
+        tuner, trials, seed, unit, fine_tuning="fine-tuning" not in without,
+        prior=is_measured and "prior" not in without,
+        space=replace(space, layouts=False) if "layouts" in without else space,
+        evolution=EvolutionOptions(population=population),
+        scheduler=SchedulerOptions("round-robin" if "task-scheduler" in without else "gradient"),
+    )  # fmt: skip
