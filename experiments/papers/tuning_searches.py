@@ -208,4 +208,5 @@ def together(several: Sequence[TuningTasks]) -> TuningTasks:
         for each in several
         for own in each.weights
     ]
-    return TuningTasks(tuple([name for each in several for name in each.networks]), every, tuple(weights), DTYPE)
+    costs = {key: own for each in several for key, own in each.costs.items()}
+    return TuningTasks(tuple([name for each in several for name in each.networks]), every, tuple(weights), DTYPE, costs)

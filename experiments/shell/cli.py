@@ -212,12 +212,14 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
 
 def _tune_options(tune: argparse.ArgumentParser) -> None:
     _network_options(tune, "MODEL|SHAPES.yaml", "; or a file of single operators")
-    tune.add_argument("--tuner", choices=("ansor", "random", "beam"), default="ansor", help="(default: %(default)s)")
+    tuners = ("ansor", "ago", "random", "beam")
+    tune.add_argument("--tuner", choices=tuners, default="ansor", help="(default: %(default)s)")
     said = "who says how long a candidate takes: simulate, local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
     tune.add_argument("--runner", default="local", metavar="R", help=said)
     tune.add_argument("--hardware", metavar="H", help="machine that is tuned for: a preset, or a path to a YAML spec")
     tune.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
-    tune.add_argument("--policy", default="fixed-pattern", metavar="P", help="what is fused (default: %(default)s)")
+    fused = "what is fused (default: fixed-pattern; for --tuner ago: ago)"
+    tune.add_argument("--policy", metavar="P", help=fused)
     tune.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     threads = "threads that run a kernel (default: one per core; simulated, as many as are best)"
     tune.add_argument("--threads", type=_count, metavar="N", help=threads)
@@ -232,8 +234,10 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--unit", type=_count, default=64, metavar="N", help=unit)
     evolved = "programs of a generation of the evolution (default: %(default)s)"
     tune.add_argument("--population", type=_count, default=512, metavar="N", help=evolved)
-    parts = ("fine-tuning", "task-scheduler", "large-space", "layouts", "prior")
-    ablation = "leave out a part of Ansor, for an ablation; repeatable"
+    parts = (
+        "fine-tuning", "task-scheduler", "large-space", "layouts", "prior", "built-in", "intensive-fusion", "reformer",
+    )  # fmt: skip
+    ablation = "leave out a part of Ansor, or of AGO, for an ablation; repeatable"
     tune.add_argument("--without", action="append", choices=parts, default=[], help=ablation)
 
 
