@@ -41,7 +41,8 @@ class Searching:
     ) -> None:  # fmt: skip
         """``prior`` is the machine model, where it tells before anything is measured what may be fast.
 
-        Without ``has_builtin`` the built-in choice is no parent of other programs.
+        Without ``has_builtin`` the built-in choice is no parent of other programs, and no program that the cost model
+        learns from.
         """
         self.task, self.model, self.prior = task, model, prior
         self.space = space_of(task.naive, task.machine, options)
@@ -139,7 +140,7 @@ class Searching:
         self._timed = sorted([*self._timed, *timed], key=_by_time)
         if unit != BUILTIN:
             self.history[self.units - 1 :] = [self.latency]
-        if self.model is not None:
+        if self.model is not None and (unit != BUILTIN or self._has_builtin):
             self.model.add(self.task.key, self.features(programs), [each.seconds for each in answers])
 
     def records(
