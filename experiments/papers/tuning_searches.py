@@ -84,7 +84,7 @@ def _digest(wanted: Wanted) -> str:
     content = [
         wanted.label, [[*astuple(each), content_hash(each.model)] for each in wanted.networks],
         _described(wanted.shapes, wanted.label) if wanted.shapes else "", machine_digest(load_hardware(wanted.machine)),
-        how, study.policy, study.objective, study.trials_per_task, asdict(_options(wanted, 1)), code_hash(),
+        how, _policy(study.policy), study.objective, study.trials_per_task, asdict(_options(wanted, 1)), code_hash(),
         measuring_hash(),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:_DIGITS]
@@ -97,6 +97,12 @@ def _described(shapes: Path, name: str) -> str:
 
 
 _read = lru_cache(maxsize=64)(read_yaml)
+
+
+@lru_cache(maxsize=64)
+def _policy(name: str) -> str:
+    """Return the name of a policy, or the text of the file that defines it."""
+    return Path(name).read_text(encoding="utf-8") if name.endswith(".py") else name
 
 
 def _options(wanted: Wanted, tasks: int) -> SearchOptions:
@@ -210,4 +216,5 @@ def together(several: Sequence[TuningTasks]) -> TuningTasks:
         for each in several
         for own in each.weights
     ]
-    return TuningTasks(tuple([name for each in several for name in each.networks]), every, tuple(weights), DTYPE)
+    costs = {key: own for each in several for key, own in each.costs.items()}
+    return TuningTasks(tuple([name for each in several for name in each.networks]), every, tuple(weights), DTYPE, costs)

@@ -111,7 +111,7 @@ class TuningStudy(BaseModel):
     threads: Count | None = None
     """Threads of a kernel; None: simulated as many as are best, measured one."""
     policy: Name = "fixed-pattern"
-    """Policy that says what is one kernel."""
+    """Policy that says what is one kernel: a name, or the path of a Python file that defines one."""
     objective: Literal["f1", "f3"] = "f1"
     """Objective of the task scheduler: the total latency, or the mean speed-up of the networks."""
     unit: Count = 64
@@ -165,6 +165,7 @@ def read_study(path: Path) -> tuple[TuningStudy, tuple[Wanted, ...]]:
     except pydantic.ValidationError as error:
         raise ExperimentError(explain(error, where, model=TuningStudy)) from error
     try:
+        study = study.model_copy(update={"policy": _beside(study.policy, path, (".py",))})
         policy_of(study.policy)
         machines = [_beside(name, path, _YAML) for name in study.machines]
         for name in machines:

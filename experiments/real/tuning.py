@@ -4,7 +4,7 @@ import csv
 import io
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from dsascape.tuner.measure import BUNDLE
 from dsascape.tuner.search.database import Candidates, kernel_lines
 from dsascape.tuner.search.identity import code_digest, machine_digest
 from dsascape.tuner.search.objectives import Objective
+from dsascape.tuner.search.reformer.apart import kept_apart
+from dsascape.tuner.search.reformer.splitting import Split, splits_of
 from dsascape.tuner.search.reuse.kernels import graph_of
 from dsascape.tuner.search.reuse.operators import Operator
 from dsascape.tuner.search.reuse_search import ReuseSearch
@@ -101,6 +103,23 @@ class TuningTasks:
     weights: tuple[Mapping[int, int], ...]
     """By network, how often each task occurs."""
     dtype: str
+    costs: Mapping[str, CpuCosts | GpuCosts] = field(default_factory=dict)
+    """By key of a task, what chooses programs for parts of its kernel."""
+
+    def splits(self, options: SearchOptions) -> tuple[Split, ...]:
+        """Return for the tuner ``ago`` the mini sub-graphs of all tasks, none of any where the reformer is left out.
+
+        Without intensive fusion, kernels have a built-in choice that has none. Raises ``NoProgramError`` for a kernel
+        without such a program.
+        """
+        if options.tuner != "ago":
+            return ()
+        found = splits_of(self.tasks, self.costs)
+        if not options.space.intensive:
+            found = kept_apart(found, options.space)
+        if options.reformer.split:
+            return found
+        return tuple([Split(each.whole, each.weight) for each in found])
 
 
 def network_tasks(workload: Workload, policy: Policy, on: TunedOn) -> TuningTasks:
@@ -120,21 +139,27 @@ def shape_tasks(graphs: Mapping[str, Graph], policy: Policy, on: TunedOn, dtype:
 
 
 def _tasks(networks: Mapping[str, Analysis], policy: Policy, on: TunedOn, placing: Placing) -> TuningTasks:
-    by_network = [_of_network(analysis, policy, on, placing) for analysis in networks.values()]
+    costs: dict[str, CpuCosts | GpuCosts] = {}
+    by_network = [_of_network(analysis, policy, on, placing, costs) for analysis in networks.values()]
     every = joined(task for tasks in by_network for task in tasks)
     if not every:
         raise WorkloadError(f"{', '.join(networks)}: has no kernel whose loops steps describe")
     place = {task.key: number for number, task in enumerate(every)}
     weights = [{place[task.key]: task.weight for task in tasks} for tasks in by_network]
-    return TuningTasks(tuple(networks), every, tuple(weights), placing.dtype)
+    return TuningTasks(tuple(networks), every, tuple(weights), placing.dtype, costs)
 
 
-def _of_network(analysis: Analysis, policy: Policy, on: TunedOn, placing: Placing) -> tuple[Task, ...]:
+def _of_network(
+    analysis: Analysis, policy: Policy, on: TunedOn, placing: Placing, known: dict[str, CpuCosts | GpuCosts]
+) -> tuple[Task, ...]:
+    """Return the tasks of one network, and keep its costs in ``known`` for each."""
     schedule = schedule_of(analysis, policy, placing)
     costs = placing.costs(network_of(schedule.plan, analysis))
     assert isinstance(schedule, CpuSchedule | GpuSchedule)
     assert isinstance(costs, CpuCosts | GpuCosts)
-    return tasks_of(schedule, costs.view)
+    tasks = tasks_of(schedule, costs.view)
+    known.update({task.key: costs for task in tasks})
+    return tasks
 
 
 def open_search(
@@ -143,22 +168,25 @@ def open_search(
 ) -> tuple[Search, Candidates]:
     """Return a search that goes on with the records of ``folder``, and these.
 
-    Raises ``DatabaseError`` for a folder whose database is none, and ``HardwareError`` for reuse on a CPU.
+    Raises ``DatabaseError`` for a folder whose database is none, ``HardwareError`` for reuse on a CPU, and what
+    `TuningTasks.splits` raises.
     """
+    splits = asked.splits(options)
     candidates = Candidates(folder, on.device, search_label(options, asked.networks))
+    if runner is None and options.tuner in ("ago", "eto", "selective"):
+        needs = f"--tuner {options.tuner} needs answers as it goes; --runner bundle has none"
+        raise HardwareError(f"{on.hardware.name}: {needs}")
     if options.tuner in ("eto", "selective"):
         if not isinstance(on.hardware, Gpu):
             raise HardwareError(f"{on.hardware.name}: is no GPU; --tuner {options.tuner} reuses programs of GPUs")
-        if runner is None:
-            needs = f"--tuner {options.tuner} needs answers as it goes; --runner bundle has none"
-            raise HardwareError(f"{on.hardware.name}: {needs}")
+        assert runner is not None
         bridge_task = partial(_bridge_task, on, asked.dtype)
         search: Search = ReuseSearch(
             asked.tasks, asked.weights, runner, candidates, objective, options, bridge_task
         )  # fmt: skip
     else:
         search = Search(
-            asked.tasks, asked.weights, runner, candidates, objective, options,
+            splits or asked.tasks, asked.weights, runner, candidates, objective, options,
             simulated(on.view(asked.dtype), asked.dtype),
         )  # fmt: skip
     others = candidates.others()

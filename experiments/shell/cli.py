@@ -213,14 +213,15 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
 
 def _tune_options(tune: argparse.ArgumentParser) -> None:
     _network_options(tune, "MODEL|SHAPES.yaml", "; or a file of single operators")
-    tuners = ("ansor", "random", "beam", "eto", "selective")
+    tuners = ("ansor", "ago", "random", "beam", "eto", "selective")
     tune.add_argument("--tuner", choices=tuners, default="ansor", help="(default: %(default)s)")
     said = "who says how long a candidate takes: simulate, local, rpc://HOST:PORT[/KEY], or bundle: a machine without a"
     said += " network (default: %(default)s)"
     tune.add_argument("--runner", default="local", metavar="R", help=said)
     tune.add_argument("--hardware", metavar="H", help="machine that is tuned for: a preset, or a path to a YAML spec")
     tune.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
-    tune.add_argument("--policy", default="fixed-pattern", metavar="P", help="what is fused (default: %(default)s)")
+    fused = "what is fused (default: fixed-pattern; for --tuner ago: ago)"
+    tune.add_argument("--policy", metavar="P", help=fused)
     tune.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     threads = "threads that run a kernel (default: one per core; simulated, as many as are best)"
     tune.add_argument("--threads", type=_count, metavar="N", help=threads)
@@ -241,8 +242,11 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--runtime", type=Path, metavar="DIR", help=libraries)
     restricted = "restrictions on tiles, reductions and unrolling of single operators"
     tune.add_argument("--hints", type=Path, metavar="FILE.yaml", help=restricted)
-    parts = ("fine-tuning", "task-scheduler", "large-space", "layouts", "prior", "bridges")
-    ablation = "leave out a part of Ansor, or ETO's bridges, for an ablation; repeatable"
+    parts = (
+        "fine-tuning", "task-scheduler", "large-space", "layouts", "prior", "built-in", "intensive-fusion", "reformer",
+        "bridges",
+    )  # fmt: skip
+    ablation = "leave out a part of Ansor, of AGO or of ETO, for an ablation; repeatable"
     tune.add_argument("--without", action="append", choices=parts, default=[], help=ablation)
 
 

@@ -1,6 +1,7 @@
 """The command ``tune``: searches for fast programs of a network's kernels, and keeps what it finds."""
 
 import argparse
+import json
 import logging
 import runpy
 import sys
@@ -56,6 +57,7 @@ from dsascape.tuner.search.objectives import (
     StopEarly,
     TotalLatency,
 )
+from dsascape.tuner.search.reformer.decisions import Decision, decision_json
 from dsascape.tuner.search.reuse_search import ReuseSearch, reuse_json
 from dsascape.tuner.search.search import Search, UnitDone
 from dsascape.tuner.search.tuners import SearchOptions
@@ -68,6 +70,7 @@ PICTURE, REPORT = "curve.svg", "report.html"
 
 def tune(arguments: argparse.Namespace) -> Answer:
     """Tune the kernels of a network, or of single operators."""
+    arguments.policy = arguments.policy or ("ago" if arguments.tuner == "ago" else "fixed-pattern")
     on = _tuned_on(arguments)
     asked = _tasks(arguments, on)
     check_options(arguments)
@@ -100,8 +103,9 @@ def tune(arguments: argparse.Namespace) -> Answer:
         "policy": policy_label(requested_policy(arguments)), "objective": arguments.objective, "seed": options.seed,
         "trials": search.trials, "trials_before": search.continued, "failed": search.failed,
         "seconds_before": before_s, "seconds_after": sum(search.latencies()),
-        "tasks": list(task_rows(search)), "kernels": str(folder / FILE), "curve": str(folder / PICTURE),
-        "report": str(folder / REPORT), "waiting": waiting_json(waiting),
+        "tasks": list(task_rows(search)),
+        "decisions": [json.loads(decision_json(each)) for each in search.decisions], "kernels": str(folder / FILE),
+        "curve": str(folder / PICTURE), "report": str(folder / REPORT), "waiting": waiting_json(waiting),
     }  # fmt: skip
     if waiting is not None and not search.trials:
         data |= {"seconds_before": None, "seconds_after": None}
@@ -112,9 +116,9 @@ def tune(arguments: argparse.Namespace) -> Answer:
         data["reuse"] = reuse_json(search)
     write_whole(folder / REPORT, resolve_name(f"{_PAGE}:tuning_page")(data, before_s, search.curve))
     if waiting is not None:
-        return Answer(data, lambda: _show(data, waiting))
+        return Answer(data, lambda: _show(data, search.decisions, waiting))
     is_whole = all(task["after_s"] is not None for task in data["tasks"])
-    return Answer(data, lambda: _show(data), 0 if is_whole else POINTS_FAILED)
+    return Answer(data, lambda: _show(data, search.decisions), 0 if is_whole else POINTS_FAILED)
 
 
 _PAGE = "dsascape.experiments.report.tuning_page"
@@ -172,6 +176,8 @@ def _options(arguments: argparse.Namespace) -> SearchOptions:
 def _objective(arguments: argparse.Namespace, networks: int) -> Objective:
     """Return the objective of ``--objective``, with the seconds of ``--latency`` for each network."""
     name, given = arguments.objective, tuple(arguments.latency)
+    if arguments.tuner == "ago" and name != "f1":
+        raise ExperimentError(f"--objective {name}: --tuner ago shares trials out by weight; needs f1")
     if name in ("f2", "f3"):
         if len(given) not in (1, networks) or min(given) <= 0:
             needs = f"needs --latency: one of seconds, or one for each of {count(networks, 'network')}"
@@ -239,7 +245,7 @@ def _before_s(search: Search) -> float:
     return sum([weight * own[task] for weights in search.weights for task, weight in weights.items()])
 
 
-def _show(data: dict[str, Any], waiting: Waiting | None = None) -> None:
+def _show(data: dict[str, Any], decisions: Sequence[Decision], waiting: Waiting | None = None) -> None:
     console, tasks = Console(), data["tasks"]
     names = data["model"] if isinstance(data["model"], str) else ", ".join(data["model"])
     console.print(
@@ -252,6 +258,8 @@ def _show(data: dict[str, Any], waiting: Waiting | None = None) -> None:
         f"  {_time(data['seconds_before'])} -> {_time(data['seconds_after'])}, {ratio:.2f} times as fast;"
         f" kernels: {shown_text(data['kernels'])}, report: {shown_text(data['report'])}"
     )
+    for decision in decisions[:_MOST_TASKS]:
+        console.print(f"  {shown_text(str(decision))}")
     rows: Sequence[Sequence[object]] = [
         (
             task["name"], ", ".join(task["operators"])[:60], task["weight"], task["trials"],

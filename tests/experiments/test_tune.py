@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'dsascape[tune]'")
 
+from dsascape.experiments import papers
 from tests.experiments.terminal import Terminal
 
 ASKED = ("--runner", "simulate", "--hardware", "epyc", "--population", "24", "--unit", "8")
@@ -146,6 +147,75 @@ def test_kernels_of_a_simulated_gpu_are_tuned_and_used(tuner: str, terminal: Ter
     assert ("reuse" in data) == (tuner == "eto")
     tuned = terminal.json("simulate", "dcgan", *on, "--kernels", str(tmp_path))["latency_s"]
     assert tuned <= data["seconds_after"] * 1.05
+
+
+PAIR = """
+operators:
+  pair: {op: Conv, inputs: [[1, 8, 7, 7]], weights: [[8, 8, 1, 1]],
+         then: [Relu, {op: Conv, weights: [[8, 1, 3, 3]], attributes: {group: 8, pads: [1, 1, 1, 1]}}, Relu]}
+"""
+ONE_KERNEL = str(Path(papers.__file__).parent / "ago" / "one_kernel.py")
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> str:
+    path = tmp_path / "pair.yaml"
+    path.write_text(PAIR)
+    return str(path)
+
+
+def test_ago_says_what_it_splits_and_joins(terminal: Terminal, pair: str, tmp_path: Path) -> None:
+    data = tuned(terminal, pair, tmp_path / "tuned", "--tuner", "ago", "--policy", ONE_KERNEL)
+    split, join = data["decisions"]
+    assert (split["decision"], join["decision"]) == ("SplitDecision", "JoinDecision")
+    operators = [each["operators"] for each in split["minis"]]
+    assert operators == [["conv", "relu of pair"], ["conv of pair", "relu of pair#2"]]
+    assert [each["task"] for each in join["minis"]] == [each["task"] for each in split["minis"]]
+    assert [task["weight"] for task in data["tasks"]] == [1, 0, 0]
+    assert sum([task["weight"] * task["after_s"] for task in data["tasks"]]) == pytest.approx(data["seconds_after"])
+    again = ("--tuner", "ago", "--policy", ONE_KERNEL, "--trials", "24", "--out", str(tmp_path / "tuned"))
+    shown = terminal.out("tune", pair, *ASKED, *again)
+    assert "pair is split into [conv, relu of pair]" in shown
+    assert "pair is joined after unit" in shown
+
+
+def test_ablations_of_ago(terminal: Terminal, pair: str, tmp_path: Path) -> None:
+    asked = ("--tuner", "ago", "--policy", ONE_KERNEL, "--without")
+    whole = tuned(terminal, pair, tmp_path / "nr", *asked, "reformer")
+    assert whole["decisions"] == []
+    assert len(whole["tasks"]) == 1
+    apart = tuned(terminal, pair, tmp_path / "ni", *asked, "intensive-fusion")
+    assert len(apart["decisions"]) == 2
+
+
+def test_ago_tunes_the_kernels_of_its_own_policy(terminal: Terminal, pair: str, tmp_path: Path) -> None:
+    assert tuned(terminal, pair, tmp_path / "tuned", "--tuner", "ago")["policy"] == "ago"
+
+
+@pytest.mark.parametrize(
+    ("argv", "needs"),
+    [
+        (("--objective", "f4", "--tuner", "ago"), "shares trials out by weight; needs f1"),
+        (("--without", "reformer"), "is a part of --tuner ago"),
+        (("--without", "intensive-fusion", "--tuner", "random"), "is a part of --tuner ago"),
+        (
+            ("--without", "intensive-fusion", "--tuner", "ago", "--policy", ONE_KERNEL, "--hardware", "p100"),
+            "cannot be computed apart in one GPU kernel",
+        ),
+    ],
+)
+def test_what_ago_cannot_do_is_one_message(
+    argv: tuple[str, ...], needs: str, terminal: Terminal, pair: str, tmp_path: Path
+) -> None:
+    assert needs in terminal.refused("tune", pair, *ASKED, *argv, "--out", str(tmp_path / "tuned"))
+
+
+def test_ago_tunes_a_pair_on_a_gpu(terminal: Terminal, pair: str, tmp_path: Path) -> None:
+    data = tuned(
+        terminal, pair, tmp_path / "tuned", "--tuner", "ago", "--policy", ONE_KERNEL, "--hardware", "p100"
+    )  # fmt: skip
+    assert data["decisions"][1]["steps"]
+    assert data["seconds_after"] <= data["seconds_before"]
 
 
 @pytest.mark.parametrize(

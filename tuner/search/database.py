@@ -10,6 +10,7 @@ from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.sources import ChosenSteps, entry_json, named, numbered
 from dsascape.scheduler.kernels.loops.steps import Steps
+from dsascape.tuner.search.reformer.decisions import Decision, DecisionError, decision_json, read_decision
 from dsascape.tuner.search.runners import Answer
 
 DATABASE = "candidates.sqlite"
@@ -43,6 +44,14 @@ CREATE TABLE IF NOT EXISTS given_out (
     unit INTEGER NOT NULL,
     steps TEXT NOT NULL
 );
+"""
+_DECISIONS = """
+CREATE TABLE IF NOT EXISTS decisions (
+    id INTEGER PRIMARY KEY,
+    device TEXT NOT NULL,
+    search TEXT NOT NULL,
+    decision TEXT NOT NULL
+)
 """
 _COLUMNS = "task, unit, steps, seconds, reason, threads, elapsed_s"
 BUILTIN = 0
@@ -106,6 +115,7 @@ class Candidates:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute(_TABLE)
             self._connection.executescript(_GIVEN_OUT)
+            self._connection.execute(_DECISIONS)
             self._connection.commit()
 
     def add(self, records: Sequence[Record]) -> None:
@@ -179,6 +189,29 @@ class Candidates:
             ).fetchall()
         for task, unit, steps, seconds, reason, threads, elapsed_s in rows:
             yield Record(task, unit, steps, Answer(seconds, reason, threads), elapsed_s)
+
+    def decide(self, decision: Decision) -> None:
+        """Store a decision of the reformer, which a search that goes on must not take otherwise."""
+        with _explained(self.path), self._connection:
+            self._connection.execute(
+                "INSERT INTO decisions (device, search, decision) VALUES (?, ?, ?)",
+                (self.device, self._search, decision_json(decision)),
+            )
+
+    def decisions(self) -> list[Decision]:
+        """Return the decisions of this search, in the order in which they were stored; damaged ones are left out."""
+        with _explained(self.path):
+            rows = self._connection.execute(
+                "SELECT decision FROM decisions WHERE device = ? AND search = ? ORDER BY id",
+                (self.device, self._search),
+            ).fetchall()
+        found = []
+        for (text,) in rows:
+            try:
+                found.append(read_decision(text))
+            except DecisionError:
+                continue
+        return found
 
     def others(self) -> int:
         """Return how many records belong to another machine or other code."""

@@ -145,8 +145,16 @@ def crossed(space: Space, one: Steps, other: Steps, rng: random.Random) -> Progr
     for cluster, parent in chosen:
         copies = {step.stage for step in parent if isinstance(step, CacheRead) and _node(step.reader) in cluster}
         found += [step for step in parent if _node(step.stage) in cluster or step.stage in copies]
-    named = [step for step in found if isinstance(step, CacheRead | Inline)]
-    return space.completed(_adjusted((*named, *[step for step in found if step not in named])))
+    return put_together(space, found)
+
+
+def put_together(space: Space, steps: Sequence[Step]) -> Program | None:
+    """Return the program of steps of nodes that were decided apart from each other; None where it is not legal.
+
+    Copies and what is inlined come first, and places are moved to the nearest that there is.
+    """
+    named = [step for step in steps if isinstance(step, CacheRead | Inline)]
+    return space.completed(_adjusted((*named, *[step for step in steps if step not in named])))
 
 
 def _adjusted(steps: Steps) -> Steps:

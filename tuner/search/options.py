@@ -1,4 +1,4 @@
-"""What the space of programs has: all of it, or what an ablation leaves (Ansor, Figs. 7 and 10)."""
+"""What the space of programs has: all of it, or what an ablation leaves (Ansor, Figs. 7 and 10; AGO, Fig. 13)."""
 
 from dataclasses import dataclass
 
@@ -21,6 +21,8 @@ class SpaceOptions:
     """Whether the unrolling is drawn; else it is the same for all."""
     hints: tuple[Hint, ...] = ()
     """Restrictions by the user."""
+    intensive: bool = True
+    """Whether a complex operator may be computed inside of the tiles of another (false: the paper's AGO-NI)."""
 
 
 LIMITED = SpaceOptions(locations=False, layouts=False, sketches=1, sticking_out=False, unrolling=False)

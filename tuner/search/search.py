@@ -11,6 +11,9 @@ from dsascape.scheduler.kernels.loops.sources import ChosenSteps, numbered
 from dsascape.tuner.search.cost_model import CostModel, check_installed
 from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Candidates, Record, own_steps
 from dsascape.tuner.search.objectives import Objective, Progress
+from dsascape.tuner.search.reformer.decisions import Decision
+from dsascape.tuner.search.reformer.reforming import Reformer, tasks_with_minis
+from dsascape.tuner.search.reformer.splitting import Split
 from dsascape.tuner.search.runners import Answer, Runner
 from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.space import Program
@@ -57,12 +60,13 @@ class Search:
     """The tasks of one or more networks, searched together."""
 
     def __init__(
-        self, tasks: Sequence[Task], weights: Sequence[Mapping[int, int]], runner: Runner | None,
+        self, tasks: Sequence[Task | Split], weights: Sequence[Mapping[int, int]], runner: Runner | None,
         candidates: Candidates, objective: Objective, options: SearchOptions, prior: Runner | None = None,
     ) -> None:  # fmt: skip
         """``weights`` has how often each task, by its place, occurs in each network; ``prior`` is the machine model.
 
         Without a runner, candidates are tried elsewhere, batch by batch (`Batches`).
+        For the tuner ``ago``, ``tasks`` are kernels with their mini sub-graphs, which become tasks behind all others.
 
         Raises ``MissingPackageError`` where the tuner needs a library that is not installed.
         """
@@ -72,8 +76,14 @@ class Search:
         self._runner, self._candidates = runner, candidates
         self.model = CostModel(options.model, options.seed) if options.tuner in LEARNING else None
         known = prior if options.prior else None
-        self.tasks = [Searching(task, options.space, self.model, known) for task in tasks]
-        self._facts = [TaskFacts(task.flops, task.similarity) for task in tasks]
+        splits = [each for each in tasks if isinstance(each, Split)]
+        kernels = [each.whole if isinstance(each, Split) else each for each in tasks]
+        self.tasks = [
+            Searching(task, options.space, self.model, known, has_builtin=options.builtin)
+            for task in tasks_with_minis(kernels, splits)
+        ]
+        self._reformer = Reformer(splits, self.tasks, options.trials, options.reformer) if splits else None
+        self._facts = [TaskFacts(each.task.flops, each.task.similarity) for each in self.tasks]
         self._unit, self._elapsed_s, self._learned = 0, 0.0, 0
         self._curve: list[UnitDone] = []
         self.continued = 0
@@ -104,6 +114,11 @@ class Search:
     def curve(self) -> tuple[UnitDone, ...]:
         """All units that have ended, those of earlier runs among them."""
         return tuple(self._curve)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Decisions of the reformer; none of other tuners."""
+        return () if self._reformer is None else self._reformer.decisions
 
     def latencies(self) -> list[float]:
         """Return the latency of each network with the best programs so far."""
@@ -156,11 +171,9 @@ class Search:
                 number for number, each in enumerate(self.tasks) if each.is_open and each.task.key not in taken
             ]  # fmt: skip
             is_known = all(self.tasks[number].history for number in open_tasks)
-            if is_known and not all(unit.each.history for unit in given_out):
+            if self._reformer is None and is_known and not all(unit.each.history for unit in given_out):
                 return None
-            number = next_task(
-                self.progress, self._facts, self.objective, self.options.scheduler, open_tasks, rng
-            )
+            number = self._next_task(open_tasks, rng)
             if number is None:
                 return None
             each = self.tasks[number]
@@ -173,6 +186,11 @@ class Search:
             self._unit += 1
             return Unit(self._unit, each, programs)
         return None
+
+    def _next_task(self, open_tasks: Sequence[int], rng: random.Random) -> int | None:
+        if self._reformer is not None:
+            return self._reformer.next_task(self._unit, self._candidates.decide)
+        return next_task(self.progress, self._facts, self.objective, self.options.scheduler, open_tasks, rng)
 
     def _ended(self, unit: int, each: Searching, elapsed_s: float) -> UnitDone:
         done = UnitDone(unit, each.task.key, self.trials, sum(self.latencies()), elapsed_s)
@@ -223,6 +241,8 @@ class Search:
                     self._ended(unit, by_key[key], max([each.elapsed_s for each in records]))
             self._unit = max(self._unit, unit)
         self.continued = self.trials
+        if self._reformer is not None:
+            self._reformer.continue_with(self._candidates.decisions())
 
     def kernels(self) -> list[tuple[str, ChosenSteps]]:
         """Return the fastest steps of each task, with tensors by number, as a file of kernels has them."""

@@ -1,5 +1,7 @@
 """One task in a search: its space, what has been tried, and what the cost model expects of further programs."""
 
+import itertools
+import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -34,11 +36,17 @@ class Searching:
     """A task and what is known of its programs."""
 
     def __init__(
-        self, task: Task, options: SpaceOptions, model: CostModel | None, prior: Runner | None = None
-    ) -> None:
-        """``prior`` is the machine model, where it tells before anything is measured what may be fast."""
+        self, task: Task, options: SpaceOptions, model: CostModel | None, prior: Runner | None = None,
+        *, has_builtin: bool = True,
+    ) -> None:  # fmt: skip
+        """``prior`` is the machine model, where it tells before anything is measured what may be fast.
+
+        Without ``has_builtin`` the built-in choice is no parent of other programs, and no program that the cost model
+        learns from.
+        """
         self.task, self.model, self.prior = task, model, prior
         self.space = space_of(task.naive, task.machine, options)
+        self._has_builtin = has_builtin
         self.tried: set[Steps] = set()
         self.trials, self.failed = 0, 0
         self.before: Answer | None = None
@@ -46,6 +54,8 @@ class Searching:
         self.history: list[float] = []
         """Least latency after each unit, in seconds."""
         self.is_exhausted = False
+        self.initial: tuple[Program, ...] = ()
+        """Programs that the search begins with, before all others."""
         self._units: dict[int, list[Answer]] = {}
         self._timed: list[_Timed] = []
         self._confirmed: list[_Timed] = []
@@ -96,6 +106,26 @@ class Searching:
     def expect(self, programs: Sequence[Program]) -> None:
         """Take note of what is tried elsewhere, so that it is not proposed again."""
         self.tried |= {program.steps for program in programs}
+    def to_begin_with(self) -> list[Program]:
+        """Return the programs that the search begins with, as far as they have not been tried."""
+        return [program for program in self.initial if program.steps not in self.tried]
+
+    def parents(self) -> list[Program]:
+        """Return the programs that others are made of: those to begin with, then those with a time, fastest first."""
+        is_parent = [self._has_builtin or program.steps != self.task.builtin for program in self.fastest()]
+        own = [program for program, each in zip(self.fastest(), is_parent, strict=True) if each]
+        return [*self.to_begin_with(), *own]
+
+    def found(self) -> list[float]:
+        """Return the least time of its own programs, without the built-in choice, after each unit; infinite: none."""
+        least = [min([each.seconds or math.inf for each in answers]) for answers in self._units.values()]
+        return list(itertools.accumulate(least, min))
+
+    @property
+    def best_found(self) -> tuple[Program, float] | None:
+        """The fastest of those programs that others are made of, and its seconds; None where none has a time."""
+        known = [each for each in self._timed if self._has_builtin or each[2].steps != self.task.builtin]
+        return None if not known else (known[0][2], known[0][0])
 
     def add(self, unit: int, programs: Sequence[Program], answers: Sequence[Answer]) -> None:
         """Take note of what was tried in one unit."""
@@ -118,7 +148,7 @@ class Searching:
         self._timed = sorted([*self._timed, *timed], key=_by_time)
         if unit != BUILTIN:
             self.history[self.units - 1 :] = [self.latency]
-        if self.model is not None:
+        if self.model is not None and (unit != BUILTIN or self._has_builtin):
             self.model.add(self.task.key, self.features(programs), [each.seconds for each in answers])
 
     def records(

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -40,6 +41,7 @@ from dsascape.tuner.search.genes import (
     without,
 )
 from dsascape.tuner.search.hints import MOST_INNERMOST, KernelHints
+from dsascape.tuner.search.joint import complex_stages, is_joint
 from dsascape.tuner.search.locations import flexible, moved, places
 from dsascape.tuner.search.options import SpaceOptions
 from dsascape.tuner.search.rules import rules_for
@@ -172,7 +174,14 @@ class Space:
             program = loop_program(self.naive, steps)
         except StepError:
             return None
+        if not self.options.intensive and is_joint(program, self._complex):
+            return None
         return None if illegal(program, self.machine.limits) else Program(steps, program)
+
+    @cached_property
+    def _complex(self) -> Mapping[str, int]:
+        """Stages of complex operators."""
+        return complex_stages(self.naive)
 
     def sized(self, steps: Steps, group: TileGroup, shape: Extents, rng: random.Random) -> Steps:
         """Return ``steps`` with factors of all dimensions and reductions of a group drawn."""

@@ -5,13 +5,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
 from dsascape.scheduler.cpu.schedule.steps import program_of, steps_of
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
 from dsascape.scheduler.gpu.steps import steps_of as grid_steps_of
 from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
@@ -73,7 +76,7 @@ def tasks_of(schedule: CpuSchedule | GpuSchedule, view: CpuView | GpuView) -> tu
     found: dict[str, list[CpuKernel | GpuKernel]] = {}
     programs: dict[str, NaiveProgram] = {}
     for kernel in schedule.runs:
-        if any(compiled.nest.ordered for compiled in kernel.layer.nests) or not _has_loops(kernel):
+        if not _has_loops(kernel.layer, view.spec.kind):
             continue
         naive = NaiveProgram(kernel.layer)
         key = naive.key(schedule.dtype, view.spec.kind)
@@ -91,12 +94,34 @@ def search_machine(view: CpuView | GpuView, dtype: str) -> SearchMachine:
     return SearchMachine.of_gpu(view) if isinstance(view, GpuView) else SearchMachine.of_cpu(view, dtype)
 
 
-def _has_loops(kernel: CpuKernel | GpuKernel) -> bool:
-    """Whether steps can say all that there is to say about a kernel's loops."""
-    if isinstance(kernel, CpuKernel):
+def task_of(layer: Layer, costs: CpuCosts | GpuCosts) -> Task | None:
+    """Return the task of one layer that no schedule has, with the built-in choice for it and weight 0.
+
+    None where steps do not describe its loops, or no block of it fits into an SM.
+    """
+    view, machine = costs.view, search_machine(costs.view, costs.dtype)
+    if not _has_loops(layer, view.spec.kind):
+        return None
+    naive, name = NaiveProgram(layer), layer.sink.name
+    key = naive.key(costs.dtype, view.spec.kind)
+    if isinstance(costs, GpuCosts):
+        chosen = costs.tiling_of(layer)
+        if chosen is None:
+            return None
+        return Task(key, naive, machine, 0, _builtin(GpuKernel(name, 0, layer, chosen.tiles), machine), 1)
+    tiling = costs.tiling_of(layer)
+    kernel = CpuKernel(name, 0, layer, tiling.tiles, tiling.threads)
+    return Task(key, naive, machine, 0, _builtin(kernel, machine), tiling.threads)
+
+
+def _has_loops(layer: Layer, kind: str) -> bool:
+    """Whether steps can say all that there is to say about a layer's loops on a machine kind."""
+    if any(compiled.nest.ordered for compiled in layer.nests):
+        return False
+    if kind == "cpu":
         return True
-    has_lines = any(read.line is not None for nest in nests_of(kernel.layer).nests for read in nest.reads)
-    return bool(kernel.layer.sink.shape) and not has_lines
+    has_lines = any(read.line is not None for nest in nests_of(layer).nests for read in nest.reads)
+    return bool(layer.sink.shape) and not has_lines
 
 
 def _builtin(kernel: CpuKernel | GpuKernel, machine: SearchMachine) -> Steps:

@@ -10,16 +10,19 @@ from dsascape.tuner.search.cost_model import ModelOptions
 from dsascape.tuner.search.evolution import EvolutionOptions, chosen, evolved
 from dsascape.tuner.search.mutations import mutated
 from dsascape.tuner.search.options import SpaceOptions
+from dsascape.tuner.search.reformer.composing import placed_inside
+from dsascape.tuner.search.reformer.options import ReformerOptions
 from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.task_scheduler import SchedulerOptions
 
-TunerName = Literal["ansor", "random", "beam", "eto", "selective"]
+TunerName = Literal["ansor", "ago", "random", "beam", "eto", "selective"]
 UNIT = 64
 """Trials of a unit: the programs of a task that are tried between two trainings of the model (TVM's default)."""
 
 _NEAR_BUILTIN = 4
-"""One of so many programs of the first unit is the built-in choice with one decision changed."""
+"""One of so many programs of the first unit is near what the search begins with: the built-in choice, or one that was
+composed."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,14 @@ class SearchOptions:
     are measured."""
     hops: int | None = 1
     """How far from the operators bridges may be where programs are reused (the paper's 1); 0: none; None: any."""
+    builtin: bool = True
+    """Whether programs evolve from the built-in choice, too; else it is tried, and kept where nothing is faster."""
     space: SpaceOptions = field(default_factory=SpaceOptions)
     evolution: EvolutionOptions = field(default_factory=EvolutionOptions)
     beam: BeamOptions = field(default_factory=BeamOptions)
     model: ModelOptions = field(default_factory=ModelOptions)
+    reformer: ReformerOptions = field(default_factory=ReformerOptions)
+    """SPLIT and JOIN of the tuner ``ago``."""
     scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
 
 
@@ -53,17 +60,39 @@ Tuner = Callable[[Searching, int, random.Random, SearchOptions], list[Program]]
 def ansor(searching: Searching, count: int, rng: random.Random, options: SearchOptions) -> list[Program]:
     """Evolve programs that the cost model expects to be fast (Ansor, section 5)."""
     space = searching.space
+    begin = _begin(searching, count, rng)
     if not searching.is_trained:
         near = _first(searching, count, rng, options) if options.fine_tuning else []
-        return chosen(space, near, searching.tried, count, rng, 1 - len(near) / count)
+        ranked = [*begin, *near][:count]
+        return chosen(space, ranked, searching.tried, count, rng, 1 - len(ranked) / count)
     own = options.evolution
     if not options.fine_tuning:
         drawn = [space.draw(rng) for _ in range(own.population)]
         scores = searching.scores(drawn)
         ranked = [drawn[number] for number in sorted(range(len(drawn)), key=lambda number: -scores[number])]
-        return chosen(space, ranked, searching.tried, count, rng, own.epsilon)
-    ranked = evolved(space, searching.scores, searching.fastest(), rng, own)
-    return chosen(space, ranked, searching.tried, count, rng, own.epsilon)
+        return chosen(space, [*begin, *ranked], searching.tried, count, rng, own.epsilon)
+    ranked = evolved(space, searching.scores, searching.parents(), rng, own)
+    return chosen(space, [*begin, *ranked], searching.tried, count, rng, own.epsilon)
+
+
+def _begin(searching: Searching, count: int, rng: random.Random) -> list[Program]:
+    """Return the programs that a search begins with, if it has such, and programs near the first of them.
+
+    Those near it compute one stage elsewhere, or have one decision changed: a quarter of the unit at most, those that
+    are expected to be fast first.
+    """
+    own = searching.to_begin_with()
+    if not own:
+        return []
+    steps = own[0].steps
+    near = [*placed_inside(searching.space, steps)]
+    near += [each for _ in range(count) if (each := mutated(searching.space, steps, rng)) is not None]
+    fresh = {each.steps: each for each in near if each.steps not in searching.tried | {steps}}
+    ranked = list(fresh.values())
+    if searching.is_trained and ranked:
+        scores = searching.scores(ranked)
+        ranked = [ranked[number] for number in sorted(range(len(ranked)), key=lambda number: -scores[number])]
+    return [*own, *ranked[: count // _NEAR_BUILTIN]]
 
 
 def _first(searching: Searching, count: int, rng: random.Random, options: SearchOptions) -> list[Program]:
@@ -72,7 +101,7 @@ def _first(searching: Searching, count: int, rng: random.Random, options: Search
     They are neighbours of the built-in choice and, with the machine model as a prior, what it expects to be fast.
     """
     space, wanted = searching.space, count // _NEAR_BUILTIN
-    parents = searching.fastest() or [searching.task.program()]
+    parents = searching.parents() or [searching.task.program()]
     near = [mutated(space, program.steps, rng) for program in parents for _ in range(count)]
     found = [program for program in near if program is not None][:wanted]
     if searching.prior is not None:
@@ -95,7 +124,10 @@ def by_beam(searching: Searching, count: int, rng: random.Random, options: Searc
     return chosen(searching.space, ranked, searching.tried, count, rng, 0.0)
 
 
-TUNERS: Mapping[TunerName, Tuner] = {"ansor": ansor, "random": at_random, "beam": by_beam}
-"""The tuners of single tasks by name; "eto" and "selective" are searches of their own (`tuner.search.reuse_search`)."""
-LEARNING: frozenset[TunerName] = frozenset({"ansor", "beam", "eto", "selective"})
+TUNERS: Mapping[TunerName, Tuner] = {"ansor": ansor, "ago": ansor, "random": at_random, "beam": by_beam}
+"""The tuners of single tasks by name; "eto" and "selective" are searches of their own (`tuner.search.reuse_search`).
+
+AGO's programs are Ansor's; its reformer says which task is next, and what that begins with.
+"""
+LEARNING: frozenset[TunerName] = frozenset({"ansor", "ago", "beam", "eto", "selective"})
 """Those that ask the cost model."""

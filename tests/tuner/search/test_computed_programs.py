@@ -1,6 +1,7 @@
-"""Whatever the search draws, mutates or crosses computes what onnxruntime computes."""
+"""Whatever the search draws, mutates, crosses or composes computes what onnxruntime computes."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -11,15 +12,19 @@ import itertools
 
 from dsascape.fusion import plan_from_groups
 from dsascape.fusion.plan import Group
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.tuner.search.analysis import SearchMachine
 from dsascape.tuner.search.hints import Hint, InnermostHint
 from dsascape.tuner.search.mutations import crossed, mutated
 from dsascape.tuner.search.options import SpaceOptions
+from dsascape.tuner.search.reformer.composing import composed, placed_inside
 from dsascape.tuner.search.space import Space
+from dsascape.tuner.search.spaces import space_of
 from tests.tiers import examples
 from tests.tuner.runs import NARROW, deviations
 from tests.tuner.search.kernels import SMALL
+from tests.tuner.search.reformer.pairs import PAIRS, split_of
 from tests.tuner.search.test_space import CAMPAIGN
 
 pytestmark = pytest.mark.tvm
@@ -60,3 +65,19 @@ def _check_family(space: Space, draws: int) -> None:
     ]
     for program in dict.fromkeys(program.steps for program in programs):
         assert max(deviations(plan, {0: program}).values()) <= KERNEL_TOLERANCE
+
+
+@pytest.mark.parametrize("naive", PAIRS.values(), ids=PAIRS.keys())
+def test_what_is_composed_of_mini_sub_graphs_computes_what_these_compute(naive: Callable[[], NaiveProgram]) -> None:
+    """Programs of two kernels and of both in one, as composed and with one stage in another place."""
+    split, rng = split_of(naive(), NARROW), random.Random(13)
+    space, graph = space_of(split.whole.naive, split.whole.machine), split.whole.naive.layer.graph
+    parts = [space_of(mini.task.naive, mini.task.machine).draw(rng).steps for mini in split.minis]
+    apart = plan_from_groups(graph, [Group(mini.task.naive.layer.ops) for mini in split.minis])
+    assert max(deviations(apart, dict(enumerate(parts))).values()) <= KERNEL_TOLERANCE
+    program = composed(space, parts)
+    assert program is not None
+    near = list(placed_inside(space, program.steps))
+    together = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+    for each in (program, *rng.sample(near, min(len(near), examples(4, few=2)))):
+        assert max(deviations(together, {0: each.steps}).values()) <= KERNEL_TOLERANCE
