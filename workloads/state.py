@@ -82,9 +82,11 @@ def _states(graph: Graph) -> Iterator[State]:
 
 
 def _is_scatter(op: Op, updates: int) -> bool:
-    """Whether ``op`` writes updates over what was there, and reads nothing but these, the cache and places."""
+    """Whether ``op`` writes updates over what was there, at places that data chooses."""
     (nest, *more) = op.nests
-    return not more and len(nest.reads) > updates and not nest.per_output and not nest.per_iteration
+    if more or len(nest.reads) <= updates or nest.per_output or nest.per_iteration:
+        return False
+    return any(index.opaque for index in nest.reads[updates].indices)
 
 
 def _grows(op: Op, before: Tensor, after: Tensor) -> bool:

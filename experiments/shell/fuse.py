@@ -14,6 +14,7 @@ from dsascape.hw_models.text.quantities import format_bytes
 from dsascape.scheduler import network_of, policy_label
 from dsascape.scheduler.graphturbo.instances import operations_of, split_into_instances
 from dsascape.wording import count
+from dsascape.workloads.state import with_state_in_place
 
 
 def fuse(arguments: argparse.Namespace) -> Answer:
@@ -21,7 +22,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     check_place(arguments.picture, "--picture")
     policy = requested_policy(arguments)
     analysis, job = job_of(requested_workload(arguments), load_hardware(arguments.hardware), {})
-    graph = analysis.graph
+    graph = analysis.of(with_state_in_place).graph
     plan = plan_of(analysis, policy, job.placing)
     after = operations_of(split_into_instances(network_of(plan, analysis), plan).instances)
     planned = plan.graph.ops

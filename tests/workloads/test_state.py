@@ -90,12 +90,14 @@ SCATTERS = {
 @pytest.mark.parametrize("kind", SCATTERS)
 def test_a_scatter_writes_its_updates(kind: str) -> None:
     scatter, inputs = SCATTERS[kind]
-    (op,) = graph_with_state_in_place(read(scatter, inputs=inputs, outputs=("y",), whole=("i",))).ops
+    changed = graph_with_state_in_place(read(scatter, inputs=inputs, outputs=("y",), whole=("i",)))
+    (op,) = changed.ops
     (nest,) = op.nests
 
     assert (op.inputs, op.outputs) == (("u", "i"), ("y:new",))
     assert nest.extents == tuple(ONE)
     assert nest.reads[0].region([(0, size) for size in ONE]) == tuple((0, size) for size in ONE)
+    assert graph_with_state_in_place(changed) is changed
 
 
 def test_a_scatter_that_adds_reads_what_was_there_and_stays_as_it_is() -> None:
