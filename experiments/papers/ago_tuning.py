@@ -72,7 +72,7 @@ def figure13(study: Study, printed: Mapping[str, float]) -> str:
         return "Nothing has been run with all three variants."
     keys = {WITHOUT_INTENSIVE: "no_intensive", WITHOUT_REFORMER: "no_reformer"}
     means = {name: statistics.mean(own) for name, own in every.items()}
-    said = [f"{name} loses {means[name]:.0%} (the paper: {printed[keys[name]]:.0%})" for name in every]
+    said = [f"{name} loses {means[name]:.1%} (the paper: {printed[keys[name]]:.0%})" for name in every]
     wins = {name: sum(own < 0 for own in losses) for name, losses in every.items()}
     cases = len(every[WITHOUT_INTENSIVE])
     in_order = sorted({AGO: 0.0, **means}.items(), key=lambda pair: pair[1])

@@ -87,7 +87,7 @@ def test_losses_and_their_order_by_hand() -> None:
     assert "| PD-b1 | 256 | 130 | 100 | 125 | 200 | 20 | 50 |" in text
     assert "| DP-b1 | 256 | 130 | 100 | 80 | 100 | -25 | 0 |" in text
     assert "PP-b1" not in text
-    said = "In the mean of 2 pairs AGO-NI loses -2% (the paper: 17%) and AGO-NR loses 25% (the paper: 27%)"
+    said = "In the mean of 2 pairs AGO-NI loses -2.5% (the paper: 17%) and AGO-NR loses 25.0% (the paper: 27%)"
     assert f"{said}: the order is AGO-NI, AGO, AGO-NR." in text
     assert "AGO-NI is faster than AGO in 1 and AGO-NR is faster than AGO in 0 of them." in text
 
