@@ -60,6 +60,14 @@ def _place(study: Study) -> int:
 def _section(study: Study, paper: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     """Return the text on one study, and its pictures."""
     missing = [f"Figures for `{name}` are missing ({reason})." for name, reason in study.refusals.items()]
+    done = {(each.machine, each.label, each.variant) for each in study.results}
+    left: dict[str, list[str]] = {}
+    for each in study.wanted if study.results else ():
+        machine, several = Path(each.machine).stem, left.setdefault(f"{each.label} on {Path(each.machine).stem}", [])
+        if machine not in study.refusals and (machine, each.label, each.variant) not in done:
+            several.append(each.variant)
+    named = [f"{what} ({', '.join(dict.fromkeys(several))})" for what, several in left.items() if several]
+    missing += [f"Not run: {'; '.join(named)}."] if named else []
     head = " ".join([study.settings.question, *missing])
     if not study.results:
         how = "" if study.settings.runner == SIMULATE else " `--measure` runs it; the machine has to be idle."
@@ -73,11 +81,11 @@ def _section(study: Study, paper: Mapping[str, Any]) -> tuple[str, dict[str, str
     printed = paper["over_others"].get(kind, paper["over_others"]["operators"])
     processors = {each.processor for each in study.results if each.processor}
     where = [f"On {', '.join(sorted(processors))}."] if processors else []
-    named = {"subgraphs": "sub-graph", "networks": "network"}.get(kind, "operator")
+    noun = {"subgraphs": "sub-graph", "networks": "network"}.get(kind, "operator")
     best = paper["most_over_best"]
     over = f"The paper, over the best alternative: up to {best['cpu']} on the CPU, {best['gpu']} on the GPU"
     said = [f"{over}, {best['phone']} on the phone. {task_counts(study, paper['tasks'])}"] if kind == "networks" else []
-    return "\n\n".join([head, *where, compared(study, named, printed), *said]), {}
+    return "\n\n".join([head, *where, compared(study, noun, printed), *said]), {}
 
 
 def curves(study: Study, *, kept: bool) -> list[Curves]:
