@@ -178,7 +178,7 @@ def open_search(
         raise HardwareError(f"{on.hardware.name}: {needs}")
     if options.tuner in ("eto", "selective"):
         if not isinstance(on.hardware, Gpu):
-            raise HardwareError(f"{on.hardware.name}: is no GPU; --tuner {options.tuner} reuses programs of GPUs")
+            raise HardwareError(f"{on.hardware.name}: is no GPU; the tuner {options.tuner!r} is for GPUs")
         assert runner is not None
         bridge_task = partial(_bridge_task, on, asked.dtype)
         search: Search = ReuseSearch(

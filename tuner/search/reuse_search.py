@@ -163,16 +163,16 @@ class ReuseSearch(Search):
 
     def go_on(self) -> None:
         """Take note of the answers of earlier runs."""
-        for record in self._candidates.records():
+        for record in self.candidates.records():
             self._known[record.task, record.steps] = record.answer
-            self._elapsed_s = max(self._elapsed_s, record.elapsed_s)
+            self.elapsed_s = max(self.elapsed_s, record.elapsed_s)
         self.continued = len(self._known)
 
     def run(self) -> Iterator[UnitDone]:
         """Tune each operator in the plan's order; yield each batch of programs that has been tried."""
         begin = time.monotonic()
         self.go_on()
-        clock = _Clock(begin - self._elapsed_s)
+        clock = _Clock(begin - self.elapsed_s)
         for each in self.tasks:
             self._answered(each, BUILTIN, [each.task.program()], clock)
         done: dict[Operator, _Kernel] = {}
@@ -223,14 +223,14 @@ class ReuseSearch(Search):
         def fastest(programs: Sequence[Program]) -> Program | None:
             fresh = [each for each in dict.fromkeys(programs) if each.steps not in kernel.each.tried]
             if fresh and self.trials < self.options.trials:
-                self._unit += 1
+                self.unit += 1
                 fresh = fresh[: self.options.trials - self.trials]
-                answers = self._answered(kernel.each, self._unit, fresh, clock)
+                answers = self._answered(kernel.each, self.unit, fresh, clock)
                 times.update({
                     program: answer.seconds
                     for program, answer in zip(fresh, answers, strict=True) if answer.seconds is not None
                 })  # fmt: skip
-                done.append(self._ended(self._unit, kernel.each, clock.elapsed_s))
+                done.append(self.ended(self.unit, kernel.each, clock.elapsed_s))
             return min([each for each in programs if each in times], key=times.__getitem__, default=None)
 
         search = Hierarchical(kernel.grid.nest, features, ratios, kernel.grid.shapes_of_space(carried))
@@ -253,9 +253,9 @@ class ReuseSearch(Search):
         done: list[UnitDone] = []
 
         def seconds_of(programs: Sequence[Program]) -> list[float | None]:
-            self._unit += 1
-            answers = self._answered(kernel.each, self._unit, programs, clock)
-            done.append(self._ended(self._unit, kernel.each, clock.elapsed_s))
+            self.unit += 1
+            answers = self._answered(kernel.each, self.unit, programs, clock)
+            done.append(self.ended(self.unit, kernel.each, clock.elapsed_s))
             return [answer.seconds for answer in answers]
 
         left = max(self.options.trials - self.trials, 0)
@@ -272,17 +272,17 @@ class ReuseSearch(Search):
             if not programs:
                 each.is_exhausted = True
                 return
-            self._unit += 1
-            self._answered(each, self._unit, programs, clock)
-            yield self._ended(self._unit, each, clock.elapsed_s)
+            self.unit += 1
+            self._answered(each, self.unit, programs, clock)
+            yield self.ended(self.unit, each, clock.elapsed_s)
 
     def _answered(self, each: Searching, unit: int, programs: Sequence[Program], clock: "_Clock") -> list[Answer]:
         """Return the answers of programs, and take note of them: of earlier runs as far as there are any."""
         keys = [(each.task.key, written(each.task.naive, program.steps)) for program in programs]
         asked = [program for program, key in zip(programs, keys, strict=True) if key not in self._known]
         fresh = list(self._asked.answers(each.task, asked))
-        self._elapsed_s = clock.elapsed_s
-        self._candidates.add([
+        self.elapsed_s = clock.elapsed_s
+        self.candidates.add([
             Record(each.task.key, unit, written(each.task.naive, program.steps), answer, clock.elapsed_s)
             for program, answer in zip(asked, fresh, strict=True)
         ])  # fmt: skip

@@ -73,7 +73,7 @@ class Search:
         if options.tuner in LEARNING:
             check_installed()
         self.options, self.weights, self.objective = options, weights, objective
-        self._runner, self._candidates = runner, candidates
+        self._runner, self.candidates = runner, candidates
         self.model = CostModel(options.model, options.seed) if options.tuner in LEARNING else None
         known = prior if options.prior else None
         splits = [each for each in tasks if isinstance(each, Split)]
@@ -84,7 +84,9 @@ class Search:
         ]
         self._reformer = Reformer(splits, self.tasks, options.trials, options.reformer) if splits else None
         self._facts = [TaskFacts(each.task.flops, each.task.similarity) for each in self.tasks]
-        self._unit, self._elapsed_s, self._learned = 0, 0.0, 0
+        self.unit, self._learned = 0, 0
+        self.elapsed_s = 0.0
+        """Seconds spent on this search, in all of its runs."""
         self._curve: list[UnitDone] = []
         self.continued = 0
         """Trials of earlier runs."""
@@ -104,11 +106,6 @@ class Search:
         """Progress of the tasks; one that has had no unit and gets none counts as it is."""
         known = [each.history or ([] if each.is_open else [each.latency]) for each in self.tasks]
         return Progress(known, self.weights)
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds spent on this search, in all of its runs."""
-        return self._elapsed_s
 
     @property
     def curve(self) -> tuple[UnitDone, ...]:
@@ -135,17 +132,17 @@ class Search:
         assert runner is not None
         begin = time.monotonic()
         self.go_on()
-        before_s = self._elapsed_s
+        before_s = self.elapsed_s
         for own in self.builtins():
             self._try(runner, own, before_s + time.monotonic() - begin)
         while (unit := self.next_unit()) is not None:
             self._try(runner, unit, before_s + time.monotonic() - begin)
-            self._elapsed_s = before_s + time.monotonic() - begin
-            yield self._ended(unit.number, unit.each, self._elapsed_s)
+            self.elapsed_s = before_s + time.monotonic() - begin
+            yield self.ended(unit.number, unit.each, self.elapsed_s)
         self.train()
         if not runner.is_repeatable:
             for own in self.confirmations():
-                self._try(runner, own, self._elapsed_s)
+                self._try(runner, own, self.elapsed_s)
 
     def builtins(self) -> list[Unit]:
         """Return the built-in choices that have not been tried."""
@@ -166,7 +163,7 @@ class Search:
         tried = self.trials + sum([len(unit.programs) for unit in given_out])
         taken = {unit.each.task.key for unit in given_out}
         while tried < self.options.trials:
-            rng = random.Random(f"{self.options.seed}/{self._unit + 1}")
+            rng = random.Random(f"{self.options.seed}/{self.unit + 1}")
             open_tasks = [
                 number for number, each in enumerate(self.tasks) if each.is_open and each.task.key not in taken
             ]  # fmt: skip
@@ -183,16 +180,17 @@ class Search:
             if not programs:
                 each.is_exhausted = True
                 continue
-            self._unit += 1
-            return Unit(self._unit, each, programs)
+            self.unit += 1
+            return Unit(self.unit, each, programs)
         return None
 
     def _next_task(self, open_tasks: Sequence[int], rng: random.Random) -> int | None:
         if self._reformer is not None:
-            return self._reformer.next_task(self._unit, self._candidates.decide)
+            return self._reformer.next_task(self.unit, self.candidates.decide)
         return next_task(self.progress, self._facts, self.objective, self.options.scheduler, open_tasks, rng)
 
-    def _ended(self, unit: int, each: Searching, elapsed_s: float) -> UnitDone:
+    def ended(self, unit: int, each: Searching, elapsed_s: float) -> UnitDone:
+        """Take note of a unit that has ended, and return it."""
         done = UnitDone(unit, each.task.key, self.trials, sum(self.latencies()), elapsed_s)
         self._curve.append(done)
         return done
@@ -212,37 +210,37 @@ class Search:
             answers.append(answer)
             if not runner.is_repeatable:
                 spent_s = elapsed_s + time.monotonic() - begin
-                self._candidates.add(each.records(unit.number, [program], [answer], spent_s))
+                self.candidates.add(each.records(unit.number, [program], [answer], spent_s))
         if runner.is_repeatable:
-            self._candidates.add(each.records(unit.number, programs, answers, elapsed_s))
+            self.candidates.add(each.records(unit.number, programs, answers, elapsed_s))
         each.add(unit.number, programs, answers)
 
     def learn(self, unit: Unit, answers: Sequence[Answer], elapsed_s: float) -> UnitDone | None:
         """Take note of the answers to a unit, which are stored; return it as ended if it is one of trials."""
-        self._elapsed_s = max(self._elapsed_s, elapsed_s)
+        self.elapsed_s = max(self.elapsed_s, elapsed_s)
         unit.each.add(unit.number, unit.programs, answers)
-        self._unit = max(self._unit, unit.number)
-        return self._ended(unit.number, unit.each, elapsed_s) if unit.number > BUILTIN else None
+        self.unit = max(self.unit, unit.number)
+        return self.ended(unit.number, unit.each, elapsed_s) if unit.number > BUILTIN else None
 
     def go_on(self) -> None:
         """Take up the records of earlier runs; those that make no program any more are left out."""
         by_key = {each.task.key: each for each in self.tasks}
         together: dict[tuple[int, str], list[Record]] = {}
-        for record in self._candidates.records():
+        for record in self.candidates.records():
             if record.task in by_key:
                 together.setdefault((record.unit, record.task), []).append(record)
-                self._elapsed_s = max(self._elapsed_s, record.elapsed_s)
+                self.elapsed_s = max(self.elapsed_s, record.elapsed_s)
         for (unit, key), records in together.items():
             found = [(program_of_record(by_key[key], each.steps), each.answer) for each in records]
             known = [(program, answer) for program, answer in found if program is not None]
             if known:
                 by_key[key].add(unit, [program for program, _ in known], [answer for _, answer in known])
                 if unit > BUILTIN:
-                    self._ended(unit, by_key[key], max([each.elapsed_s for each in records]))
-            self._unit = max(self._unit, unit)
+                    self.ended(unit, by_key[key], max([each.elapsed_s for each in records]))
+            self.unit = max(self.unit, unit)
         self.continued = self.trials
         if self._reformer is not None:
-            self._reformer.continue_with(self._candidates.decisions())
+            self._reformer.continue_with(self.candidates.decisions())
 
     def kernels(self) -> list[tuple[str, ChosenSteps]]:
         """Return the fastest steps of each task, with tensors by number, as a file of kernels has them."""

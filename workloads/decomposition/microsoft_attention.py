@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from onnx import TensorProto
 
+from dsascape.wording import count
 from dsascape.workloads.decomposition.attention import (
     Attend,
     Heads,
@@ -99,7 +100,7 @@ def _masked(writer: NodeWriter, mask: str, query: Heads, key: Heads, past: int) 
     dropped = writer.number("mask_filter_value", _DROPPED)
     is_of_new = past and shape[1:] == (key.length - past,)
     if is_of_new:
-        raise UnsupportedOperatorError(f"mask {mask!r} of {shape[1]} new keys beside {past} of the past")
+        raise UnsupportedOperatorError(f"mask {mask!r} of {count(shape[1], 'new key')} beside {past} of the past")
     if len(shape) == 1 and shape[0] > 1 and shape[0] != _batch(writer):
         raise UnsupportedOperatorError(f"mask {mask!r} of shape {list(shape)}, beginnings and ends of sequences")
     if len(shape) == 1:
@@ -180,7 +181,8 @@ def _of_groups(writer: NodeWriter, heads: int, key_heads: int) -> tuple[Heads, H
     _, length, size = writer.shape(name)
     width, left = divmod(size, heads + 2 * key_heads)
     if left:
-        raise UnsupportedOperatorError(f"{size} elements a token are not {heads} + 2 x {key_heads} heads")
+        needed = f"{heads} + 2 x {count(key_heads, 'head')}"
+        raise UnsupportedOperatorError(f"{count(size, 'element')} a token, not those of {needed}")
     numbers = (heads, key_heads, key_heads)
     names = tuple([writer.fresh(f"part{number}_") for number in range(3)])
     writer.split("Split", name, writer.ints(*[number * width for number in numbers]), to=names, axis=2)
@@ -269,7 +271,7 @@ def write_projected(
     heads = int(writer.number("num_heads", 0))
     length = writer.shape(writer.input(0))[1]
     if any(size % max(heads, 1) for size in sizes) or heads < 1:
-        raise UnsupportedOperatorError(f"sizes {sizes} of query, key and value are not {heads} heads")
+        raise UnsupportedOperatorError(f"sizes {sizes} of query, key and value are not {count(heads, 'head')}")
     if bias:
         parts = tuple([writer.fresh(f"bias{number}_") for number in range(3)])
         writer.split("Split", bias, writer.ints(*sizes), to=parts, axis=0)

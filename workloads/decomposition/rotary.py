@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dsascape.wording import count
 from dsascape.workloads.decomposition.writer import MICROSOFT, NodeWriter, decomposed
 from dsascape.workloads.operators.registry import UnsupportedOperatorError
 
@@ -89,7 +90,7 @@ def _rotary(writer: NodeWriter) -> None:
     heads = int(writer.number("num_heads", 0))
     width = shape[2] // heads if heads else 2 * writer.shape(caches[0])[1]
     if shape[2] % width:
-        raise UnsupportedOperatorError(f"{shape[2]} elements a token are no heads of {width}")
+        raise UnsupportedOperatorError(f"{count(shape[2], 'element')} a token: no whole heads of {width}")
     split = writer.reshape(data, 0, 0, -1, width)
     turned = write_rotary(writer, split, Rotation(caches, where, width, is_interleaved))
     writer.reshape(turned, 0, 0, shape[2], to=writer.output(0))

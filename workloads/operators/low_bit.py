@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dsascape.wording import count
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 from dsascape.workloads.operators.access import at, whole
@@ -14,7 +15,8 @@ _MAC = Operations(macs=1)
 def _shapes(context: NodeContext) -> list[tuple[Sequence[int], str]]:
     data, columns = context.input(0), int(context.attributes["N"])
     if data.shape[-1] != int(context.attributes["K"]):
-        raise UnsupportedOperatorError(f"{data.name!r} has {data.shape[-1]} columns; K says {context.attributes['K']}")
+        has = count(data.shape[-1], "column")
+        raise UnsupportedOperatorError(f"{data.name!r} has {has}; K says {context.attributes['K']}")
     return [((*data.shape[:-1], columns), data.dtype)]
 
 
@@ -28,7 +30,7 @@ def _few_bits(context: NodeContext) -> Lowered:
     rows, depth = int(context.attributes["N"]), int(context.attributes["K"])
     bits, block = int(context.attributes.get("bits", 4)), int(context.attributes["block_size"])
     if bits not in (2, 4, 8) or context.optional_input(4) is not None:
-        raise UnsupportedOperatorError(f"weights of {bits} bits, or in another order, are not supported")
+        raise UnsupportedOperatorError(f"weights of {count(bits, 'bit')}, or in another order, are not supported")
     blocks, each = -(-depth // block), _BYTE // bits
     context.expect(1, rows, blocks, block // each)
     weights = Tensor(f"{context.output.name}:weights", (rows, blocks, block), data.dtype, "activation", (1, 2, 0))

@@ -49,7 +49,7 @@ class SplitDecision:
 
     def __str__(self) -> str:
         if not self.minis:
-            return f"{self.kernel} stays whole: {self.reason}"
+            return f"{self.kernel} is left whole: {self.reason}"
         parts = [f"[{', '.join(each.operators)}] ({each.weight:.3g})" for each in self.minis]
         return f"{self.kernel} is split into {' '.join(parts)}"
 

@@ -12,6 +12,7 @@ from functools import cached_property
 import networkx as nx
 
 from dsascape.tuner.search.reuse.operators import Operator, ReuseError, reuse_pairs
+from dsascape.wording import count
 
 ROOT = -1
 """The root's number; operators are numbered from 0."""
@@ -35,12 +36,13 @@ class Choices:
 
     def __post_init__(self) -> None:
         if not 0 <= self.wanted <= len(self.operators):
-            raise ReuseError(f"{self.wanted} operators of {len(self.operators)} are wanted")
+            raise ReuseError(f"{count(self.wanted, 'operator')} of {len(self.operators)} wanted")
         for (source, target), cost in self.costs.items():
             if not (source == ROOT or 0 <= source < len(self.operators)) or not 0 <= target < len(self.operators):
-                raise ReuseError(f"an edge leads from {source} to {target} of {len(self.operators)} operators")
+                raise ReuseError(f"an edge leads from {source} to {target} of {count(len(self.operators), 'operator')}")
             if not 0 < cost < math.inf:
-                raise ReuseError(f"tuning {self.operators[target]} from {self._name(source)} costs {cost} trials")
+                name = self._name(source)
+                raise ReuseError(f"tuning {self.operators[target]} from {name} has the cost {cost}; needs one above 0")
         for target in range(len(self.operators)):
             if (ROOT, target) not in self.costs:
                 raise ReuseError(f"{self.operators[target]} cannot be tuned from nothing")

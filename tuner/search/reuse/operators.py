@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
 
 SketchSet = tuple[str, ...]
@@ -132,7 +133,7 @@ class Operator:
         if any(stride > 1 for stride in strides):
             parts.append(f"stride {'x'.join(map(str, strides))}")
         if self.groups > 1:
-            parts.append(f"{self.groups} groups")
+            parts.append(count(self.groups, "group"))
         return ", ".join(parts)
 
 

@@ -50,7 +50,7 @@ class ReusePlan:
         for number, each in enumerate(self.tunings):
             where = f"tunings.{number}: {each.operator}"
             if not 0 < each.cost < math.inf:
-                raise ReuseError(f"{where}: costs {each.cost} trials; needs a positive number")
+                raise ReuseError(f"{where}: has the cost {each.cost}; needs a positive number of trials")
             if each.is_bridge and number not in reused:
                 raise ReuseError(f"{where}: is a bridge that nothing is tuned from")
             if each.reuses is None:
@@ -78,13 +78,13 @@ class ReusePlan:
     def __str__(self) -> str:
         wanted = len(self.tunings) - len(self.bridges)
         lines = [
-            f"{count(wanted, 'operator')} and {count(len(self.bridges), 'bridge')}: {self.cost:,.1f} trials,"
+            f"{count(wanted, 'operator')} and {count(len(self.bridges), 'bridge')}: trials: {self.cost:,.1f},"
             f" {len(self.from_nothing)} tuned from nothing"
         ]
         for number, each in enumerate(self.tunings):
             source = "nothing" if each.reuses is None else f"number {each.reuses}"
             bridge = "bridge " if each.is_bridge else ""
-            lines.append(f"  {number}: {bridge}{each.operator} from {source}, {each.cost:,.1f} trials")
+            lines.append(f"  {number}: {bridge}{each.operator} from {source}, trials: {each.cost:,.1f}")
         return "\n".join(lines)
 
 

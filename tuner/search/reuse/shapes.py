@@ -14,6 +14,7 @@ import numpy as np
 
 from dsascape.scheduler.parts import divisors
 from dsascape.tuner.search.reuse.operators import ReuseError
+from dsascape.wording import count
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 LINE_BYTES = 32
@@ -201,7 +202,7 @@ def best_block_shape(nest: MajorNest, blocks: int) -> Extents:
     """
     found = min(block_shapes(nest, blocks), key=nest.requests, default=None)
     if found is None:
-        raise ReuseError(f"{nest.nest.name}: cannot be cut into {blocks} blocks")
+        raise ReuseError(f"{nest.nest.name}: cannot be cut into {count(blocks, 'block')}")
     return found
 
 
@@ -218,9 +219,9 @@ def loads_along_one(nest: MajorNest, cut: Sequence[int] | None = None) -> Iterat
     places = range(len(nest.reduction)) if cut is None else cut
     yield (1,) * len(nest.reduction)
     for place in places:
-        for count in divisors(nest.reduction[place]):
-            if count > 1:
-                yield tuple([count if each == place else 1 for each in range(len(nest.reduction))])
+        for fetches in divisors(nest.reduction[place]):
+            if fetches > 1:
+                yield tuple([fetches if each == place else 1 for each in range(len(nest.reduction))])
 
 
 def best_thread_shape(
@@ -235,7 +236,7 @@ def best_thread_shape(
         key=lambda pair: (nest.thread_cost(block, pair[0], pair[1], loads), math.prod(pair[0]), pair[0]), default=None,
     )  # fmt: skip
     if found is None:
-        raise ReuseError(f"{nest.nest.name}: a block of {list(block)} cannot have {threads} threads")
+        raise ReuseError(f"{nest.nest.name}: a block of {list(block)} cannot have {count(threads, 'thread')}")
     return found
 
 
@@ -252,6 +253,6 @@ def factorisations(number: int, sizes: Sequence[int]) -> Iterator[Extents]:
         if number == 1:
             yield ()
         return
-    for count in divisors(math.gcd(number, sizes[0])):
-        for rest in factorisations(number // count, sizes[1:]):
-            yield (count, *rest)
+    for first in divisors(math.gcd(number, sizes[0])):
+        for rest in factorisations(number // first, sizes[1:]):
+            yield (first, *rest)

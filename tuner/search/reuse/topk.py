@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.sources import named, numbered
 from dsascape.scheduler.kernels.loops.steps import Steps
+from dsascape.wording import count
 
 TOP = 3
 """Programs that are tried at once (the paper's, and TVM's)."""
@@ -43,7 +44,7 @@ def top_k(
     ``seconds_of`` says for each program of a batch how long it takes; None for one that cannot run.
     """
     if k < 1:
-        raise ValueError(f"{k} programs at once; needs 1 or more")
+        raise ValueError(f"{count(k, 'program')} at once; needs 1 or more")
     trials = 0
     for begin in range(0, len(candidates), k):
         batch = candidates[begin : begin + k]

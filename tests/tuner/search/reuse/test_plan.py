@@ -37,20 +37,20 @@ def convolutions(network: str) -> list[Operator]:
 
 def test_one_operator_is_tuned_from_nothing_and_the_others_from_it() -> None:
     assert str(plan_reuse([WIDE, SMALL, TALL], dearer_for_smaller, hops=0)) == (
-        "3 operators and 0 bridges: 1,020.0 trials, 1 tuned from nothing\n"
-        "  0: BMM 1x8x8 over 8 from nothing, 1,000.0 trials\n"
-        "  1: BMM 1x8x16 over 8 from number 0, 10.0 trials\n"
-        "  2: BMM 1x16x8 over 8 from number 0, 10.0 trials"
+        "3 operators and 0 bridges: trials: 1,020.0, 1 tuned from nothing\n"
+        "  0: BMM 1x8x8 over 8 from nothing, trials: 1,000.0\n"
+        "  1: BMM 1x8x16 over 8 from number 0, trials: 10.0\n"
+        "  2: BMM 1x16x8 over 8 from number 0, trials: 10.0"
     )
 
 
 def test_a_bridge_joins_two_operators_that_cannot_reuse_each_other() -> None:
     assert plan_reuse([WIDE, TALL], dearer_for_smaller, hops=0).cost == 2000
     assert str(plan_reuse([WIDE, TALL], dearer_for_smaller)) == (
-        "2 operators and 1 bridge: 1,020.0 trials, 1 tuned from nothing\n"
-        "  0: bridge BMM 1x8x8 over 8 from nothing, 1,000.0 trials\n"
-        "  1: BMM 1x8x16 over 8 from number 0, 10.0 trials\n"
-        "  2: BMM 1x16x8 over 8 from number 0, 10.0 trials"
+        "2 operators and 1 bridge: trials: 1,020.0, 1 tuned from nothing\n"
+        "  0: bridge BMM 1x8x8 over 8 from nothing, trials: 1,000.0\n"
+        "  1: BMM 1x8x16 over 8 from number 0, trials: 10.0\n"
+        "  2: BMM 1x16x8 over 8 from number 0, trials: 10.0"
     )
 
 
@@ -136,7 +136,7 @@ def test_an_operator_is_asked_about_its_reuse_pairs_alone() -> None:
     ("tunings", "told"),
     [
         ([Tuning(SMALL, 0, 5.0)], "tunings.0: BMM 1x8x8 over 8: reuses number 0; needs one before it"),
-        ([Tuning(SMALL, None, 0.0)], "costs 0.0 trials; needs a positive number"),
+        ([Tuning(SMALL, None, 0.0)], "has the cost 0.0; needs a positive number of trials"),
         ([Tuning(SMALL, None, 5.0, is_bridge=True)], "is a bridge that nothing is tuned from"),
         ([Tuning(WIDE, None, 5.0), Tuning(TALL, 0, 5.0)], "cannot reuse BMM 1x8x16 over 8: they are no reuse pair"),
     ],

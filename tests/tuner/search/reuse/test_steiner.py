@@ -150,8 +150,8 @@ def test_how_often_a_tree_with_bridges_is_the_least_there_is(
 @pytest.mark.parametrize(
     ("costs", "told"),
     [
-        ({(ROOT, 0): 1000.0, (ROOT, 1): 1000.0, (0, 1): 0.0}, "from BMM 1x1x1 over 1 costs 0.0 trials"),
-        ({(ROOT, 0): math.inf, (ROOT, 1): 1000.0}, "from nothing costs inf trials"),
+        ({(ROOT, 0): 1000.0, (ROOT, 1): 1000.0, (0, 1): 0.0}, "from BMM 1x1x1 over 1 has the cost 0.0"),
+        ({(ROOT, 0): math.inf, (ROOT, 1): 1000.0}, "from nothing has the cost inf"),
         ({(ROOT, 0): 1000.0, (0, 1): 5.0}, "BMM 1x2x1 over 1 cannot be tuned from nothing"),
         ({(ROOT, 0): 1000.0, (ROOT, 1): 1000.0, (7, 1): 5.0}, "an edge leads from 7 to 1 of 2 operators"),
     ],
