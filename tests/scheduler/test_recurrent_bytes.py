@@ -62,6 +62,7 @@ def test_weights_that_do_not_fit_are_read_once_per_step(machine: str, kind: str)
     assert 0.98 * STEPS * recurrent <= traffic <= 1.01 * (STEPS * recurrent + others + moved)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("machine", MEMORY)
 @pytest.mark.parametrize("batch", [1, 8, 32])

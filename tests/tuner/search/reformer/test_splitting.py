@@ -114,7 +114,7 @@ def test_decisions_print_and_come_back() -> None:
     assert [read_decision(decision_json(each)) for each in DECISIONS] == DECISIONS
     assert [str(each) for each in DECISIONS] == [
         "relu2 is split into [conv1, relu1] (12.5) [conv2] (3)",
-        "relu2 stays whole: its complex operators are those of one mini sub-graph",
+        "relu2 is left whole: its complex operators are those of one mini sub-graph",
         "relu2 is joined after unit 7: 1.5 us after 32 trials (stable), no time after 24 trials (budget); composed",
     ]
 
