@@ -108,6 +108,7 @@ class ReuseSearch(Search):
         paper's 1,000, as let the whole plan fit into the trials that there are: with fewer, reuse pays less.
         """
         grids = {kernel.operator: kernel.grid for kernel in self._tunable}
+
         def grid_of(operator: Operator) -> ReusableGrid:
             if operator not in grids:
                 grids[operator] = self._bridge(operator).grid
