@@ -67,6 +67,7 @@ def _check_family(space: Space, draws: int) -> None:
         assert max(deviations(plan, {0: program}).values()) <= KERNEL_TOLERANCE
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("naive", PAIRS.values(), ids=PAIRS.keys())
 def test_what_is_composed_of_mini_sub_graphs_computes_what_these_compute(naive: Callable[[], NaiveProgram]) -> None:
     """Programs of two kernels and of both in one, as composed and with one stage in another place."""
