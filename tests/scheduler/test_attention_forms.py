@@ -97,7 +97,7 @@ def test_keys_and_values_are_read_once_for_all_heads_that_share_them(machine: st
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_long_prefill_runs(machine: str) -> None:
-    """Of 4,096 tokens a tile has no more keys than fit: scores are written and read twice, by one cluster of a DSA."""
+    """A tile of 4,096 tokens has no more keys than fit: a DSA's cluster writes and reads scores twice."""
     record = run(whole(4096, 4096), machine, "fixed-pattern")
     scores, clusters = 2 * HEADS * 4096 * 4096, 4 if machine == "stcp920" else 1
     bound_s = max(record.macs / record.peak_macs_per_s, 4 * scores * clusters / record.off_chip_bytes_per_s)

@@ -45,7 +45,7 @@ def by_hand(kind: str, units: int) -> tuple[int, int, int]:
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize(("machine", "units"), [("kirin990", 512), ("h100", 512), ("h100", 2048), ("stcp920", 512)])
 def test_weights_that_fit_are_read_once(machine: str, units: int, kind: str) -> None:
-    """Of one direction 2 MiB at most on a phone's caches and in a DSA's buffers, 32 MiB in the L2 of an H100."""
+    """A direction has 2 MiB at most for a phone's caches and a DSA's buffers, 32 MiB for the L2 of an H100."""
     recurrent, others, moved = by_hand(kind, units)
     traffic = run(both_ways(kind, STEPS, 1, INPUTS, units), machine).traffic_bytes[MEMORY[machine]]
 
@@ -55,7 +55,7 @@ def test_weights_that_fit_are_read_once(machine: str, units: int, kind: str) -> 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 @pytest.mark.parametrize("machine", ["kirin990", "stcp920"])
 def test_weights_that_do_not_fit_are_read_once_per_step(machine: str, kind: str) -> None:
-    """Of 2,048 units a direction has 24 or 32 MiB."""
+    """A direction of 2,048 units has 24 or 32 MiB."""
     recurrent, others, moved = by_hand(kind, 2048)
     traffic = run(both_ways(kind, STEPS, 1, INPUTS, 2048), machine).traffic_bytes[MEMORY[machine]]
 

@@ -68,7 +68,7 @@ class ReuseSearch(Search):
         self.groups = groups(self.operators) if options.tuner == "selective" else ()
         """Groups of operators that are similar (selective tuning)."""
         self.plan: ReusePlan | None = None
-        """What is tuned from what (ETO); None for selective tuning."""
+        """Plan of reuse (ETO): operators, each with the one it is tuned from; None for selective tuning."""
         self._budget = self._planned() if options.tuner == "eto" else self._shared_out()
 
     @property

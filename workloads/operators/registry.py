@@ -133,7 +133,7 @@ class OperatorRule:
     partial: bool = False
     """Whether an operand may have more or fewer elements than the loops step through: slices, padding, gathers."""
     updates: int = 0
-    """Of an operator that writes updates into a copy of its first input: place of the updates among its nest's reads.
+    """Place of the updates among its nest's reads, for an operator that writes them into a copy of its first input.
     The copy may share the input's memory, so that only the updates move."""
     appends: bool = False
     """Whether it puts further inputs behind its first; the result may begin in that one's memory."""

@@ -50,7 +50,7 @@ class Split:
 
     @property
     def decision(self) -> SplitDecision:
-        """The same as a record."""
+        """Record of the split, which prints and goes to JSON."""
         minis = [MiniGraph(each.task.key, each.task.operators, each.weight) for each in self.minis]
         return SplitDecision(self.whole.key, self.whole.name, tuple(minis), self.reason)
 
