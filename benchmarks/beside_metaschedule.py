@@ -84,6 +84,11 @@ OPERATORS: Mapping[str, Operator] = {
     "conv 3x3, 64 of 28": _convolution(64, 28, 3),
     "conv 1x1, 128 of 28": _convolution(128, 28, 1),
     "depthwise 3x3, 144 of 56": _convolution(144, 56, 3, depthwise=True),
+    "matmul 128, 768, 3072": _matmul(128, 768, 3072),
+    "matvec 1, 2048, 1000": _matmul(1, 2048, 1000),
+    "conv 3x3, 512 of 7": _convolution(512, 7, 3),
+    "conv 5x5, 32 of 56": _convolution(32, 56, 5),
+    "depthwise 5x5, 240 of 28": _convolution(240, 28, 5, depthwise=True),
 }
 
 

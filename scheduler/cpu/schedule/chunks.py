@@ -34,19 +34,27 @@ class Chunks:
 
 
 def chunks_of(shape: Extents, loops: TiledLoops, threads: int) -> Chunks:
-    """Return the chunks that ``threads`` make of the loops over tiles."""
-    counts = [-(-size // part) for size, part in zip(shape, loops.tile(shape), strict=True)]
-    fused = loops.parallel_dims
-    in_all = tuple(counts)
-    whole = math.prod([counts[dim] for dim in fused])
+    """Return the chunks that ``threads`` make of the loops over tiles.
+
+    Loops along one dimension that are split over threads together count as one.
+    """
+    tile, covered = loops.tile(shape), list(shape)
+    for dim, inside in loops.loops[: loops.parallel]:
+        covered[dim] = inside
+    fused = tuple(reversed(dict.fromkeys(reversed(loops.parallel_dims))))
+    iterations = {dim: -(-shape[dim] // covered[dim]) for dim in fused}
+    whole = math.prod(iterations.values())
     each = -(-whole // min(threads, whole))
     number = -(-whole // each)
-    left = each
+    counts, left = [-(-size // part) for size, part in zip(shape, tile, strict=True)], each
+    parts: dict[int, int] = {}
     for dim in reversed(fused):
-        counts[dim] = min(counts[dim], left)
-        left = -(-left // counts[dim])
-    parts = tuple([(dim, -(-in_all[dim] // counts[dim])) for dim in fused if in_all[dim] > 1])
-    return Chunks(number, each, whole - (number - 1) * each, tuple(counts), parts)
+        own = min(iterations[dim], left)
+        left = -(-left // own)
+        counts[dim] = min(counts[dim], own * -(-covered[dim] // tile[dim]))
+        parts[dim] = -(-iterations[dim] // own)
+    split = tuple([(dim, parts[dim]) for dim in fused if iterations[dim] > 1])
+    return Chunks(number, each, whole - (number - 1) * each, tuple(counts), split)
 
 
 def split_operands(found: Footprints, chunks: Chunks) -> tuple[bool, ...]:

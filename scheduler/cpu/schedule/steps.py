@@ -20,7 +20,7 @@ from dsascape.scheduler.cpu.structure.chains import (
     read_spans,
     sink_spans,
 )
-from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run
+from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run, sums_one_by_one
 from dsascape.scheduler.cpu.structure.passes import MOST_VECTORS, kept_tensors, partial_sums
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.lanes import dividing
@@ -187,8 +187,8 @@ class _Writing:
             if name != sink and rows:
                 yield ComputeAt(name, sink, rows)
             elif tiles.parallel:
-                space = len(self.stages[name].shape)
-                yield Parallel(name, min(tiles.parallel, rows) if rows else max(min(tiles.parallel, space - 1), 0))
+                most = len(self.stages[name].shape) - (not sums_one_by_one(layer, self.lanes))
+                yield Parallel(name, min(tiles.parallel, rows) if rows else max(min(tiles.parallel, most), 0))
 
     def _kept(self, stage: Stage, rows: int) -> Iterator[Step]:
         """Yield the loops of what is kept: vectors along its innermost dimension, or sums that registers hold."""

@@ -13,7 +13,7 @@ from operator import itemgetter
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.scheduler.cpu.cost.instructions import code_of, least_issued
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest, lanes_along
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_aligned, lanes_along
 from dsascape.scheduler.cpu.structure.nests import nests_of
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -50,6 +50,8 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, be
         accumulators = math.prod(register) // lanes
         own = view.tuning.kept_operands if _has_own_operands(layer, register, vector_dim) else 0
         if begins % register[vector_dim] or (accumulators > 1 and accumulators * (1 + own) >= limit):
+            continue
+        if not all(is_aligned(nest, dim, size) for dim, size in enumerate(register)):
             continue
         tile = tuple([-(-size // part) * part for size, part in zip(extents, register, strict=True)])
         tiles = LoopTiles(tile, tuple(layer.sink.order), 0, register, vector_dim, None)

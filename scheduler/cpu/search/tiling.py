@@ -27,9 +27,9 @@ from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, vector_dim_of
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest, shared_rows
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_aligned, shared_rows
 from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, parts_of, sink_spans
-from dsascape.scheduler.cpu.structure.nests import nests_of
+from dsascape.scheduler.cpu.structure.nests import nests_of, sums_one_by_one
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
@@ -211,11 +211,14 @@ def _without_anchor(layer: Layer, dtype: str, view: CpuView) -> Iterator[LoopTil
     """
     shape, order, vector_dim = layer.sink.shape, tuple(layer.sink.order), vector_dim_of(layer)
     register = [1] * len(shape)
+    is_one_by_one = sums_one_by_one(layer, view.lanes(dtype))
+    if is_one_by_one:
+        vector_dim = -1
     if vector_dim >= 0:
         register[vector_dim] = dividing(shape[vector_dim], view.lanes(dtype))
     has_rows = any(compiled.nest.has_reduction for compiled in layer.nests)
-    before_vectors = order.index(vector_dim) if vector_dim >= 0 else len(order) - 1
-    most = min(shared_rows(layer), before_vectors) if has_rows else before_vectors
+    before_vectors = order.index(vector_dim) if vector_dim >= 0 else len(order) - (not is_one_by_one)
+    most = min(shared_rows(layer), before_vectors) if has_rows and not is_one_by_one else before_vectors
     wanted = view.thread_counts[0] * view.tuning.chunks_per_thread
     parallel, fused = 0, 1
     while parallel < most and fused < wanted and view.thread_counts[0] > 1:
@@ -238,8 +241,8 @@ def _anchored(
     outermost = tuple(sorted(others, key=lambda dim: dim not in apart and shape[dim] > 1))
     orders = list(dict.fromkeys([(*others, vector_dim), (vector_dim, *others), (*outermost, vector_dim)]))
     outer = [dim for dim in outer if dim not in apart] + [dim for dim in outer if dim in apart]
-    widths = _ladder(register[vector_dim], shape[vector_dim], few)
-    for rows in _row_tiles(outer, register, shape, few):
+    widths = _ladder(layer, vector_dim, register[vector_dim], few)
+    for rows in _row_tiles(layer, outer, register, few):
         for width in widths:
             tile = list(rows)
             tile[vector_dim] = width
@@ -250,28 +253,53 @@ def _anchored(
 
 
 def _depth_steps(layer: Layer, view: CpuView) -> list[int]:
-    """Return the step of the depth loop that is tried, if the loop is worth cutting."""
+    """Return the steps of the depth loop that are tried, if the loop is worth cutting.
+
+    Rows of an operand that cannot be stored in panels lie far apart, at distances that often share the same few sets of
+    a cache: with such an operand a shorter step is tried, too, so that the rows of a step stay.
+    """
     depth = footprints_of(layer).depth
     inner = max([nest.iterations for nest in nests_of(layer) if nest.is_anchor], default=1) // depth
     inner = max(inner, 1)
     most = view.tuning.depth_iterations
-    fitting = [step for step in divisors(depth) if 1 < step <= min(most // inner, depth // 2)]
-    return fitting[:1] if depth * inner > most // 2 else []
+    if depth * inner <= most // 2:
+        return []
+    longest = [most, view.tuning.depth_iterations_apart] if _has_rows_apart(layer) else [most]
+    fitting = [[step for step in divisors(depth) if 1 < step <= min(each // inner, depth // 2)] for each in longest]
+    return list(dict.fromkeys([max(steps) for steps in fitting if steps]))
 
 
-def _ladder(register: int, size: int, few: Sequence[int]) -> list[int]:
-    """Return tiles of one register tile, up to a ``few`` and all: they divide the number of register tiles."""
-    number = -(-size // register)
-    some = [max(each for each in divisors(number) if each <= most) for most in few]
+def _has_rows_apart(layer: Layer) -> bool:
+    """Whether vectors of an operand of the anchor are parts of rows as they were computed: it is no weight."""
+    nest, depth, tensors = anchored_nest(layer), layer.depth_loop, layer.graph.tensors
+    assert nest is not None
+    assert depth is not None
+    along = nest.moving(nest.write.indices[vector_dim_of(layer)])
+    return any(
+        read.uses(depth) and read.uses(along.terms[-1][0])
+        and (read.tensor not in tensors or tensors[read.tensor].role != "weight")
+        for read in nest.reads
+    )  # fmt: skip
+
+
+def _ladder(layer: Layer, dim: int, register: int, few: Sequence[int]) -> list[int]:
+    """Return tiles of one register tile, up to a ``few`` and all: they divide the number of register tiles.
+
+    Where a dimension consists of parts, such as channels of groups, a tile is inside of one, or consists of whole ones.
+    """
+    nest, number = anchored_nest(layer), -(-layer.sink.shape[dim] // register)
+    assert nest is not None
+    possible = [each for each in divisors(number) if is_aligned(nest, dim, each * register)]
+    some = [max([each for each in possible if each <= most], default=1) for most in few]
     return [count * register for count in dict.fromkeys([1, *some, number])]
 
 
-def _row_tiles(outer: list[int], register: Extents, shape: Extents, few: Sequence[int]) -> Iterator[list[int]]:
+def _row_tiles(layer: Layer, outer: list[int], register: Extents, few: Sequence[int]) -> Iterator[list[int]]:
     """Yield tiles without their vector dimension: whole along more and more dimensions, the innermost first."""
     tile = list(register)
     yield list(tile)
     for dim in outer:
-        for size in _ladder(register[dim], shape[dim], few)[1:]:
+        for size in _ladder(layer, dim, register[dim], few)[1:]:
             tile[dim] = size
             yield list(tile)
 

@@ -112,6 +112,16 @@ def lanes_along(nest: LoopNest, dim: int, lanes: int) -> int:
     return min(lengths, key=lambda each: (-(-size // each), each))
 
 
+def is_aligned(nest: LoopNest, dim: int, size: int) -> bool:
+    """Whether tiles of ``size`` along a dimension lie inside of one of its parts each, or consist of whole parts.
+
+    Parts are what one iteration of each outer one of several loops writes: channels of a group, columns of a head.
+    What a tile that crosses their borders reads is told apart by no loop.
+    """
+    own = [stride for loop, stride in nest.write.indices[dim].terms if nest.loops[loop].extent > 1]
+    return all(size % stride == 0 or stride % size == 0 for stride in own)
+
+
 def vector_lanes(nest: LoopNest, tiles: LoopTiles, lanes: int) -> int:
     """Return the lanes of the vectors that an anchor's register tiles consist of, on a machine that has ``lanes``."""
     return math.gcd(tiles.lanes(lanes), lanes_along(nest, tiles.vector_dim, lanes))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Literal
 
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_padded
-from dsascape.scheduler.cpu.structure.passes import Passes, kept_tensors, nests_in_order, passes_of
+from dsascape.scheduler.cpu.structure.passes import Passes, kept_tensors, nests_in_order, partial_sums, passes_of
 from dsascape.scheduler.kernels.layer import Layer, NestWork
 from dsascape.scheduler.kernels.recurrences import elements_inside, ordered_dims
 from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
@@ -290,6 +290,19 @@ def summed_run(layer: Layer, nest: LoopNest) -> tuple[int, ...]:
         found.append(loop)
         following *= nest.loops[loop].extent
     return tuple(reversed(found))
+
+
+def sums_one_by_one(layer: Layer, lanes: int) -> bool:
+    """Whether each result of ``layer`` is a reduction of its own in vectors of partial sums, and nothing else is kept.
+
+    No vectors lie along its results then, so that threads can share them along every dimension.
+    """
+    passes = passes_of(layer)
+    if passes is None or kept_tensors(layer) != (layer.sink.name,):
+        return False
+    nest = nests_in_order(layer)[passes.results[0]]
+    run = summed_run(layer, nest) if nest.has_reduction else ()
+    return bool(run) and partial_sums(math.prod([nest.loops[loop].extent for loop in run]), lanes) > 1
 
 
 def _is_in_window(nest: LoopNest, read: Access, loop: int) -> bool:

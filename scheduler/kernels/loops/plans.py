@@ -22,6 +22,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     Step,
     Steps,
 )
+from dsascape.workloads.loopnest import Extents
 
 _StepT = TypeVar("_StepT")
 
@@ -186,6 +187,24 @@ class Plans:
                 rest[plan.stage.name] = plan
             rest[name] = each
         self.by_stage = rest
+
+    def parts(self, shape: Extents, dim: int) -> tuple[int, ...]:
+        """Return the elements of the parts that a dimension of a tensor of ``shape`` consists of, longest first.
+
+        Of a dimension that several loops of a nest write, such as channels in groups: what one iteration of each but
+        the innermost writes.
+        """
+        return self._parts.get((shape, dim), ())
+
+    @cached_property
+    def _parts(self) -> Mapping[tuple[Extents, int], tuple[int, ...]]:
+        found: dict[tuple[Extents, int], set[int]] = {}
+        for plan in self.by_stage.values():
+            for nest in plan.stage.nests:
+                for dim, index in enumerate(nest.write.indices):
+                    own = {stride for loop, stride in index.terms if stride > 1 and nest.loops[loop].extent > 1}
+                    found.setdefault((nest.write.shape, dim), set()).update(own)
+        return {key: tuple(sorted(own, reverse=True)) for key, own in found.items() if own}
 
     def whole(self, plan: StagePlan) -> Ranges:
         """Return the elements that a stage computes by itself: all of its tensor; of a copy, what is read of it."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dsascape.fusion.fixed_pattern import fixed_pattern_plan
 from dsascape.hw_models import Cpu
@@ -22,6 +23,7 @@ from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.nodes import loops_of
 from dsascape.scheduler.kernels.loops.steps import ComputeAt, Level, Steps, Tile, UnrollReduction
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
@@ -62,6 +64,47 @@ def test_kernels_with_several_anchors_too(graph: Graph, spec: Cpu) -> None:
         assert of_tree == pytest.approx(of_tiles, rel=1e-2)
         times = [[made.times for made in fronts_of(layer, tiled)] for tiled in (read, kernel.tiled)]
         assert times[0] == times[1]
+
+
+class TestGroups:
+    """Channels in groups are one dimension that two loops write: a tile inside of a group needs nothing of the others.
+
+    The loops that tell groups apart are one level more at which operands may stay in caches.
+    """
+
+    @settings(max_examples=examples(25), deadline=None)
+    @given(
+        groups=st.sampled_from((2, 3, 8)), channels=st.sampled_from((8, 12, 24, 40, 48, 64)),
+        kernel=st.sampled_from((1, 3)), spec=cpus(),
+    )  # fmt: skip
+    def test_cost_what_their_tiles_cost(self, groups: int, channels: int, kernel: int, spec: Cpu) -> None:
+        net = Net("groups")
+        graph = net.graph(
+            net.conv(net.input(1, groups * channels, 14, 14), groups * channels, kernel, groups=groups), dtype="fp32"
+        )  # fmt: skip
+        view = CpuView(spec)
+        (kernel_run,) = kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(view, Analysis(graph), "fp32")).runs
+        layer, tiles = kernel_run.layer, kernel_run.tiles
+        read = read_loops(layer, program_of(layer, tiles, view.lanes("fp32")))
+        of_tree, of_tiles = [
+            estimate(TiledKernel(layer, tiled, kernel_run.threads, "fp32", view)).time_ps
+            for tiled in (read, tiles.tiled)
+        ]
+
+        assert of_tree == pytest.approx(of_tiles, rel=0.25)
+
+    def test_of_which_a_tile_has_a_part_are_told_apart_by_two_loops(self) -> None:
+        net = Net("groups")
+        graph = net.graph(net.conv(net.input(1, 512, 7, 7), 512, 3, groups=4), dtype="fp32")
+        layer = layer_of(Analysis(graph), (0,))
+        assert layer is not None
+        program = program_of(layer, LoopTiles((1, 32, 7, 7), (0, 2, 3, 1), 4, (1, 32, 1, 7), 1, 32), 16)
+        (chunks,) = [loop for loop in loops_of(program.body) if loop.kind == "parallel"]
+        copy, sums = [next(each for each in program.buffers if each.name.endswith(end)) for end in (".copy", ".sum")]
+
+        assert [extent for _, extent in chunks.fused] == [4, 4]
+        assert copy.shape == (1, 128, 9, 9)
+        assert sorted(sums.shape) == [1, 7, 7, 32]
 
 
 def convolution() -> Layer:

@@ -184,23 +184,36 @@ class StageBase(ABC):
             Range(each.first + local, each.extent - own.extent + covered) for each, local, covered, own in whole
         ])  # fmt: skip
 
-    def step_of(self, slot: Slot, state: State) -> tuple[int, State, str]:
-        """Return the iterations of a loop, how far its iterations have come, and its name; none if it is no loop.
+    def step_of(self, slot: Slot, state: State) -> tuple[list[tuple[str, int]], State]:
+        """Return names and iterations of the loops of a slot, and how far their iterations have come.
+
+        There is none where it would have one iteration; there are several, outermost first, where tiles lie inside of
+        parts of a dimension, such as the channels of a group: then what they need of other stages is told apart.
 
         On a grid, a level whose tiles are larger than what there is of them has what there is.
         """
         covered = state.covered[slot.axis] if slot.is_space else state.left[slot.axis]
         size = min(slot.size, covered) if self.is_on_grid else slot.size
-        count = -(-covered // size)
-        name = self.tree.loop_name(self.label_of(slot)) if count > 1 else ""
-        move = Affine(0, ((name, size),)) if name else Affine()
+        sizes = [*self._parts_around(slot, size, covered), size]
+        counts = [-(-whole // part) for whole, part in zip([covered, *sizes], sizes, strict=False)]
+        label = self.label_of(slot)
+        loops = [(self.tree.loop_name(label), number, part)
+                 for number, part in zip(counts, sizes, strict=True) if number > 1]  # fmt: skip
+        move, named = Affine(0, tuple([(name, part) for name, _, part in loops])), [loop[:2] for loop in loops]
         if not slot.is_space:
             reduced = {**state.reduced, slot.axis: state.reduced.get(slot.axis, Affine()) + move}
-            return count, replace(state, reduced=reduced, left={**state.left, slot.axis: size}), name
+            return named, replace(state, reduced=reduced, left={**state.left, slot.axis: size})
         local, cover = list(state.local), list(state.covered)
         local[slot.axis] += move
         cover[slot.axis] = size
-        return count, replace(state, local=tuple(local), covered=tuple(cover)), name
+        return named, replace(state, local=tuple(local), covered=tuple(cover))
+
+    def _parts_around(self, slot: Slot, size: int, covered: int) -> list[int]:
+        """Return the parts of a dimension that ``covered`` elements consist of and tiles of ``size`` lie inside of."""
+        if not slot.is_space or slot.is_inner:
+            return []
+        parts = self.tree.plans.parts(self.stage.shape, slot.axis)
+        return [part for part in parts if size < part < covered and part % size == 0 and covered % part == 0]
 
     def label_of(self, slot: Slot) -> str:
         """Return what a loop is called: as in the nest that writes the dimension, or that reduces."""

@@ -47,9 +47,8 @@ class OnGrid(StageBase):
         """Return so many loops from that at ``depth`` on as one that is split over threads, or blocks."""
         fused: list[tuple[str, int]] = []
         for slot in self.slots[depth : depth + number]:
-            count, state, name = self.step_of(slot, state)
-            if name:
-                fused.append((name, count))
+            named, state = self.step_of(slot, state)
+            fused += named
         before, leader = self.tree.spread, self.tree.leader
         if kind in ("block", "thread"):
             shared = self._sharing(kind)

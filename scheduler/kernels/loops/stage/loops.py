@@ -1,5 +1,6 @@
 """The loops of one stage around its statements, with what is computed inside of them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -56,12 +57,15 @@ class StageLoops(InVectors, OnGrid, Sums):
             return self.shared_turns(depth, state, role)
         if slot.is_inner and self.is_vector(depth, state):
             return self.in_vectors(depth, state, role)
-        count, inside, variable = self.step_of(slot, state)
+        named, inside = self.step_of(slot, state)
+        count = math.prod([number for _, number in named])
         is_unrolled = slot.is_unrolled or (slot.is_inner and self.is_unrolled(count))
         kind: LoopKind = "unrolled" if is_unrolled else "serial"
         if role == "update" and Tensorise in self.plan.steps and depth >= self.first_tensor:
             kind = "tensor"
-        return self.looped(variable, count, kind, depth + 1, inside, role)
+        fused = tuple(named) if len(named) > 1 else ()
+        name = self.tree.loop_name(self.label_of(slot)) if fused else named[0][0] if named else ""
+        return self.looped(name, count, kind, depth + 1, inside, role, fused)
 
     def _attached(self, depth: int, state: State) -> list[Node]:
         plans = self.tree.plans.attached(self.stage.name, depth)
