@@ -18,7 +18,7 @@ from tests.hw_models.test_simulate import Case, cases
 from tests.tiers import examples
 
 ROOT = Path(__file__).parents[1]
-PROGRAMS = examples(1000)
+PROGRAMS = examples(600)
 POINTS = (
     ("mobilenet-v2", "stcp920", "graphturbo"),
     ("squeezenet", "kirin990", "dnnfusion"),

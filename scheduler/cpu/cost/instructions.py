@@ -20,7 +20,7 @@ from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nes
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest
 from dsascape.scheduler.cpu.structure.chains import fronts_of, parts_of
-from dsascape.scheduler.cpu.structure.nests import NestCode, element_bytes, memory_order, nests_of
+from dsascape.scheduler.cpu.structure.nests import NestCode, element_bytes, memory_order, nests_of, read_order
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer, NestWork
@@ -179,15 +179,16 @@ def _add_copies(
     tile = tiles.tile(shape)
     number = math.prod([-(-size // part) for size, part in zip(shape, tile, strict=True)])
     anchor = anchored_nest(layer)
+    assert anchor is not None
     work = next(work for work in layer.tile_work(tile).nests if work.nest is anchor)
     ranges = [(0, extent) for extent in work.extents]
     for read in nest.padded:
         spans = [index.span(ranges) for index in read.indices]
         extents = [high - low for low, high in spans]
-        inner = extents[memory_order(layer, read)[-1]]
-        used = dividing(inner, lanes)
+        order = read_order(layer, anchor, read, is_anchor=True)
+        used = dividing(extents[order[-1]], lanes)
         vectors = math.prod(extents) / used * number
-        total.load += vectors
+        total.load += vectors if order[-1] == memory_order(layer, read)[-1] else vectors * used
         total.store += vectors
         total.scalar += vectors * tuning.loop_instructions
         total.register_bytes += 2 * vectors * used * element_bytes(layer, read.tensor)

@@ -273,7 +273,8 @@ def _has_rows_apart(layer: Layer) -> bool:
     """Whether vectors of an operand of the anchor are parts of rows as they were computed: it is no weight."""
     nest, depth, tensors = anchored_nest(layer), layer.depth_loop, layer.graph.tensors
     assert nest is not None
-    assert depth is not None
+    if depth is None:
+        return False
     along = nest.moving(nest.write.indices[vector_dim_of(layer)])
     return any(
         read.uses(depth) and read.uses(along.terms[-1][0])

@@ -9,6 +9,7 @@ from typing import Literal
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_padded
 from dsascape.scheduler.cpu.structure.passes import Passes, kept_tensors, nests_in_order, partial_sums, passes_of
 from dsascape.scheduler.kernels.layer import Layer, NestWork
+from dsascape.scheduler.kernels.loops.naive import copy_order
 from dsascape.scheduler.kernels.recurrences import elements_inside, ordered_dims
 from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
 from dsascape.workloads.spaced import Spaced, spaced_loops
@@ -186,6 +187,14 @@ def memory_order(layer: Layer, access: Access) -> Sequence[int]:
     return range(len(access.shape)) if tensor is None else tensor.order
 
 
+def read_order(layer: Layer, nest: LoopNest, read: Access, *, is_anchor: bool) -> Sequence[int]:
+    """Return the dimensions of what ``nest`` reads as they lie where it does so: in a copy, where it has padding."""
+    own = memory_order(layer, read)
+    if not is_anchor or _behind_views(layer, read.tensor) in layer.computed or not is_padded(nest, read):
+        return own
+    return copy_order(nest, read, own, memory_order(layer, nest.write))
+
+
 def element_bytes(layer: Layer, name: str) -> int:
     """Return the size of an element of a tensor, also of one that an operator keeps to itself."""
     tensor = layer.graph.tensors.get(name)
@@ -214,17 +223,19 @@ def _nest(
         depth = max(1, round(made.macs / max(math.prod(shape) * nest.per_iteration.macs, 1)))
     described = tuple([
         Read(
-            _along(layer, read, vector_loop),
+            _along(layer, read, vector_loop, order),
             frozenset(dim for dim, loops in enumerate(loops_of_dim) if _is_moved(read, loops, spaced)),
             any(read.uses(loop) for loop in reduction),
-            _along(layer, read, deepest) == "together",
+            _along(layer, read, deepest, order) == "together",
             element_bytes(layer, read.tensor),
             periods=_periods(read, loops_of_dim, spaced), runs=_runs(read, loops_of_dim, spaced),
         )
         for read in reads
+        for order in (read_order(layer, nest, read, is_anchor=is_anchor),)
     ])  # fmt: skip
     own = math.prod([extents[loop] for loop in run or (vector_loop,) if loop >= 0])
-    if reduction and not is_anchor and not run and _along(layer, nest.reads[0], vector_loop) == "apart":
+    source = memory_order(layer, nest.reads[0]) if nest.reads else ()
+    if reduction and not is_anchor and not run and _along(layer, nest.reads[0], vector_loop, source) == "apart":
         own = 1
     vectorised = 0 if follows_sink and in_registers else own
     outside = [read for read in nest.reads if is_anchor and _behind_views(layer, read.tensor) not in layer.computed]
@@ -318,7 +329,7 @@ def lies_apart(layer: Layer, nest: LoopNest) -> bool:
     """Whether a reduction finds what neighbouring results are made of in places that are not next to each other."""
     written = nest.write
     loop = _vector_loop(nest, nest.extents, _innermost(written.shape, memory_order(layer, written)), [])
-    return _along(layer, nest.reads[0], loop) == "apart"
+    return _along(layer, nest.reads[0], loop, memory_order(layer, nest.reads[0])) == "apart"
 
 
 def _count(terms: Sequence[tuple[int, int]], extents: Extents) -> int:
@@ -338,14 +349,14 @@ def _vector_loop(nest: LoopNest, extents: Extents, dim: int, reduction: Sequence
     return max(reduction, key=lambda loop: extents[loop], default=-1)
 
 
-def _along(layer: Layer, read: Access, loop: int) -> AlongVector:
-    """Return how what ``read`` finds lies when ``loop`` moves."""
+def _along(layer: Layer, read: Access, loop: int, order: Sequence[int]) -> AlongVector:
+    """Return how what ``read`` finds lies when ``loop`` moves, in memory of that ``order``."""
     if loop < 0 or not read.uses(loop):
         return "same"
     tensor = layer.graph.tensors.get(read.tensor)
     if tensor is not None and tensor.role == "weight":
         return "together"
-    inner = _innermost(read.shape, memory_order(layer, read))
+    inner = _innermost(read.shape, order)
     index = read.indices[inner] if inner >= 0 else None
     if index is None or index.opaque or index.divisor != 1:
         return "apart"

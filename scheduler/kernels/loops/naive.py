@@ -5,7 +5,7 @@ the sums element by element.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from dsascape.scheduler.kernels.layer import Layer
@@ -78,6 +78,22 @@ class NaiveProgram:
                 lines.append(f"{loops} {maps} {nest.per_iteration} {nest.per_output} {carried}")
         results = [self.numbers.get(name, "") for name in self.results]
         return hashlib.sha256("\n".join([*lines, str(results)]).encode()).hexdigest()[:16]
+
+
+def copy_order(nest: LoopNest, read: Access, own: Sequence[int], written: Sequence[int]) -> tuple[int, ...]:
+    """Return the dimensions of a thread's copy of what ``nest`` reads, as they lie in memory, outermost first.
+
+    It lies as its tensor does (``own``); as the results do (``written``) where neighbours among these come from
+    neighbours of the tensor that lie apart, as channels of a depthwise convolution: so vectors load whole vectors.
+    """
+    shape = nest.write.shape
+    if len(own) != len(written):
+        return tuple(own)
+    inner = next((dim for dim in reversed(written) if shape[dim] > 1), None)
+    if inner is None or own[-1] == inner:
+        return tuple(own)
+    along = [term for term in nest.moving(nest.write.indices[inner]).terms if term[1] == 1]
+    return tuple(written) if set(along) & set(read.indices[inner].terms) else tuple(own)
 
 
 def reduction_extents(nest: LoopNest) -> dict[int, int]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
 from dsascape.scheduler.kernels.loops.checks import StepError, check_name, check_step
-from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram, copy_order
 from dsascape.scheduler.kernels.loops.nodes import SHARES, Stage, reads_of
 from dsascape.scheduler.kernels.loops.steps import (
     Bind,
@@ -158,6 +158,8 @@ class Plans:
             raise StepError(f"CacheRead: {step.reader!r} does not read {step.tensor!r}")
         shape = reads[0].shape
         order = self.naive.order_of(step.tensor, len(shape))
+        if step.scope == "stack":
+            order = copy_order(reader.stage.nests[0], reads[0], order, reader.stage.order)
         copy = Stage(step.stage, "copy", step.tensor, shape, order, (), source=step.tensor)
         reader.copies[step.tensor] = step.stage
         self._insert(StagePlan(copy), before=step.reader)

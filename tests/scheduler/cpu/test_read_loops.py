@@ -107,6 +107,26 @@ class TestGroups:
         assert sorted(sums.shape) == [1, 7, 7, 32]
 
 
+class TestPaddedCopies:
+    """Padded copies of what neighbours along the vectors read lie next to each other, however the tensor lies."""
+
+    @staticmethod
+    def copy_shape(groups: int) -> tuple[int, ...]:
+        net = Net("copies")
+        graph = net.graph(net.conv(net.input(1, 32, 8, 8), 32, 3, groups=groups), dtype="fp32")
+        layer = layer_of(Analysis(graph), (0,))
+        assert layer is not None
+        assert graph.tensors[layer.inputs[0]].order == (0, 1, 2, 3)
+        program = program_of(layer, LoopTiles((1, 16, 8, 8), (0, 1, 2, 3), 0, (1, 16, 1, 4), 1, None), 16)
+        return next(each.shape for each in program.buffers if each.name.endswith(".copy"))
+
+    def test_of_a_depthwise_convolution_have_channels_innermost(self) -> None:
+        assert self.copy_shape(groups=32) == (1, 10, 10, 16)
+
+    def test_of_a_dense_convolution_lie_as_the_image_does(self) -> None:
+        assert self.copy_shape(groups=1) == (1, 32, 10, 10)
+
+
 def convolution() -> Layer:
     net = Net()
     graph = net.graph(net.conv(net.input(1, 64, 32, 32), 64), dtype="fp32")

@@ -35,7 +35,7 @@ def padded(run: LayerRun) -> float:
     return prod(ceil(extent / factor) * factor / extent for extent, factor in binding)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(8, long=["mobilenet-v2-ago"])
 @EVERY_POLICY
 @pytest.mark.parametrize("network", ["dcgan", "unet", "mobilenet-v2", "bert-tiny"])
 def test_each_layer_issues_what_the_network_has_times_its_padding(name: str, network: str) -> None:

@@ -63,7 +63,7 @@ def test_a_block_of_any_kernel_takes_what_its_program_has(graph: Graph) -> None:
     assert list(differences(kernels, VIEW)) == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, long=["squeezenet-ago", "mobilenet-v2-ago", "resnet18-ago"])
 @pytest.mark.parametrize("policy", ["fixed-pattern", "ago"])
 @pytest.mark.parametrize("network", [
     "mobilenet-v2", "resnet18", "squeezenet", "shufflenet-v2", "bert-tiny", "mobilevit", "dcgan", "efficientnet-b0",
@@ -82,7 +82,7 @@ def said(kernel: GpuKernel, view: GpuView) -> tuple[object, ...]:
     return block_needs(layer, tiles, view), block_code(layer, tiles, view), tiles.blocks_along(layer.sink.shape)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, long=["squeezenet-h100-ago", "mobilenet-v2-h100-ago", "resnet18-h100-ago"])
 @pytest.mark.parametrize("policy", ["fixed-pattern", "ago"])
 @pytest.mark.parametrize("hardware", ["h100", "adreno640"])
 @pytest.mark.parametrize("network", ["mobilenet-v2", "resnet18", "squeezenet", "bert-tiny"])

@@ -98,7 +98,7 @@ def test_a_kernel_stores_results_of_several_shapes(name: str, tmp_path: Path) ->
     assert max(found.values()) <= KERNEL_TOLERANCE
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.night
 @pytest.mark.parametrize("policy", ["fixed-pattern", "dnnfusion"])
 def test_every_kernel_of_a_network_computes_what_onnxruntime_computes(policy: str, tmp_path: Path) -> None:
     schedule = schedule_on("h100", policy, load_network("bert-tiny").with_dtype("fp32"))

@@ -88,22 +88,26 @@ def test_networks_have_as_many_tasks_as_they_have_different_kernels(network: str
     assert sum([task.weight for task in found]) == len(schedule.runs)
 
 
-def test_every_tuner_tries_as_many_as_asked_for_and_is_never_worse_than_the_built_in_choice(tmp_path: Path) -> None:
-    variants = {
-        "ansor": OPTIONS, "random": replace(OPTIONS, tuner="random"), "beam": replace(OPTIONS, tuner="beam"),
-        "no fine tuning": replace(OPTIONS, fine_tuning=False), "limited": replace(OPTIONS, space=LIMITED),
-        "no scheduler": replace(OPTIONS, scheduler=SchedulerOptions("round-robin")),
-    }  # fmt: skip
-    for name, options in variants.items():
-        (tmp_path / name).mkdir()
-        own = search(tmp_path / name, options)
-        units = list(own.run())
-        assert own.trials == units[-1].trials == 48
-        assert own.failed == 0
-        builtin = [each.before.seconds for each in own.tasks if each.before and each.before.seconds]
-        weights = [each.task.weight for each in own.tasks]
-        assert own.latencies()[0] <= sum([one * times for one, times in zip(builtin, weights, strict=True)])
-        assert [unit.latency_s for unit in units] == sorted([unit.latency_s for unit in units], reverse=True)
+VARIANTS = {
+    "ansor": OPTIONS, "random": replace(OPTIONS, tuner="random"), "beam": replace(OPTIONS, tuner="beam"),
+    "no fine tuning": replace(OPTIONS, fine_tuning=False), "limited": replace(OPTIONS, space=LIMITED),
+    "no scheduler": replace(OPTIONS, scheduler=SchedulerOptions("round-robin")),
+}  # fmt: skip
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_tuner_tries_as_many_as_asked_for_and_is_never_worse_than_the_built_in_choice(
+    variant: str, tmp_path: Path
+) -> None:
+    own = search(tmp_path, VARIANTS[variant])
+    units = list(own.run())
+    assert own.trials == units[-1].trials == 48
+    assert own.failed == 0
+    builtin = [each.before.seconds for each in own.tasks if each.before and each.before.seconds]
+    weights = [each.task.weight for each in own.tasks]
+    assert own.latencies()[0] <= sum([one * times for one, times in zip(builtin, weights, strict=True)])
+    assert [unit.latency_s for unit in units] == sorted([unit.latency_s for unit in units], reverse=True)
 
 
 def test_same_seed_same_records(tmp_path: Path) -> None:
