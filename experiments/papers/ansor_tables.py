@@ -29,9 +29,11 @@ _NOT_STUDIES = ("paper.yaml",)
 
 _SECTIONS: Mapping[str, str] = {
     "operators": "Fig. 6: single operators",
+    "operators-v100": "Fig. 6: single operators on a GPU",
     "operators-phone": "Single operators on a phone",
     "subgraphs": "Fig. 8: sub-graphs",
     "networks": "Fig. 9: networks",
+    "networks-v100": "Fig. 9b: networks on a GPU",
     "networks-phone": "Fig. 9c: networks on a phone",
     "layouts": "Section 7.3: layouts of weights",
     "fig7": "Fig. 7: parts of the search, on one convolution",
