@@ -57,10 +57,13 @@ def _scalar_or_null(value: Any) -> Any:
     return None if value is None else _scalar(value)
 
 
-Scalar = Annotated[Any, BeforeValidator(_scalar)]
-ScalarOrNull = Annotated[Any, BeforeValidator(_scalar_or_null)]
+Scalar = Annotated[Any, BeforeValidator(_scalar, json_schema_input_type=str | int | float)]
+ScalarOrNull = Annotated[Any, BeforeValidator(_scalar_or_null, json_schema_input_type=str | int | float | None)]
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]*$")]
-Counts = Annotated[int | list[int] | None, BeforeValidator(_counts)]
+Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+Counts = Annotated[
+    int | list[int] | None, BeforeValidator(_counts, json_schema_input_type=Count | list[Count] | None)
+]  # fmt: skip
 Objective = Literal["latency_s", "energy_j", "area_mm2", "throughput_per_s"]
 
 
@@ -70,12 +73,17 @@ class WorkloadEntry(BaseModel):
     model_config = STRICT
 
     model: Name
+    """Network of the zoo, or the path of an ONNX file."""
     batch: Counts = None
+    """Batch of the whole machine; by default the file's."""
     sequence: Counts = None
+    """Tokens of a language network's inputs."""
     image: Counts = None
     """Side of the input images, in pixels."""
     dtype: DType | None = None
+    """Dtype that tensors are stored and computed in; by default the machine's."""
     simplify: bool = False
+    """Whether the network is simplified before it is planned."""
     dims: dict[Name, Annotated[int, Field(ge=0, le=LARGEST_COUNT)]] = Field(default_factory=dict)
     """Sizes of the dynamic dimensions of an ONNX file, by name."""
     batch_dim: Annotated[list[Name], BeforeValidator(_one_or_several)] = Field(default_factory=list)
@@ -88,8 +96,11 @@ class HardwareEntry(BaseModel):
     model_config = STRICT
 
     base: Name
+    """Preset, or the path of a machine file."""
     values: dict[Name, ScalarOrNull] = Field(default_factory=dict, alias="set")
+    """Values by path, such as ``ddr.bandwidth``; null switches an optional part off."""
     sweep: dict[Name, Annotated[list[Scalar], Field(min_length=1, max_length=10_000)]] = Field(default_factory=dict)
+    """Values to try, by path: every combination is a machine."""
 
     @pydantic.model_validator(mode="after")
     def _sets_or_sweeps(self) -> "HardwareEntry":
@@ -109,6 +120,7 @@ class Search(BaseModel):
     budget: Annotated[int, Field(ge=1, le=MOST_POINTS)] | None = None
     """Largest number of distinct points to run."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Seed of ``random`` and ``nsga2``: the same seed runs the same points."""
 
     @pydantic.model_validator(mode="after")
     def _budget_unless_grid(self) -> "Search":
@@ -142,36 +154,47 @@ def _with_base(value: Any) -> Any:
     return {"base": value} if isinstance(value, str) else value
 
 
+_ENTRIES = Field(min_length=1, max_length=1000)
+_Workloads = Annotated[list[Name | WorkloadEntry], _ENTRIES]
+_Machines = Name | HardwareEntry | Annotated[list[Name | HardwareEntry], _ENTRIES]
+_Policies = Annotated[list[Name | dict[Name, dict[Name, Any]]], _ENTRIES]
+
+
 class Experiment(BaseModel):
-    """One experiment file; `Grid` has the design points that it describes."""
+    """One experiment file: what to run on which machines, under which policies."""
 
     model_config = STRICT
 
     name: Annotated[str, Field(pattern=r"^\w[\w .()+-]{0,79}$")]
     """Name of the study, and of its results folder unless the command line gives another."""
-    workloads: Annotated[list[WorkloadEntry], Field(min_length=1, max_length=1000)]
-    hardware: Annotated[list[HardwareEntry], Field(min_length=1, max_length=1000)]
-    policies: Annotated[list[dict[Name, dict[Name, Any]]], Field(min_length=1, max_length=1000)]
+    workloads: Annotated[list[WorkloadEntry], _ENTRIES]
+    """Networks, by name or with sizes."""
+    hardware: Annotated[list[HardwareEntry], _ENTRIES]
+    """Machines, by name or as a base with values set and swept; one or several."""
+    policies: Annotated[list[dict[Name, dict[Name, Any]]], _ENTRIES]
+    """Policies by name, or a name with options; a path to a ``.py`` file is a policy of one's own."""
     objectives: Annotated[list[Objective], Field(min_length=1), pydantic.AfterValidator(_once)] = ["latency_s"]
     """Figures that the report compares, and that ``nsga2`` optimises."""
     search: Search = Search()
+    """Search method: all points unless it says otherwise."""
     measure: Measuring | None = None
-    """Measurement options; None: points are simulated only."""
+    """Measurement options; without them points are simulated only."""
     kernels: Name | None = None
-    """Folder of tuned kernels (``dsascape tune --out``) for all points; None: the built-in choice."""
+    """Folder of tuned kernels (``dsascape tune --out``) for all points; by default the built-in choice."""
     question: str = ""
+    """Question that the study answers, printed above the report; by default the comment in the file's first line."""
 
-    @field_validator("workloads", mode="before")
+    @field_validator("workloads", mode="before", json_schema_input_type=_Workloads)
     @classmethod
     def _names_are_workloads(cls, value: Any) -> Any:
         return [_with_model(entry) for entry in value] if isinstance(value, list) else value
 
-    @field_validator("hardware", mode="before")
+    @field_validator("hardware", mode="before", json_schema_input_type=_Machines)
     @classmethod
     def _names_are_machines(cls, value: Any) -> Any:
         return [_with_base(entry) for entry in _as_list(value)]
 
-    @field_validator("policies", mode="before")
+    @field_validator("policies", mode="before", json_schema_input_type=_Policies)
     @classmethod
     def _names_are_policies(cls, value: Any) -> Any:
         return (

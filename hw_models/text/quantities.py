@@ -13,8 +13,9 @@ from dsascape.hw_models.text.messages import shown
 
 PS_PER_S = 1_000_000_000_000
 
-_NUMBER = r"[+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?"
-_NUMBER_AND_UNIT = re.compile(rf"\s*({_NUMBER})\s*([A-Za-zµ%][A-Za-z0-9µ/^ ]*?)\s*", re.ASCII)
+NUMBER = r"[+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?"
+"""Pattern of a number in front of a unit; underscores may part its digits."""
+_NUMBER_AND_UNIT = re.compile(rf"\s*({NUMBER})\s*([A-Za-zµ%][A-Za-z0-9µ/^ ]*?)\s*", re.ASCII)
 _LONGEST_TEXT = 64
 _LARGEST = 2**53
 """Largest value accepted: beyond it a float no longer represents every integer."""
