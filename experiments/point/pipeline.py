@@ -7,6 +7,7 @@ from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import Program, SimulationResult
 from dsascape.scheduler import Placing, Policy, Schedule, make_network, make_plan, make_schedule, network_of
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.bounded import with_bounded_nests
 from dsascape.workloads.state import with_state_in_place
 
 
@@ -20,9 +21,17 @@ class Stages:
     result: SimulationResult
 
 
+def as_simulated(analysis: Analysis) -> Analysis:
+    """Return a network as simulated machines run it: caches changed in place, masked scores left out.
+
+    What generated code runs, and predictions of it, is the network as imported (`schedule_of`).
+    """
+    return analysis.of(with_state_in_place).of(with_bounded_nests)
+
+
 def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
     """Return the policy's fusion plan of a network on a machine, its caches changed in place."""
-    return make_plan(policy, placing, placing.costs(make_network(policy, analysis.of(with_state_in_place))))
+    return make_plan(policy, placing, placing.costs(make_network(policy, as_simulated(analysis))))
 
 
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
@@ -32,7 +41,7 @@ def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedul
 
 def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
     """Schedule a network under a policy and simulate it, its caches changed in place."""
-    schedule, costs = _scheduled(analysis.of(with_state_in_place), policy, placing)
+    schedule, costs = _scheduled(as_simulated(analysis), policy, placing)
     return _run(schedule, costs, placing)
 
 

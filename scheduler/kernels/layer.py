@@ -8,7 +8,7 @@ through the access maps, so the figures include halos, broadcasts and recomputat
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from dsascape.scheduler.kernels.compiled import CompiledNest, LoopRole, asks_for_its_own, first_alike
@@ -23,7 +23,7 @@ from dsascape.scheduler.kernels.pieces_read import (
     stacked,
 )
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.loopnest import Box, Extents, LoopNest, Operations, widest
+from dsascape.workloads.loopnest import Bound, Box, Extents, Index, LoopNest, Operations, widest
 from dsascape.workloads.regions import placed_regions
 from dsascape.workloads.spaced import executed_extents
 from dsascape.workloads.subgraph import Subgraph, follow_back
@@ -162,9 +162,47 @@ class Layer(Subgraph):
 
     @cached_property
     def contraction(self) -> LoopNest | None:
-        """The layer's anchor: its multiply-accumulate nest with the most iterations, if it has one."""
+        """The layer's anchor: its multiply-accumulate nest with the most iterations, if it has one.
+
+        Behind statistics that are accumulated along with it (`streamed`), the last one.
+        """
         contractions = [compiled.nest for compiled in self.nests if compiled.contraction]
+        if len(contractions) > 1 and streamed_with(contractions[0], self.nests):
+            return contractions[0]
         return max(contractions, key=lambda nest: math.prod(nest.extents), default=None)
+
+    @cached_property
+    def streamed(self) -> frozenset[LoopNest]:
+        """Statistics that are accumulated piece by piece along with the anchor, a softmax's over the keys."""
+        return frozenset() if self.contraction is None else streamed_with(self.contraction, self.nests)
+
+    @cached_property
+    def sink_bound(self) -> tuple[int, int, Bound] | None:
+        """Bound of two dimensions of the sink, (rows, columns, bound), as a mask's of attention; None without one."""
+        own = [compiled.nest for compiled in self.nests if compiled.target == self.sink.name]
+        bound = own[0].bound if len(own) == 1 else None
+        if bound is None:
+            return None
+        loops = [index.terms[0][0] if len(index.terms) == 1 else -1 for index in own[0].write.indices]
+        is_plain = bound.outer in loops and bound.inner in loops
+        return (loops.index(bound.outer), loops.index(bound.inner), bound) if is_plain else None
+
+    def computed_part(self, part: Extents, tile: Extents) -> Extents:
+        """Return ``part`` of the sink without what no tile of ``tile`` computes, in the mean over tiles (`sink_bound`)."""
+        if self.sink_bound is None:
+            return part
+        rows, columns, bound = self.sink_bound
+        shape = self.sink.shape
+        mean = bound.band.mean_columns(max(tile[rows], 1), shape[rows], shape[columns])
+        return (*part[:columns], max(-(-part[columns] * mean // shape[columns]), 1), *part[columns + 1 :])
+
+    def depth_extent_of(self, tile: Extents) -> int:
+        """Return the iterations of the depth loops, all together, that a tile has, in the mean over tiles of this size."""
+        nest = self.summed
+        if nest is None or nest.bound is None or nest.bound.inner not in self.depth_loops:
+            return math.prod(self.depth_extents)
+        work = next(work for work in self.tile_work(tile).nests if work.nest is nest)
+        return math.prod([work.extents[loop] for loop in self.depth_loops])
 
     @cached_property
     def depth_loop(self) -> int | None:
@@ -257,6 +295,9 @@ class Layer(Subgraph):
         """Return the work of a tile: ``tile`` elements per sink dimension, ``depth`` iterations of the depth loops.
 
         ``depth`` None: all iterations.
+
+        Of a bounded layer, operands and what is held are those of the tile that has most, the nests' work and the usual
+        extents those in the mean over all tiles of this size.
         """
         make = partial(_tile_work, self, tile, depth, self.from_the_start)
         return self.analysis.table(_tile_work).get((self.ops, tile, depth), make)
@@ -297,7 +338,7 @@ class Layer(Subgraph):
             accesses = (*nest.reads, nest.write, *([] if nest.carried is None else [nest.carried]))
             names = tuple(number.setdefault(access.tensor, len(number)) for access in accesses)
             shapes = tuple((access.shape, access.indices) for access in accesses)
-            return nest.loops, names, shapes, nest.per_iteration, nest.per_output
+            return nest.loops, names, shapes, nest.per_iteration, nest.per_output, nest.bound, nest.running
 
         nests = tuple(key(compiled.nest) for compiled in self.nests)
         tensors = self.graph.tensors
@@ -308,6 +349,44 @@ class Layer(Subgraph):
         between = tuple(self.internal_bytes.values()), handed
         signature = Signature((nests, roles, outputs, self.sink.order, between))
         return self.analysis.of(_first_equal, signature)
+
+
+def streamed_with(anchor: LoopNest, nests: Sequence[CompiledNest]) -> frozenset[LoopNest]:
+    """Return the `LoopNest.running` reductions in front of ``anchor`` that go along its longest reduction loop.
+
+    ``nests`` in reverse order of execution. Empty where another reduction than these goes along that loop.
+    """
+    if not any(compiled.nest.running for compiled in nests):
+        return frozenset()
+    depth = max(reduction_loops_of(anchor), key=lambda loop: anchor.loops[loop].extent, default=None)
+    along: dict[str, int] = {}  # dimension of each tensor that moves with the depth
+    found: list[LoopNest] = []
+
+    def follow(nest: LoopNest, loop: int) -> None:
+        for read in nest.reads:
+            dims = [dim for dim, index in enumerate(read.indices) if index == Index(((loop, 1),))]
+            if dims:
+                along.setdefault(read.tensor, dims[0])
+
+    if depth is not None:
+        follow(anchor, depth)
+    for compiled in nests:
+        nest = compiled.nest
+        if nest.write.tensor in along:
+            terms = nest.write.indices[along[nest.write.tensor]].terms
+            if len(terms) == 1 and terms[0][1] == 1:
+                follow(nest, terms[0][0])
+        for loop in reduction_loops_of(nest) if nest is not anchor else ():
+            if any(read.indices[along[read.tensor]].terms == ((loop, 1),) for read in nest.reads if read.tensor in along):
+                if not nest.running:
+                    return frozenset()
+                found.append(nest)
+    return frozenset(found)
+
+
+def reduction_loops_of(nest: LoopNest) -> tuple[int, ...]:
+    """Return the reduction loops of more than one iteration."""
+    return tuple([number for number, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1])
 
 
 def piece_extents(extents: Extents, depth: int) -> Extents:
@@ -339,22 +418,50 @@ def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
 
 
 def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest]) -> TileWork:
+    if not any(compiled.nest.bound is not None for compiled in layer.nests):
+        return _work_of_tile(layer, tile, depth, from_the_start)
+    most = _work_of_tile(layer, tile, depth, from_the_start, most=True)
+    mean = _work_of_tile(layer, tile, depth, from_the_start)
+    usual = {name: box for name, box in mean.operand_extents.items() if box != most.operand_extents[name]}
+    return replace(most, nests=mean.nests, usual_extents={**most.usual_extents, **usual})
+
+
+def _work_of_tile(
+    layer: Layer, tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest], *, most: bool = False
+) -> TileWork:
+    """Return `Layer.tile_work`; ``most``: of the tile that has most iterations of bounded loops, else in the mean."""
     summed = layer.summed if depth is not None else None
     work_of_nest: dict[tuple[int, int], tuple[Extents, tuple[int, ...], Operations, list[Extents]]] = {}
     works: list[NestWork] = []
     held_bytes: list[int] = []
     handed_bytes: list[int] = []
     shares = Shares(layer.put_together)
+    corrected = 0
+    """Sums that are corrected when statistics change with another piece of the depth."""
+
+    def computed(compiled: CompiledNest, extents: Sequence[int]) -> Operations:
+        nonlocal corrected
+        made = compiled.operations(extents)
+        if depth is None or not layer.streamed:
+            return made
+        if compiled.nest is summed:
+            corrected = math.prod([extents[loop] for loop in compiled.counted])
+        elif compiled.nest in layer.streamed and corrected:
+            made, corrected = made + Operations(simple=corrected), 0
+        return made
 
     def iterations(compiled: CompiledNest, written: Extents) -> list[int]:
         """Return the iterations of each loop that write ``written`` elements per dimension."""
-        extents = compiled.loop_extents(written)
+        extents = compiled.loop_extents(written, most=most)
         if from_the_start and compiled.nest in from_the_start:
             for loop, _ in compiled.nest.ordered:
                 extents[loop] = compiled.nest.loops[loop].extent
         if depth is not None and compiled.nest is summed:
             for loop, count in zip(layer.depth_loops, piece_extents(layer.depth_extents, depth), strict=True):
                 extents[loop] = min(extents[loop], count)
+        if depth is not None and compiled.nest in layer.streamed:
+            for loop in reduction_loops_of(compiled.nest):
+                extents[loop] = min(extents[loop], depth)
         return extents
 
     def note_work(
@@ -373,7 +480,7 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
         if found is None or found[0] != written:
             extents = iterations(compiled, written)
             read_extents = [read.extents(extents) for read in compiled.reads]
-            found = work_of_nest[compiled.alike] = written, tuple(extents), compiled.operations(extents), read_extents
+            found = work_of_nest[compiled.alike] = written, tuple(extents), computed(compiled, extents), read_extents
         note_work(compiled, *found)
         return [(read.tensor, each) for read, each in zip(compiled.reads, found[3], strict=True)]
 
@@ -381,7 +488,7 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
         all_of_them = stacked(written)
         of_all = iterations(compiled, all_of_them)
         found = [each.extents(of_all) for each in compiled.reads]
-        note_work(compiled, all_of_them, tuple(of_all), compiled.operations(of_all), found)
+        note_work(compiled, all_of_them, tuple(of_all), computed(compiled, of_all), found)
         for piece in written:
             extents = iterations(compiled, piece.extents)
             first = first_iterations(compiled.nest, piece.first, extents)
