@@ -172,6 +172,11 @@ class Layer(Subgraph):
         return max(contractions, key=lambda nest: math.prod(nest.extents), default=None)
 
     @cached_property
+    def is_bounded(self) -> bool:
+        """Whether a loop of some nest is bounded by another, as a mask's of attention."""
+        return any(compiled.nest.bound is not None for compiled in self.nests)
+
+    @cached_property
     def streamed(self) -> frozenset[LoopNest]:
         """Statistics that are accumulated piece by piece along with the anchor, a softmax's over the keys."""
         return frozenset() if self.contraction is None else streamed_with(self.contraction, self.nests)
@@ -418,7 +423,7 @@ def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
 
 
 def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest]) -> TileWork:
-    if not any(compiled.nest.bound is not None for compiled in layer.nests):
+    if not layer.is_bounded:
         return _work_of_tile(layer, tile, depth, from_the_start)
     most = _work_of_tile(layer, tile, depth, from_the_start, most=True)
     mean = _work_of_tile(layer, tile, depth, from_the_start)

@@ -66,8 +66,7 @@ def _can_compute(request: TileRequest, view: DsaView) -> bool:
 def _is_known(request: TileRequest) -> bool:
     """Return whether the compiled search supports the layer, and no number can overflow."""
     layer = request.layer
-    is_bounded = any(one.nest.bound is not None for one in layer.nests)
-    if layer.reads_apart or layer.is_ordered or request.in_pieces or is_bounded or layer.streamed:
+    if layer.reads_apart or layer.is_ordered or request.in_pieces or layer.is_bounded or layer.streamed:
         return False
     sizes = [size for name in (*layer.outputs, *layer.inputs) for size in layer.graph.tensors[name].shape]
     if 0 in (*sizes, *request.part, *(extent for one in layer.nests for extent in one.nest.extents)):
