@@ -250,38 +250,39 @@ class LoopNest:
     def operations(self, extents: Sequence[int] | None = None) -> Operations:
         """Return the operations of the nest, or of a tile with ``extents`` iterations per loop.
 
-        Of a bounded nest exactly the iterations that are executed count; those of a tile are all executed (`Bound.cut`).
+        Of a bounded nest exactly the iterations that are executed count, if both loops are whole; a tile of others is
+        executed whole (`Bound.cut`).
         """
-        if extents is None and self.bound is not None:
-            return self._executed(self.bound)
         extents = self.extents if extents is None else extents
+        bound = self.bound
+        if bound is not None and all(extents[loop] == self.loops[loop].extent for loop in (bound.outer, bound.inner)):
+            return self._executed(extents, bound.executed(self.extents))
         outputs = math.prod(n for n, loop in zip(extents, self.loops, strict=True) if not loop.reduction)
         counted = self.per_output * outputs
         if not self.per_iteration:
             return counted
         return counted + self.per_iteration * int(math.prod(extents) * self.executed_share)
 
-    def _executed(self, bound: Bound) -> Operations:
-        own = self.loops[bound.outer].extent * self.loops[bound.inner].extent
-        pairs = bound.executed(self.extents)
-        outputs = math.prod([loop.extent for loop in self.loops if not loop.reduction])
-        outputs = outputs if self.loops[bound.inner].reduction else outputs * pairs // max(own, 1)
-        iterations = math.prod(self.extents) * pairs // max(own, 1)
+    def _executed(self, extents: Sequence[int], pairs: int) -> Operations:
+        """Return the operations of ``extents`` iterations, of which so many ``pairs`` of the bounded loops count."""
+        assert self.bound is not None
+        own = max(extents[self.bound.outer] * extents[self.bound.inner], 1)
+        outputs = math.prod([n for n, loop in zip(extents, self.loops, strict=True) if not loop.reduction])
+        outputs = outputs if self.loops[self.bound.inner].reduction else outputs * pairs // own
+        iterations = math.prod(extents) * pairs // own
         return self.per_output * outputs + self.per_iteration * int(iterations * self.executed_share)
 
     def operations_in(self, tile: Box) -> Operations:
-        """Return the operations that write the elements ``tile`` of the output, of a nest whose taps are all executed."""
+        """Return the operations that write the elements ``tile`` of the output; bounds are counted exactly."""
         ranges = self.ranges_for(tile)
         if ranges is None:
             return Operations()
         extents = [max(end - first, 0) for first, end in ranges]
         if self.bound is None:
             return self.operations(extents)
-        own = extents[self.bound.outer] * extents[self.bound.inner]
-        pairs = self.bound.band.pairs(ranges[self.bound.outer], ranges[self.bound.inner])
-        outputs = math.prod([n for n, loop in zip(extents, self.loops, strict=True) if not loop.reduction])
-        outputs = outputs if self.loops[self.bound.inner].reduction else outputs * pairs // max(own, 1)
-        return self.per_output * outputs + self.per_iteration * (math.prod(extents) * pairs // max(own, 1))
+        return self._executed(
+            extents, self.bound.band.pairs(ranges[self.bound.outer], ranges[self.bound.inner])
+        )
 
     @property
     def executed_share(self) -> Fraction:

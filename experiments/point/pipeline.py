@@ -21,17 +21,20 @@ class Stages:
     result: SimulationResult
 
 
-def as_simulated(analysis: Analysis) -> Analysis:
-    """Return a network as simulated machines run it: caches changed in place, masked scores left out.
+def as_simulated(analysis: Analysis, placing: Placing) -> Analysis:
+    """Return a network as a simulated machine runs it: caches changed in place, masked scores left out.
 
-    What generated code runs, and predictions of it, is the network as imported (`schedule_of`).
+    Generated code computes masked scores: runs that are compared with it have the tuning ``skips_masked=false``, and
+    code itself is made from the network as imported (`schedule_of`).
     """
-    return analysis.of(with_state_in_place).of(with_bounded_nests)
+    in_place = analysis.of(with_state_in_place)
+    skips_masked: bool = getattr(placing.tuning, "skips_masked", True)
+    return in_place.of(with_bounded_nests) if skips_masked else in_place
 
 
 def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
     """Return the policy's fusion plan of a network on a machine, its caches changed in place."""
-    return make_plan(policy, placing, placing.costs(make_network(policy, as_simulated(analysis))))
+    return make_plan(policy, placing, placing.costs(make_network(policy, as_simulated(analysis, placing))))
 
 
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
@@ -41,7 +44,7 @@ def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedul
 
 def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
     """Schedule a network under a policy and simulate it, its caches changed in place."""
-    schedule, costs = _scheduled(as_simulated(analysis), policy, placing)
+    schedule, costs = _scheduled(as_simulated(analysis, placing), policy, placing)
     return _run(schedule, costs, placing)
 
 

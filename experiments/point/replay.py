@@ -59,7 +59,7 @@ def run_schedule_file(
     batch = _batch(data, share)
     at_once = analysis if batch == share else Analysis(analysis.graph.with_batch(batch))
     policy = labelled_policy(_policy(data))
-    at_once = as_simulated(at_once)
+    at_once = as_simulated(at_once, job.placing)
     at_once = at_once if policy is None else make_network(policy, at_once)
     try:
         schedule: Schedule = job.placing.kind.read(data, job.placing.costs(at_once))

@@ -21,7 +21,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     check_place(arguments.picture, "--picture")
     policy = requested_policy(arguments)
     analysis, job = job_of(requested_workload(arguments), load_hardware(arguments.hardware), {})
-    graph = as_simulated(analysis).graph
+    graph = as_simulated(analysis, job.placing).graph
     plan = plan_of(analysis, policy, job.placing)
     after = operations_of(split_into_instances(network_of(plan, analysis), plan).instances)
     planned = plan.graph.ops

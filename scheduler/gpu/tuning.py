@@ -24,6 +24,9 @@ class GpuTuning:
     """Whether products may run on tensor units."""
     shared_reductions: bool = True
     """Whether several blocks may share the reduction of one tile."""
+    skips_masked: bool = True
+    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`); generated code computes
+    them, so runs that are measured have false."""
     streams: bool = True
     """Whether a block may compute a softmax between two products for some of its reduction at a time, with running
     statistics (`scheduler.kernels.layer.Layer.streamed`). No code is generated for that yet."""
