@@ -2,8 +2,8 @@
 
 An operator that masks scores says which band of them it keeps (`workloads.mask_bands`). What is outside becomes zero in
 the softmax behind it, and adds nothing to the product behind that. So from the product in front to the product behind,
-all nests are bounded: they compute, read and write inside of the band alone. That holds where nothing else reads what is
-in between; elsewhere everything is computed in full, as the file says.
+all nests are bounded: they compute, read and write inside of the band alone. That holds where nothing else reads what
+is in between; elsewhere everything is computed in full, as the file says.
 
 Simulated machines run such networks (`experiments.point.pipeline`). Generated code computes masked scores in full, and
 predictions of it are made for the network as imported.
@@ -86,37 +86,28 @@ class _Chain:
     def _reader(self, position: int, name: str, scores: _Scores) -> dict[str, _Scores] | None:
         """Bound a reader of ``name``; return the results of it that are banded, None where it needs all of ``name``."""
         op = self.ops.get(position, self._graph.ops[position])
-        if len(op.outputs) != 1 or sum(read.tensor == name for nest in op.nests for read in nest.reads) < 1:
-            return None
         if op.kind == "Softmax" and not scores.is_zero:
             return self._softmax(position, op, name, scores)
-        if op.nests[1:]:
-            return None
-        (nest,) = op.nests
-        (read, *more) = [read for read in nest.reads if read.tensor == name]
-        if more:
-            return None
-        found = self._bounded(nest, read, scores)
-        if found is None or found.bound is None:
-            return None
-        if mapping_of(nest) == "contraction":
-            if not scores.is_zero or not nest.loops[found.bound.inner].reduction:
-                return None
-            self.is_closed = True
-            self.ops[position] = replace(op, nests=(found,))
-            return {}
-        written = _dims_of(nest.write, found.bound)
-        if op.kind not in (_KEEPING_ZERO if scores.is_zero else _KEEPING_LOW) or written is None:
+        reads = [read for nest in op.nests for read in nest.reads if read.tensor == name]
+        found = self._bounded(op.nests[0], reads[0], scores) if len(op.nests) == len(reads) == 1 else None
+        if found is None or found.bound is None or len(op.outputs) != 1:
             return None
         self.ops[position] = replace(op, nests=(found,))
-        return {op.outputs[0]: _Scores(*written, scores.is_zero)}
+        if mapping_of(found) == "contraction":
+            is_summed = scores.is_zero and found.loops[found.bound.inner].reduction
+            self.is_closed = self.is_closed or is_summed
+            return {} if is_summed else None
+        written = _dims_of(found.write, found.bound)
+        keeps = op.kind in (_KEEPING_ZERO if scores.is_zero else _KEEPING_LOW)
+        return {op.outputs[0]: _Scores(*written, scores.is_zero)} if keeps and written is not None else None
 
     def _softmax(self, position: int, op: Op, name: str, scores: _Scores) -> dict[str, _Scores] | None:
         """Bound all nests of a softmax over the keys."""
         nests = []
         for nest in op.nests:
-            shape = nest.reads[0].shape
-            found = self._bounded(nest, nest.reads[0], scores) if len(shape) > max(scores.rows, scores.columns) else None
+            read = nest.reads[0]
+            has_both = len(read.shape) > max(scores.rows, scores.columns)
+            found = self._bounded(nest, read, scores) if has_both else None
             if found is None or found.bound is None:
                 return None
             if nest.has_reduction and not nest.loops[found.bound.inner].reduction:
@@ -155,7 +146,7 @@ class _Chain:
                 yield read.tensor, _Scores(*dims, is_zero=False)
 
     def _bounded(self, nest: LoopNest, access: Access, scores: _Scores) -> LoopNest | None:
-        """Return the nest bounded by the loops that move the dimensions of ``scores`` in ``access``; None without them."""
+        """Return the nest bounded by the loops that move both dimensions of ``scores`` in ``access``; None without."""
         loops = [_loop_of(access.indices[dim]) for dim in (scores.rows, scores.columns)]
         outer, inner = loops
         if outer is None or inner is None or outer == inner or nest.carried is not None:

@@ -1,8 +1,8 @@
 """Bounds of one loop of a nest by another: attention in which a query sees only some keys.
 
-A query that is the ``outer`` iteration o sees the keys i with ``i <= o + offset`` (causal: none behind itself), and with
-a ``window`` only the last ones of these, ``i > o + offset - window``. All other iterations are not executed: nothing is
-read, computed or written for them. Everything that is said about bounded nests follows from the counts made here.
+A query that is the ``outer`` iteration o sees the keys i with ``i <= o + offset`` (causal: none behind itself), and
+with a ``window`` only the last ones of these, ``i > o + offset - window``. All other iterations are not executed:
+nothing is read, computed or written for them. All that is said about bounded nests follows from the counts made here.
 """
 
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ class Bound:
         return self.band.pairs((0, extents[self.outer]), (0, extents[self.inner]))
 
     def cut(self, extents: list[int], whole: Sequence[int], *, most: bool = False) -> None:
-        """Narrow the inner loop of a tile, where it is whole, to the iterations that tiles have in the mean, or at most.
+        """Narrow the inner loop of a tile, if it is whole, to the iterations that tiles have in the mean, or at most.
 
         ``extents``: iterations of each loop of the tile, out of ``whole``. Iterations between the first and the last of
         a tile's rows are executed for all of them.

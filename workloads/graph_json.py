@@ -95,7 +95,7 @@ def from_plain(plain: Mapping[str, Any], rebuild: Rebuild | None = None) -> Grap
             accesses[write],
             operations[each],
             operations[last],
-            *([accesses[number] for number in carried] or [None]),
+            accesses[carried[0]] if carried else None,
             None if bound is None else Bound(bound[0], bound[1], Band(*bound[2:])),
             running,
         )

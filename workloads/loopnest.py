@@ -151,8 +151,8 @@ class LoopNest:
     bound: Bound | None = None
     """Bound of one loop by another, None: all iterations are executed. Of the others no element is read or written."""
     running: bool = False
-    """Whether readers may use results of a part of the reduction and correct what they made of them as more arrives: the
-    maximum and the sum of a softmax (Dao et al., FlashAttention, 2022, algorithm 1)."""
+    """Whether readers may use results of a part of the reduction, and correct what they made of them as more arrives:
+    the maximum and the sum of a softmax (Dao et al., FlashAttention, 2022, algorithm 1)."""
 
     def __post_init__(self) -> None:
         if type(self.name) is not str:
@@ -179,7 +179,7 @@ class LoopNest:
         is_pair = 0 <= bound.outer < loops and 0 <= bound.inner < loops and bound.outer != bound.inner
         if not is_pair or self.loops[bound.outer].reduction or self.carried is not None:
             raise ValueError(
-                f"loop {bound.inner} of {self.name!r} is bounded by loop {bound.outer} of {loops}; needs two of them, the"
+                f"loop {bound.inner} of {self.name!r} is bounded by loop {bound.outer} of {loops}; needs two loops, the"
                 " second of them no reduction, and no carried dependence"
             )
 
@@ -298,8 +298,9 @@ class LoopNest:
     def ranges_for(self, tile: Box) -> tuple[Interval, ...] | None:
         """Return the loop ranges that write the output ``tile``; None if none do.
 
-        Reduction loops run in full, except for iterations that read only padding or that are out of a bound; a range may
-        come out empty. Carried dependences are included: `ordered` loops run from their beginning, `exchanged` loops in full.
+        Reduction loops run in full, except for iterations that read only padding or are out of a bound; a range may
+        come out empty. Carried dependences are included: `ordered` loops run from their beginning, `exchanged` loops in
+        full.
         """
         ranges: list[Interval] = [(0, loop.extent) for loop in self.loops]
         for index, (lo, hi) in zip(self.write.indices, tile, strict=True):

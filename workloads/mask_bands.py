@@ -4,7 +4,7 @@ A mask is a condition under which scores are kept, or what is added to them, 0 w
 array, or by the comparison of two numberings, of rows and of columns, that makes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,23 +94,33 @@ def _condition(name: str, writers: Mapping[str, onnx.NodeProto], values: Mapping
     if name in values:
         return _of_array(values[name].astype(bool))
     node = writers.get(name)
-    if node is None:
+    if node is None or len(node.input) != _PAIR:
         return None
     if node.op_type == "And":
-        parts = [_condition(each, writers, values) for each in node.input]
-        known = [part for part in parts if part is not None]
-        if not known:
-            return None
-        together = known[0] if len(known) == 1 else known[0].both(known[1])
-        return together if len(known) == len(parts) else _Diagonals(together.upper, together.lower, is_all=False)
-    columns, rows = [_numbering(values.get(each)) for each in node.input[:_PAIR]] if node.input[1:] else (None, None)
+        return _both([_condition(each, writers, values) for each in node.input])
+    return _compared(node.op_type, _numbering(values.get(node.input[0])), _numbering(values.get(node.input[1])))
+
+
+def _both(parts: Sequence[_Diagonals | None]) -> _Diagonals | None:
+    """Return the diagonals of two conditions together, of which one may have none."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    together = known[0] if len(known) == 1 else known[0].both(known[1])
+    return together if len(known) == len(parts) else _Diagonals(together.upper, together.lower, is_all=False)
+
+
+def _compared(
+    kind: str, columns: tuple[bool, bool, int] | None, rows: tuple[bool, bool, int] | None
+) -> _Diagonals | None:
+    """Return the diagonals of a comparison of a numbering of columns with one of rows."""
     if columns is None or rows is None or not columns[1] or not rows[0]:
         return None
     ahead = rows[2] - columns[2]
     return {
         "LessOrEqual": _Diagonals(upper=ahead), "Less": _Diagonals(upper=ahead - 1),
         "Greater": _Diagonals(lower=ahead), "GreaterOrEqual": _Diagonals(lower=ahead - 1),
-    }.get(node.op_type)  # fmt: skip
+    }.get(kind)  # fmt: skip
 
 
 def _numbering(value: Array | None) -> tuple[bool, bool, int] | None:

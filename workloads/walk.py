@@ -111,8 +111,8 @@ def walk_edited(
             walker.nodes.append(node)
     once = (*walk.once, *walker.once)
     weights = frozenset(state.weights)
-    nodes, of_weights = tuple(walker.nodes), (*walk.of_weights, *walker.once)
-    return Walk(state.types, state.values, weights, nodes, once, walk.unedited or walk.nodes, of_weights)
+    unedited, of_weights = walk.unedited or walk.nodes, (*walk.of_weights, *walker.once)
+    return Walk(state.types, state.values, weights, tuple(walker.nodes), once, unedited, of_weights)
 
 
 class Walker:

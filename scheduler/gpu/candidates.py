@@ -168,7 +168,7 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
 
 
 def _streams(layer: Layer, view: GpuView) -> tuple[int | None, ...]:
-    """Return how many iterations of the anchor's depth fronts are computed for at a time: all, or some where they can be."""
+    """Return for how many iterations of the anchor's depth fronts are computed at a time: None for all of them."""
     if not layer.streamed or not view.tuning.streams:
         return (None,)
     depth = max(layer.depth_extents, default=1)

@@ -25,8 +25,8 @@ class GpuTuning:
     shared_reductions: bool = True
     """Whether several blocks may share the reduction of one tile."""
     skips_masked: bool = True
-    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`); generated code computes
-    them, so runs that are measured have false."""
+    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
+    compute them, so runs that are measured have false."""
     streams: bool = True
     """Whether a block may compute a softmax between two products for some of its reduction at a time, with running
     statistics (`scheduler.kernels.layer.Layer.streamed`). No code is generated for that yet."""

@@ -22,8 +22,9 @@ from dsascape.scheduler.kernels.pieces_read import (
     reads_apart,
     stacked,
 )
+from dsascape.scheduler.kernels.streaming import Corrected, reduction_loops_of, streamed_with
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.loopnest import Bound, Box, Extents, Index, LoopNest, Operations, widest
+from dsascape.workloads.loopnest import Bound, Box, Extents, LoopNest, Operations, widest
 from dsascape.workloads.regions import placed_regions
 from dsascape.workloads.spaced import executed_extents
 from dsascape.workloads.subgraph import Subgraph, follow_back
@@ -193,7 +194,7 @@ class Layer(Subgraph):
         return (loops.index(bound.outer), loops.index(bound.inner), bound) if is_plain else None
 
     def computed_part(self, part: Extents, tile: Extents) -> Extents:
-        """Return ``part`` of the sink without what no tile of ``tile`` computes, in the mean over tiles (`sink_bound`)."""
+        """Return ``part`` of the sink without what tiles of ``tile`` leave out in the mean (`sink_bound`)."""
         if self.sink_bound is None:
             return part
         rows, columns, bound = self.sink_bound
@@ -202,7 +203,7 @@ class Layer(Subgraph):
         return (*part[:columns], max(-(-part[columns] * mean // shape[columns]), 1), *part[columns + 1 :])
 
     def depth_extent_of(self, tile: Extents) -> int:
-        """Return the iterations of the depth loops, all together, that a tile has, in the mean over tiles of this size."""
+        """Return the iterations of all depth loops together that tiles of this size have, in the mean."""
         nest = self.summed
         if nest is None or nest.bound is None or nest.bound.inner not in self.depth_loops:
             return math.prod(self.depth_extents)
@@ -356,44 +357,6 @@ class Layer(Subgraph):
         return self.analysis.of(_first_equal, signature)
 
 
-def streamed_with(anchor: LoopNest, nests: Sequence[CompiledNest]) -> frozenset[LoopNest]:
-    """Return the `LoopNest.running` reductions in front of ``anchor`` that go along its longest reduction loop.
-
-    ``nests`` in reverse order of execution. Empty where another reduction than these goes along that loop.
-    """
-    if not any(compiled.nest.running for compiled in nests):
-        return frozenset()
-    depth = max(reduction_loops_of(anchor), key=lambda loop: anchor.loops[loop].extent, default=None)
-    along: dict[str, int] = {}  # dimension of each tensor that moves with the depth
-    found: list[LoopNest] = []
-
-    def follow(nest: LoopNest, loop: int) -> None:
-        for read in nest.reads:
-            dims = [dim for dim, index in enumerate(read.indices) if index == Index(((loop, 1),))]
-            if dims:
-                along.setdefault(read.tensor, dims[0])
-
-    if depth is not None:
-        follow(anchor, depth)
-    for compiled in nests:
-        nest = compiled.nest
-        if nest.write.tensor in along:
-            terms = nest.write.indices[along[nest.write.tensor]].terms
-            if len(terms) == 1 and terms[0][1] == 1:
-                follow(nest, terms[0][0])
-        for loop in reduction_loops_of(nest) if nest is not anchor else ():
-            if any(read.indices[along[read.tensor]].terms == ((loop, 1),) for read in nest.reads if read.tensor in along):
-                if not nest.running:
-                    return frozenset()
-                found.append(nest)
-    return frozenset(found)
-
-
-def reduction_loops_of(nest: LoopNest) -> tuple[int, ...]:
-    """Return the reduction loops of more than one iteration."""
-    return tuple([number for number, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1])
-
-
 def piece_extents(extents: Extents, depth: int) -> Extents:
     """Return the iterations per loop that ``depth`` consecutive iterations of a loop nest of ``extents`` cover."""
     counts = []
@@ -441,33 +404,10 @@ def _work_of_tile(
     held_bytes: list[int] = []
     handed_bytes: list[int] = []
     shares = Shares(layer.put_together)
-    corrected = 0
-    """Sums that are corrected when statistics change with another piece of the depth."""
-
-    def computed(compiled: CompiledNest, extents: Sequence[int]) -> Operations:
-        nonlocal corrected
-        made = compiled.operations(extents)
-        if depth is None or not layer.streamed:
-            return made
-        if compiled.nest is summed:
-            corrected = math.prod([extents[loop] for loop in compiled.counted])
-        elif compiled.nest in layer.streamed and corrected:
-            made, corrected = made + Operations(simple=corrected), 0
-        return made
+    corrected = Corrected(summed, frozenset() if summed is None else layer.streamed)
 
     def iterations(compiled: CompiledNest, written: Extents) -> list[int]:
-        """Return the iterations of each loop that write ``written`` elements per dimension."""
-        extents = compiled.loop_extents(written, most=most)
-        if from_the_start and compiled.nest in from_the_start:
-            for loop, _ in compiled.nest.ordered:
-                extents[loop] = compiled.nest.loops[loop].extent
-        if depth is not None and compiled.nest is summed:
-            for loop, count in zip(layer.depth_loops, piece_extents(layer.depth_extents, depth), strict=True):
-                extents[loop] = min(extents[loop], count)
-        if depth is not None and compiled.nest in layer.streamed:
-            for loop in reduction_loops_of(compiled.nest):
-                extents[loop] = min(extents[loop], depth)
-        return extents
+        return _iterations(layer, compiled, written, depth, from_the_start, most=most)
 
     def note_work(
         compiled: CompiledNest, written: Extents, extents: tuple[int, ...], made: Operations, read: Sequence[Extents]
@@ -485,7 +425,8 @@ def _work_of_tile(
         if found is None or found[0] != written:
             extents = iterations(compiled, written)
             read_extents = [read.extents(extents) for read in compiled.reads]
-            found = work_of_nest[compiled.alike] = written, tuple(extents), computed(compiled, extents), read_extents
+            made = corrected.operations(compiled, extents)
+            found = work_of_nest[compiled.alike] = written, tuple(extents), made, read_extents
         note_work(compiled, *found)
         return [(read.tensor, each) for read, each in zip(compiled.reads, found[3], strict=True)]
 
@@ -493,7 +434,7 @@ def _work_of_tile(
         all_of_them = stacked(written)
         of_all = iterations(compiled, all_of_them)
         found = [each.extents(of_all) for each in compiled.reads]
-        note_work(compiled, all_of_them, tuple(of_all), computed(compiled, of_all), found)
+        note_work(compiled, all_of_them, tuple(of_all), corrected.operations(compiled, of_all), found)
         for piece in written:
             extents = iterations(compiled, piece.extents)
             first = first_iterations(compiled.nest, piece.first, extents)
@@ -524,6 +465,24 @@ def _work_of_tile(
         sum(held_bytes), sum(handed_bytes), tuple(reversed(works)),
         shares.below_one(elements), {name: box for name, box in shares.usual.items() if name in elements},
     )  # fmt: skip
+
+
+def _iterations(
+    layer: Layer, compiled: CompiledNest, written: Extents, depth: int | None, from_the_start: frozenset[LoopNest], *,
+    most: bool,
+) -> list[int]:  # fmt: skip
+    """Return the iterations of each loop of a nest that write ``written`` elements per dimension."""
+    extents = compiled.loop_extents(written, most=most)
+    if from_the_start and compiled.nest in from_the_start:
+        for loop, _ in compiled.nest.ordered:
+            extents[loop] = compiled.nest.loops[loop].extent
+    if depth is not None and compiled.nest is layer.summed:
+        for loop, count in zip(layer.depth_loops, piece_extents(layer.depth_extents, depth), strict=True):
+            extents[loop] = min(extents[loop], count)
+    if depth is not None and compiled.nest in layer.streamed:
+        for loop in reduction_loops_of(compiled.nest):
+            extents[loop] = min(extents[loop], depth)
+    return extents
 
 
 def _operand_bytes(layer: Layer, tile: Extents) -> tuple[int | None, ...]:

@@ -2,7 +2,8 @@
 
 The compiled search handles loop nests, index reach, lanes and arrays, operands and gaps: no operators and no kinds of
 machine. Unsupported cases are left to Python: tensors that are read at several places, scalars, numbers beyond 64 bits,
-units that share a nest, sequential and bounded loops, reductions other than products that are accumulated piece by piece.
+units that share a nest, sequential and bounded loops, reductions other than products that are accumulated piece by
+piece.
 """
 
 import math
