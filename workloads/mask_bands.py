@@ -140,8 +140,8 @@ def _of_array(kept: Array) -> _Diagonals | None:
     """Return the diagonals between which ``kept`` holds; None where it does not hold exactly between two."""
     if kept.ndim < _PAIR or kept.size != kept.shape[-1] * kept.shape[-2] or not kept.size:
         return None
-    matrix = kept.reshape(kept.shape[-2:])
-    rows, columns = matrix.shape
+    rows, columns = int(kept.shape[-2]), int(kept.shape[-1])
+    matrix = kept.reshape(rows, columns)
     if not matrix.any(axis=1).all():
         return None
     ends = columns - matrix[:, ::-1].argmax(axis=1) - np.arange(rows) - 1

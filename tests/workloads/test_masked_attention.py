@@ -1,4 +1,4 @@
-"""Masked attention is computed inside of its mask, in whatever form the mask is written, and only if nothing sees the rest."""
+"""Masked attention is computed inside of its mask, in whatever form that is written, if nothing sees the rest."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def attention(queries: int, keys: int, past: int = 0, **attributes: Any) -> Grap
 def packed(kind: str, tokens: int, **attributes: Any) -> Graph:
     is_grouped = kind == "GroupQueryAttention"
     names = ["q", "k", "v", "", "", "sl", "tl"] if is_grouped else ["q", "k", "v"]
-    heads = {"num_heads": HEADS} | ({"kv_num_heads": HEADS} if is_grouped else {})
+    heads: dict[str, Any] = {"num_heads": HEADS} | ({"kv_num_heads": HEADS} if is_grouped else {})
     node = helper.make_node(kind, names, ["y"], domain=MICROSOFT, **heads, **attributes)
     known = {"tl": np.array(tokens, np.int32)} if is_grouped else {}
     return network([node], {name: [1, tokens, HEADS * WIDTH] for name in "qkv"}, known)
