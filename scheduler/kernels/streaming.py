@@ -60,7 +60,7 @@ class Corrected:
     """Operations of a tile's nests, visited in reverse order; sums are corrected once for each piece of the depth."""
 
     def __init__(self, summed: LoopNest | None, streamed: frozenset[LoopNest]) -> None:
-        """Begin a tile. ``summed``: the nest that is accumulated piece by piece; ``streamed``: empty for no corrections."""
+        """Begin a tile. ``summed``: the nest accumulated piece by piece; ``streamed``: empty for no corrections."""
         self._summed = summed
         self._streamed = streamed
         self._sums = 0

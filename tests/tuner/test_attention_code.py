@@ -5,9 +5,10 @@ from collections.abc import Callable
 import pytest
 
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
-ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
 import numpy as np
+import onnxruntime
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from dsascape.fusion import plan_from_groups, unfused_plan
@@ -30,7 +31,7 @@ def model(
     }  # fmt: skip
     names, results = ["q", "k", "v"], ["y"]
     if past:
-        sizes |= dict.fromkeys(("pk", "pv"), [1, key_heads, past, WIDTH])
+        sizes |= {name: [1, key_heads, past, WIDTH] for name in ("pk", "pv")}
         names, results = [*names, "", "pk", "pv"], ["y", "k1", "v1"]
     nodes = [helper.make_node("Attention", names, results, is_causal=is_causal)]
     return _built(nodes, sizes, results)
@@ -83,9 +84,9 @@ def test_what_kernels_are_compared_with_is_the_operator_itself(form: str) -> Non
     asked = FORMS[form]()
     network = executable(import_onnx(asked.SerializeToString(), name="attention"))
     inputs = drawn_inputs(network.graph)
-    results = [
-        ort.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(["y"], inputs)[0]
+    asked_for, written = [
+        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(["y"], inputs)[0]
         for each in (asked, network.model())
     ]
 
-    np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(written, asked_for, rtol=1e-4, atol=1e-5)
