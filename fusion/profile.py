@@ -142,6 +142,7 @@ def _operator_content(analysis: Analysis, position: int) -> str:
             [(number[access.tensor], access.shape, access.indices) for access in (*nest.reads, nest.write)],
             nest.per_iteration,
             nest.per_output,
+            *([] if nest.bound is None else [nest.bound]),
         )
         for nest in op.nests
     ]

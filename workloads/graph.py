@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol, get_args
 
 from dsascape.workloads.index import is_count
-from dsascape.workloads.loopnest import LoopNest, Operations, is_view
+from dsascape.workloads.loopnest import Band, LoopNest, Operations, is_view
 
 DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
     {
@@ -84,6 +84,11 @@ class Op:
     outputs: tuple[str, ...]
     nests: tuple[LoopNest, ...]
     internals: tuple[Tensor, ...] = ()
+    band: Band | None = None
+    """Of scores that it masks, rows being queries and columns keys: outside of it a softmax makes zeros of what is
+    written (`workloads.masks`). None: nothing is known of that."""
+    masks: tuple[str, ...] = ()
+    """Inputs that say nothing but ``band``."""
 
     def __post_init__(self) -> None:
         if not all(type(text) is str for text in (self.name, self.kind, *self.inputs, *self.outputs)):

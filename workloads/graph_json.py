@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dsascape.workloads.graph import Graph, Op, Rebuild, Tensor
-from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
+from dsascape.workloads.loopnest import Access, Band, Bound, Index, Loop, LoopNest, Operations
 
-FORMAT = 2
+FORMAT = 3
 Row = list[Any]
 
 
@@ -47,10 +47,15 @@ def to_plain(graph: Graph) -> dict[str, Any]:
             operations(nest.per_iteration),
             operations(nest.per_output),
             accesses.all([] if nest.carried is None else [nest.carried]),
+            None if nest.bound is None else [nest.bound.outer, nest.bound.inner, *_band_row(nest.bound.band)],
+            nest.running,
         ]
     )
     ops = [
-        [op.name, op.kind, op.inputs, op.outputs, nests.all(op.nests), [_tensor_row(t) for t in op.internals]]
+        [
+            op.name, op.kind, op.inputs, op.outputs, nests.all(op.nests), [_tensor_row(t) for t in op.internals],
+            None if op.band is None else _band_row(op.band), op.masks,
+        ]
         for op in graph.ops
     ]
     return {
@@ -90,9 +95,11 @@ def from_plain(plain: Mapping[str, Any], rebuild: Rebuild | None = None) -> Grap
             accesses[write],
             operations[each],
             operations[last],
-            *[accesses[number] for number in carried],
+            accesses[carried[0]] if carried else None,
+            None if bound is None else Bound(bound[0], bound[1], Band(*bound[2:])),
+            running,
         )
-        for name, own_loops, reads, write, each, last, carried in plain["nests"]
+        for name, own_loops, reads, write, each, last, carried, bound, running in plain["nests"]
     ]
     ops = tuple(
         Op(
@@ -102,8 +109,10 @@ def from_plain(plain: Mapping[str, Any], rebuild: Rebuild | None = None) -> Grap
             tuple(outputs),
             tuple([nests[number] for number in own_nests]),
             tuple([_tensor(row) for row in internals]),
+            None if band is None else Band(*band),
+            tuple(masks),
         )
-        for name, kind, inputs, outputs, own_nests, internals in plain["ops"]
+        for name, kind, inputs, outputs, own_nests, internals, band, masks in plain["ops"]
     )
     tensors = {row[0]: _tensor(row) for row in plain["tensors"]}
     return Graph(
@@ -117,6 +126,10 @@ def from_plain(plain: Mapping[str, Any], rebuild: Rebuild | None = None) -> Grap
         tuple((name, dim) for name, dim in plain["batch_dims"]),
         plain["no_batch"],
     )
+
+
+def _band_row(band: Band) -> Row:
+    return [band.offset, band.window]
 
 
 def _tensor_row(tensor: Tensor) -> Row:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Literal
 
 from dsascape.wording import count
+from dsascape.workloads.bounds import Band, Bound
 from dsascape.workloads.index import (
     Box,
     Extents,
@@ -34,6 +35,8 @@ from dsascape.workloads.index import (
 
 __all__ = [
     "Access",
+    "Band",
+    "Bound",
     "Box",
     "Extents",
     "Index",
@@ -145,6 +148,11 @@ class LoopNest:
     Each dimension is addressed as the nest writes it (the same element), at a constant distance (a loop that runs in
     order: `ordered`), or by another loop (`exchanged`). Elements beyond the border do not exist.
     """
+    bound: Bound | None = None
+    """Bound of one loop by another, None: all iterations are executed. Of the others no element is read or written."""
+    running: bool = False
+    """Whether readers may use results of a part of the reduction, and correct what they made of them as more arrives:
+    the maximum and the sum of a softmax (Dao et al., FlashAttention, 2022, algorithm 1)."""
 
     def __post_init__(self) -> None:
         if type(self.name) is not str:
@@ -159,9 +167,21 @@ class LoopNest:
                         raise ValueError(
                             f"{access.tensor!r} is indexed by loop {loop} of {len(self.loops)}"
                         )
+        if self.bound is not None:
+            self._check_bound(self.bound)
         ranges = [(0, loop.extent) for loop in self.loops]
         for index, size in zip(self.write.indices, self.write.shape, strict=True):
             self._check_written(index, size, ranges)
+
+    def _check_bound(self, bound: Bound) -> None:
+        """Raise ``ValueError`` for a bound of loops that there are not, by a reduction, or beside a dependence."""
+        loops = len(self.loops)
+        is_pair = 0 <= bound.outer < loops and 0 <= bound.inner < loops and bound.outer != bound.inner
+        if not is_pair or self.loops[bound.outer].reduction or self.carried is not None:
+            raise ValueError(
+                f"loop {bound.inner} of {self.name!r} is bounded by loop {bound.outer} of {loops}; needs two loops, the"
+                " second of them no reduction, and no carried dependence"
+            )
 
     def _check_written(self, index: Index, size: int, ranges: Sequence[Interval]) -> None:
         """Raise ``ValueError`` for a written dimension that is no sum of space loops, or that leaves the tensor."""
@@ -228,13 +248,41 @@ class LoopNest:
         return replace(index, terms=tuple(term for term in index.terms if self.loops[term[0]].extent > 1))
 
     def operations(self, extents: Sequence[int] | None = None) -> Operations:
-        """Return the operations of the nest, or of a tile with ``extents`` iterations per loop."""
+        """Return the operations of the nest, or of a tile with ``extents`` iterations per loop.
+
+        Of a bounded nest exactly the iterations that are executed count, if both loops are whole; a tile of others is
+        executed whole (`Bound.cut`).
+        """
         extents = self.extents if extents is None else extents
+        bound = self.bound
+        if bound is not None and all(extents[loop] == self.loops[loop].extent for loop in (bound.outer, bound.inner)):
+            return self._executed(extents, bound.executed(self.extents))
         outputs = math.prod(n for n, loop in zip(extents, self.loops, strict=True) if not loop.reduction)
         counted = self.per_output * outputs
         if not self.per_iteration:
             return counted
         return counted + self.per_iteration * int(math.prod(extents) * self.executed_share)
+
+    def _executed(self, extents: Sequence[int], pairs: int) -> Operations:
+        """Return the operations of ``extents`` iterations, of which so many ``pairs`` of the bounded loops count."""
+        assert self.bound is not None
+        own = max(extents[self.bound.outer] * extents[self.bound.inner], 1)
+        outputs = math.prod([n for n, loop in zip(extents, self.loops, strict=True) if not loop.reduction])
+        outputs = outputs if self.loops[self.bound.inner].reduction else outputs * pairs // own
+        iterations = math.prod(extents) * pairs // own
+        return self.per_output * outputs + self.per_iteration * int(iterations * self.executed_share)
+
+    def operations_in(self, tile: Box) -> Operations:
+        """Return the operations that write the elements ``tile`` of the output; bounds are counted exactly."""
+        ranges = self.ranges_for(tile)
+        if ranges is None:
+            return Operations()
+        extents = [max(end - first, 0) for first, end in ranges]
+        if self.bound is None:
+            return self.operations(extents)
+        return self._executed(
+            extents, self.bound.band.pairs(ranges[self.bound.outer], ranges[self.bound.inner])
+        )
 
     @property
     def executed_share(self) -> Fraction:
@@ -250,8 +298,9 @@ class LoopNest:
     def ranges_for(self, tile: Box) -> tuple[Interval, ...] | None:
         """Return the loop ranges that write the output ``tile``; None if none do.
 
-        Reduction loops run in full, except for iterations that read only padding; a range may come out empty. Carried
-        dependences are included: `ordered` loops run from their beginning, `exchanged` loops in full.
+        Reduction loops run in full, except for iterations that read only padding or are out of a bound; a range may
+        come out empty. Carried dependences are included: `ordered` loops run from their beginning, `exchanged` loops in
+        full.
         """
         ranges: list[Interval] = [(0, loop.extent) for loop in self.loops]
         for index, (lo, hi) in zip(self.write.indices, tile, strict=True):
@@ -262,16 +311,19 @@ class LoopNest:
                 ranges[loop] = (0, ranges[loop][1]) if way > 0 else (ranges[loop][0], self.loops[loop].extent)
             for loop in self.exchanged:
                 ranges[loop] = (0, self.loops[loop].extent)
+        if self.bound is not None:
+            self.bound.narrow(ranges, self.extents)
         for read in self.reads:
             for index, size in zip(read.indices, read.shape, strict=True):
                 if len(index.terms) > 1 and not index.opaque:
                     skip_padding(index, size, self.loops, ranges)
         return tuple(ranges)
 
-    def loop_extents_for(self, tile: Sequence[int]) -> list[int]:
+    def loop_extents_for(self, tile: Sequence[int], *, most: bool = False) -> list[int]:
         """Return the iterations per loop that write a tile of ``tile`` elements per output dimension.
 
-        Earlier tiles along `ordered` loops count as computed already; `exchanged` loops run in full.
+        Earlier tiles along `ordered` loops count as computed already; `exchanged` loops run in full. A bounded loop has
+        the iterations that tiles have in the mean (`Bound.cut`), or, with ``most``, at most.
         """
         extents = [loop.extent for loop in self.loops]
         for index, wanted in zip(self.write.indices, tile, strict=True):
@@ -281,6 +333,8 @@ class LoopNest:
                 left = min(left, stride)
         for loop in self.exchanged if self.carried is not None else ():
             extents[loop] = self.loops[loop].extent
+        if self.bound is not None:
+            self.bound.cut(extents, self.extents, most=most)
         return extents
 
     def input_region(self, read: Access, tile: Box) -> Box | None:

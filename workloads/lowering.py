@@ -7,6 +7,7 @@ import onnx
 
 from dsascape.workloads.graph import Batch, Graph, Op, Rebuild, Role, Tensor, WorkloadError
 from dsascape.workloads.loopnest import Access, LoopNest
+from dsascape.workloads.mask_bands import mask_of
 from dsascape.workloads.onnx_file import OnnxFile
 from dsascape.workloads.operands import misfit
 from dsascape.workloads.operators import NOT_TAKEN, RULES, NodeContext, OperatorRule, UnsupportedOperatorError, kind_of
@@ -68,6 +69,11 @@ class _Lowering:
     """Tensors that a live node reads, and network outputs."""
     tensors: dict[str, Tensor] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
+    writers: dict[str, onnx.NodeProto] = field(default_factory=dict)
+    """Node that computes each tensor."""
+
+    def __post_init__(self) -> None:
+        self.writers.update({name: node for node in (*self.walk.of_weights, *self.walk.nodes) for name in node.output})
 
     def add(self, name: str, typed: Typed, role: Role) -> None:
         """Add a network input or weight."""
@@ -110,7 +116,9 @@ class _Lowering:
         passed = (*lowered.internals, *(t for t in outputs if t is not None and t not in written))
         internals = tuple(t for t in passed if t.name in touched)
         read = tuple(dict.fromkeys(t.name for t in inputs if t is not None and t.name in touched))
-        op = Op(name, kind, read, tuple(t.name for t in written), nests, internals)
+        mask = mask_of(context, self.writers, values)
+        band, masks = (None, ()) if mask is None or nests[1:] else (mask.band, mask.inputs)
+        op = Op(name, kind, read, tuple(t.name for t in written), nests, internals, band, masks)
         self.tensors.update({t.name: t for t in written})
         return op
 

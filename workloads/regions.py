@@ -144,6 +144,8 @@ def _follows(nest: LoopNest, dim: int, read: Access) -> int:
     plain = Index(terms=((loop, 1),))
     moving = _uses(read, loop)
     extent = nest.loops[loop].extent
+    if nest.bound is not None and loop in (nest.bound.outer, nest.bound.inner):
+        raise _MovesOtherwiseError
     if index != plain or _uses(nest.write, loop) != [dim] or loop in dict(nest.ordered) or loop in nest.exchanged:
         raise _MovesOtherwiseError
     if not moving:

@@ -36,7 +36,7 @@ def simplified(walk: Walk, outputs: Sequence[str]) -> Walk:
             break
         nodes = changed
         rewrite = replace(rewrite, readers=_readers(nodes), producer={}, renamed={})
-    return Walk(state.types, state.values, frozenset(state.weights), tuple(nodes))
+    return replace(walk, types=state.types, values=state.values, weights=frozenset(state.weights), nodes=tuple(nodes))
 
 
 def _readers(nodes: Sequence[onnx.NodeProto]) -> Mapping[str, int]:

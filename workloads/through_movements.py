@@ -79,4 +79,8 @@ def _with_split_loop(nest: LoopNest, loop: int, inner: int) -> LoopNest:
         return replace(access, indices=tuple(map(split, access.indices)))
 
     carried = None if nest.carried is None else moved(nest.carried)
-    return replace(nest, loops=loops, reads=tuple(map(moved, nest.reads)), write=moved(nest.write), carried=carried)
+    places = [place + (place > loop) for place in range(len(nest.loops))]
+    bound = None if nest.bound is None else nest.bound.moved(places)
+    return replace(
+        nest, loops=loops, reads=tuple(map(moved, nest.reads)), write=moved(nest.write), carried=carried, bound=bound
+    )

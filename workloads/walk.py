@@ -85,7 +85,8 @@ def walk_file(file: OnnxFile, inputs: Mapping[str, Typed], rewalk: Rewalk | None
             raise
         except MALFORMED as error:
             raise state.error(node, f"is malformed: {type(error).__name__} {error}") from error
-    return Walk(state.types, state.values, frozenset(state.weights), tuple(walker.nodes))
+    nodes, of_weights = tuple(walker.nodes), tuple(walker.once)
+    return Walk(state.types, state.values, frozenset(state.weights), nodes, of_weights=of_weights)
 
 
 def walk_edited(
@@ -110,7 +111,8 @@ def walk_edited(
             walker.nodes.append(node)
     once = (*walk.once, *walker.once)
     weights = frozenset(state.weights)
-    return Walk(state.types, state.values, weights, tuple(walker.nodes), once, walk.unedited or walk.nodes)
+    unedited, of_weights = walk.unedited or walk.nodes, (*walk.of_weights, *walker.once)
+    return Walk(state.types, state.values, weights, tuple(walker.nodes), once, unedited, of_weights)
 
 
 class Walker:

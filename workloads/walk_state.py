@@ -125,6 +125,8 @@ class Walk:
     """Nodes of edits that compute weights from weights, in order."""
     unedited: tuple[onnx.NodeProto, ...] = ()
     """Run-time nodes of the file before it was edited; empty if it was not."""
+    of_weights: tuple[onnx.NodeProto, ...] = ()
+    """All nodes that compute weights of unknown value from weights."""
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:

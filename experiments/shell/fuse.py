@@ -3,7 +3,7 @@
 import argparse
 
 from dsascape.experiments.point.evaluate import job_of
-from dsascape.experiments.point.pipeline import plan_of
+from dsascape.experiments.point.pipeline import as_simulated, plan_of
 from dsascape.experiments.report.plan_picture import plan_picture
 from dsascape.experiments.results.files import check_place, write_whole
 from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
@@ -14,7 +14,6 @@ from dsascape.hw_models.text.quantities import format_bytes
 from dsascape.scheduler import network_of, policy_label
 from dsascape.scheduler.graphturbo.instances import operations_of, split_into_instances
 from dsascape.wording import count
-from dsascape.workloads.state import with_state_in_place
 
 
 def fuse(arguments: argparse.Namespace) -> Answer:
@@ -22,7 +21,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     check_place(arguments.picture, "--picture")
     policy = requested_policy(arguments)
     analysis, job = job_of(requested_workload(arguments), load_hardware(arguments.hardware), {})
-    graph = analysis.of(with_state_in_place).graph
+    graph = as_simulated(analysis, job.placing).graph
     plan = plan_of(analysis, policy, job.placing)
     after = operations_of(split_into_instances(network_of(plan, analysis), plan).instances)
     planned = plan.graph.ops

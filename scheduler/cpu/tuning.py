@@ -24,6 +24,9 @@ class CpuTuning:
     warm_caches: bool = False
     """Whether caches hold what the run before has left, as when a network runs again and again; else a run begins with
     empty caches."""
+    skips_masked: bool = True
+    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
+    compute them, so runs that are measured have false."""
     most_accumulators: Few = 64
     """Register tiles with more are not tried."""
     depth_iterations: Annotated[int, Field(ge=8, le=2**20)] = 512

@@ -29,6 +29,10 @@ Headrooms = Annotated[
 class DsaTuning:
     """Tuning parameters of planning, tiling and placement on a clustered DSA. Shares are fractions of one."""
 
+    skips_masked: bool = True
+    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
+    compute them, so runs that are measured have false."""
+
     # Choice among GraphTurbo's plans
     grouping_headrooms: Headrooms = (0.0, 0.15, 0.3, 0.4, -0.25)
     """Shares of the local buffers that grouping leaves free, tried in turn, each with instances and without. Algorithm

@@ -4,6 +4,7 @@ Products run on tensor units where these compute the dtype and the product is no
 else on lanes. Grids are numbered along memory; `grid_orders` has the other ways.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -48,6 +49,8 @@ _LEAST_TURNS = 4
 """Iterations of a shared reduction that are left for each thread."""
 _MOST_SHARING = 16_384
 """Blocks of a grid in which some share a reduction."""
+_STREAMS = (64, 128, 256)
+"""Keys of an attention, for example, for which a block computes scores at a time."""
 _SHARED_BY = 4
 """Threads or warps that share a reduction of products."""
 _LEAST_SHARE = 64
@@ -145,8 +148,9 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
     is_last = last == sides
     unit = unit_of(in_rows, in_columns, sides.depth, view) if is_last else "lanes"
     can_stage = unit == "tensor" or (nests.anchor_ends_last and is_last)
-    for tile in _tiles(layer, sides, in_rows, in_columns):
-        if not _has_room(layer, tile, view):
+    streams = _streams(layer, view)
+    for tile, stream in itertools.product(_tiles(layer, sides, in_rows, in_columns), streams):
+        if not _has_room(layer, tile, view, stream):
             continue
         tried = _THREADS if not nests.fronts else (*_THREADS, _MANY_THREADS)
         parts = [part for each in dict.fromkeys([last, sides]) for part in _parts(tile, each, unit, view, tried)]
@@ -154,31 +158,39 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
             for split in _splits(last, tile, part, unit, view):
                 if can_stage:
                     step = depth_step(nests.nests[nests.anchor], view, split)
-                    staged = GpuTiles(tile, order, part, split, step, view.tuning.stages, unit)
+                    staged = GpuTiles(tile, order, part, split, step, view.tuning.stages, unit, stream=stream)
                     yield _with_fronts(layer, staged, view, staged=True)
                 if unit == "lanes":
-                    straight = GpuTiles(tile, order, part, split, None, 1, unit)
+                    straight = GpuTiles(tile, order, part, split, None, 1, unit, stream=stream)
                     yield _with_fronts(layer, straight, view, staged=False)
                     if nests.fronts:
                         yield _with_fronts(layer, straight, view, staged=True)
 
 
-def _has_room(layer: Layer, tile: Extents, view: GpuView) -> bool:
+def _streams(layer: Layer, view: GpuView) -> tuple[int | None, ...]:
+    """Return for how many iterations of the anchor's depth fronts are computed at a time: None for all of them."""
+    if not layer.streamed or not view.tuning.streams:
+        return (None,)
+    depth = max(layer.depth_extents, default=1)
+    return (None, *[each for each in _STREAMS if each < depth])
+
+
+def _has_room(layer: Layer, tile: Extents, view: GpuView, stream: int | None = None) -> bool:
     """Whether shared memory holds what contractions in front of the last make for a tile; else no block of it fits."""
-    return not nests_of(layer).fronts or room_of(layer, tile, view) > 0
+    return not nests_of(layer).fronts or room_of(layer, tile, view, stream) > 0
 
 
 def _with_fronts(layer: Layer, tiles: GpuTiles, view: GpuView, *, staged: bool) -> GpuTiles:
     """Return the tiles of a kernel with those of its fronts, whose operands are ``staged`` where that can be."""
     sums, threads = math.prod(tiles.part), tiles.threads(view.spec.sms.warp)
-    fronts = fronts_of(layer, tiles.tile, sums, threads, view, staged=staged)
+    fronts = fronts_of(layer, tiles.tile, sums, threads, view, staged=staged, stream=tiles.stream)
     if not fronts:
         return tiles
     is_any_staged = any(step is not None for step in (tiles.depth_step, *[front.depth_step for front in fronts]))
     stages = view.tuning.stages if is_any_staged else 1
     if stages > _LEAST_STAGES and tiles.depth_step is not None:  # what lies there besides may leave no room for all
-        nests, room = nests_of(layer), room_of(layer, tiles.tile, view)
-        extents = nests.works(layer, tiles.tile)[nests.anchor].extents
+        nests, room = nests_of(layer), room_of(layer, tiles.tile, view, tiles.stream)
+        extents = nests.works(layer, tiles.tile, tiles.stream)[nests.anchor].extents
         step_bytes = sum(operands_bytes(nests.nests[nests.anchor], extents, tiles.depth_step))
         stages = min(stages, max(room // max(step_bytes, 1), _LEAST_STAGES))
     return replace(tiles, stages=stages, fronts=fronts)
@@ -195,7 +207,7 @@ def _tiles(layer: Layer, sides: _Sides, in_rows: int, in_columns: int) -> Iterat
     seen = set()
     for rows in (_FEW_ROWS, *_up_to(in_rows)) if has_fronts and in_rows > _FEW_ROWS else _up_to(in_rows):
         along = filled(shape, sides.rows, rows, single, even=True)
-        if has_fronts:
+        if has_fronts and not layer.is_bounded:  # where fewer rows have fewer columns too
             along = min(along, _patch(shape, sides.rows, rows), key=partial(_macs, layer))
         for columns in dict.fromkeys([*_up_to(in_columns), *([in_columns] if has_fronts else [])]):
             if rows * columns <= _LARGEST_TILE:

@@ -45,13 +45,15 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
     """
     nests = nests_of(layer)
     sms, tuning = view.spec.sms, view.tuning
-    held = staged = registers = 0
-    for number, (nest, work) in enumerate(zip(nests.nests, nests.works(layer, tiles.tile), strict=True)):
+    held = staged = registers = sums_kept = 0
+    for number, (nest, work) in enumerate(zip(nests.nests, nests.works(layer, tiles.tile, tiles.stream), strict=True)):
         if nest.is_shared:
             held += work.outputs * nest.element_bytes
         parts = parts_of(nests, number, layer, tiles, sms.warp)
         if parts is not None:
             registers = max(registers, _registers(nest, parts, view))
+            if nest.is_anchor and tiles.stream is not None:  # kept while fronts have sums of their own
+                sums_kept = _sum_registers(parts, view)
             if parts.depth_step is not None:
                 in_flight = slots(nest, parts.depth_step, tiles.stages)
                 staged = max(staged, in_flight * staged_bytes(nest, parts, parts.depth_step))
@@ -63,7 +65,13 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
     if nests.anchor < 0 or not nests.nests[nests.anchor].is_tiled:
         registers = max(registers, 2 * math.prod(tiles.part))
     sums = tiles.split * math.prod(tiles.tile) * _SUM_BYTES if tiles.split > 1 else 0
-    return BlockNeeds(tiles.threads(sms.warp), tuning.base_registers + registers, held + max(staged, sums))
+    registers += tuning.base_registers + sums_kept
+    return BlockNeeds(tiles.threads(sms.warp), registers, held + max(staged, sums))
+
+
+def _sum_registers(parts: Parts, view: GpuView) -> int:
+    """Return the registers of a thread for its part's sums."""
+    return -(-parts.elements // view.spec.sms.warp) if parts.unit == "tensor" else parts.elements
 
 
 def _registers(nest: BlockNest, parts: Parts, view: GpuView) -> int:
@@ -143,8 +151,8 @@ class _Block:
     def code(self) -> BlockCode:
         tiles, nests = self._tiles, self._nests
         parts = tiles.parts(tiles.tile)
-        works = nests.works(self._layer, tiles.tile)
-        of_part = nests.works(self._layer, tiles.part)
+        works = nests.works(self._layer, tiles.tile, tiles.stream)
+        of_part = nests.works(self._layer, tiles.part, tiles.stream)
         passes = passes_of(self._layer, tiles.tile)
         padding = parts * self._of_part / max(math.prod(tiles.tile), 1)
         own_threads = parts * tiles.split * (self._warp if tiles.unit == "tensor" else 1)
@@ -232,7 +240,7 @@ class _Block:
             self._scalar += self._loops(issued * own.rows * own.columns, parts.elements)
         self._load += sum(loads)
         if parts.depth_step is not None:
-            self._stage(nest, parts, share)
+            self._stage(nest, work, parts, share)
             return
         reads = zip(nest.reads, loads, strict=False)
         self._outside_loads += sum([each for read, each in reads if read.source != "shared"])
@@ -241,11 +249,12 @@ class _Block:
         """Return how many elements one load or store of a thread moves, of so many next to each other."""
         return max(1, min(self._view.tuning.vector_bytes // element_bytes, neighbours))
 
-    def _stage(self, nest: BlockNest, parts: Parts, share: float) -> None:
+    def _stage(self, nest: BlockNest, work: NestWork, parts: Parts, share: float) -> None:
         """Add what brings operands from outside into shared memory, step by step, in each turn."""
         assert parts.depth_step is not None
-        tuning, step = self._view.tuning, min(parts.depth_step, nest.depth)
-        steps = -(-nest.depth // step)
+        depth = nest.depth if nest.depth_loop is None else min(nest.depth, work.extents[nest.depth_loop])
+        tuning, step = self._view.tuning, min(parts.depth_step, depth)
+        steps = -(-depth // step)
         staged = share * parts.turns * steps * staged_bytes(nest, parts, step)
         copies = staged / tuning.vector_bytes
         self._load += copies

@@ -45,7 +45,7 @@ class _Sides(NamedTuple):
 
 
 def fronts_of(
-    layer: Layer, tile: Extents, sums: int, threads: int, view: GpuView, *, staged: bool
+    layer: Layer, tile: Extents, sums: int, threads: int, view: GpuView, *, staged: bool, stream: int | None = None
 ) -> tuple[FrontTiles, ...]:
     """Return the tiles of all fronts of ``layer`` in blocks of ``threads`` that compute ``tile`` of the sink.
 
@@ -55,8 +55,8 @@ def fronts_of(
     nests = nests_of(layer)
     if not nests.fronts:
         return ()
-    works = nests.works(layer, tile)
-    worker = _Worker(max(sums, _LEAST_SUMS), threads, room_of(layer, tile, view))
+    works = nests.works(layer, tile, stream)
+    worker = _Worker(max(sums, _LEAST_SUMS), threads, room_of(layer, tile, view, stream))
     found = []
     for number in nests.fronts:
         box = nests.nests[number].box(works[number].extents)
@@ -66,10 +66,10 @@ def fronts_of(
     return tuple(found)
 
 
-def room_of(layer: Layer, tile: Extents, view: GpuView) -> int:
+def room_of(layer: Layer, tile: Extents, view: GpuView, stream: int | None = None) -> int:
     """Return the bytes of a block's shared memory beside what lies there from one contraction to the next."""
     nests = nests_of(layer)
-    works = nests.works(layer, tile)
+    works = nests.works(layer, tile, stream)
     held = [each.element_bytes * work.outputs for each, work in zip(nests.nests, works, strict=True) if each.is_shared]
     return max(view.spec.sms.shared.per_block_bytes - sum(held), 0)
 

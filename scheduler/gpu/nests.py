@@ -108,7 +108,7 @@ class NestWork(NamedTuple):
     read: Sequence[int]
     """Elements of each tensor that it reads."""
     share: float = 1.0
-    """Mean fraction of such boxes for which it has this work."""
+    """Mean fraction of such boxes for which it has this work; how often, where it is done piece by piece."""
 
 
 @dataclass(frozen=True)
@@ -161,14 +161,18 @@ class BlockNests:
         """Iterations of the anchor's longest reduction loop; 1 without one."""
         return 1 if self.anchor < 0 else self.nests[self.anchor].depth
 
-    def works(self, layer: Layer, box: Extents) -> list[NestWork]:
-        """Return what each nest does for ``box`` elements per dimension of the sink of ``layer``."""
-        table = layer.analysis.table(BlockNests.works)
-        return table.get((layer.signature, box), partial(self._works, layer, box))
+    def works(self, layer: Layer, box: Extents, stream: int | None = None) -> list[NestWork]:
+        """Return what each nest does for ``box`` elements per dimension of the sink of ``layer``.
 
-    def _works(self, layer: Layer, box: Extents) -> list[NestWork]:
+        ``stream``: iterations of the anchor's depth at a time (`GpuTiles.stream`); the work is that of one such piece.
+        """
+        table = layer.analysis.table(BlockNests.works)
+        return table.get((layer.signature, box, stream), partial(self._works, layer, box, stream))
+
+    def _works(self, layer: Layer, box: Extents, stream: int | None) -> list[NestWork]:
         works: list[NestWork] = []
-        of_tile = () if self.is_plain else layer.tile_work(box).nests
+        of_tile = () if self.is_plain else layer.tile_work(box, stream).nests
+        pieces = 1.0 if stream is None else max(layer.depth_extent_of(box) / stream, 1.0)
         for number, alike in self.runs:
             each, share = self.nests[number], 1.0
             if self.is_plain:
@@ -176,20 +180,22 @@ class BlockNests:
                 made, outputs = each.compiled.operations(extents), math.prod(box)
             else:
                 extents, made = of_tile[number].extents, of_tile[number].operations
-                share = of_tile[number].share
+                share = of_tile[number].share * (pieces if number <= self.anchor else 1.0)
                 outputs = _written(each.compiled.nest, extents)
             works += [NestWork(extents, made, outputs, _read(each, extents), share)] * alike
         return works
 
-    def product(self, layer: Layer, box: Extents, number: int | None = None) -> Product | None:
+    def product(
+        self, layer: Layer, box: Extents, number: int | None = None, stream: int | None = None
+    ) -> Product | None:
         """Return the products of a nest, the anchor if none is named, for ``box`` elements per dimension of the sink.
 
-        None if it is no product of two operands.
+        ``stream``: as for `works`. None if it is no product of two operands.
         """
         chosen = self.anchor if number is None else number
         if chosen < 0:
             return None
-        work = self.works(layer, box)[chosen]
+        work = self.works(layer, box, stream)[chosen]
         return self.nests[chosen].product(work.extents, work.operations.macs)
 
 

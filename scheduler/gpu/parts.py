@@ -50,12 +50,12 @@ def parts_of(nests: BlockNests, number: int, layer: Layer, tiles: GpuTiles, warp
     nest = nests.nests[number]
     if not nest.is_tiled:
         return None
-    work = nests.works(layer, tiles.tile)[number]
+    work = nests.works(layer, tiles.tile, tiles.stream)[number]
     whole = nest.product(work.extents, work.operations.macs)
     assert whole is not None
     if nest.front is not None:
         return _of_front(nest, work, whole, tiles, warp)
-    own, parts = nests.product(layer, tiles.part), tiles.parts(tiles.tile)
+    own, parts = nests.product(layer, tiles.part, stream=tiles.stream), tiles.parts(tiles.tile)
     assert own is not None
     if nest.is_of_block:  # its results lie in shared memory: it is cut into parts as large as those of the tile
         rows, columns = min(own.rows, whole.rows), min(own.columns, whole.columns)

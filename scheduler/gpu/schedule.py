@@ -41,13 +41,15 @@ class GpuKernel(Kernel):
     @property
     def blocks(self) -> int:
         """Blocks of the grid."""
-        return math.prod(self.tiles.blocks_along(self.layer.sink.shape)) * self.tiles.shares
+        shape = self.layer.computed_part(self.layer.sink.shape, self.tiles.tile)
+        return math.prod(self.tiles.blocks_along(shape)) * self.tiles.shares
 
     def __str__(self) -> str:
         tiles = self.tiles
         loops = " ".join(f"d{dim}" for dim in tiles.order)
         fronts = "".join([f", {self._front(number)}" for number in range(len(tiles.fronts))])
         split = f", reductions split {count(tiles.split, 'way')}" if tiles.split > 1 else ""
+        split += f", {tiles.stream} of the depth at a time" if tiles.stream is not None else ""
         split += f", reductions shared by {count(tiles.shares, 'block')}" if tiles.shares > 1 else ""
         return (
             f"{self.name}: {count(self.blocks, 'block')} of {shown(tiles.tile)} of {shown(self.layer.sink.shape)},"
@@ -59,7 +61,7 @@ class GpuKernel(Kernel):
         """Return what is shown of a contraction in front of the last."""
         nests, front = nests_of(self.layer), self.tiles.fronts[number]
         nest = nests.nests[nests.fronts[number]]
-        work = nests.works(self.layer, self.tiles.tile)[nests.fronts[number]]
+        work = nests.works(self.layer, self.tiles.tile, self.tiles.stream)[nests.fronts[number]]
         at_once = "" if front.at_once is None else f", {shown(front.at_once)} at once"
         return (
             f"before it {shown(nest.box(work.extents))} of {nest.compiled.target}:"

@@ -54,6 +54,7 @@ class _Kernel(KernelRecord):
     unit: ComputeUnit
     shares: Size = 1
     fronts: Annotated[tuple[_Front, ...], Field(strict=False)] = ()
+    stream: Size | None = None
     steps: list[dict[str, Any]] | None = None
 
 
@@ -72,7 +73,7 @@ def _kernel_record(kernel: GpuKernel) -> _Kernel:
     return _Kernel(
         output=kernel.name, group=kernel.group, operators=kernel.layer.ops, tile=tiles.tile, order=tiles.order,
         part=tiles.part, split=tiles.split, depth_step=tiles.depth_step, stages=tiles.stages, unit=tiles.unit,
-        shares=tiles.shares,
+        shares=tiles.shares, stream=tiles.stream,
         fronts=tuple([
             _Front(part=front.part, depth_step=front.depth_step, unit=front.unit, at_once=front.at_once)
             for front in tiles.fronts
@@ -108,6 +109,7 @@ def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKe
             record.unit,
             record.shares,
             tuple([FrontTiles(front.part, front.depth_step, front.unit, front.at_once) for front in record.fronts]),
+            stream=record.stream,
         )
     except ValueError as error:
         raise ScheduleError(f"{where}: {error}") from error
@@ -123,6 +125,8 @@ def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> 
         _check_tensor(where, nests.product(layer, tiles.part), view)
     if tiles.shares > nests.shared_iterations:
         raise ScheduleError(f"{where}: shares: {count(tiles.shares, 'block')} cannot share a reduction of this kernel")
+    if tiles.stream is not None and not layer.streamed:
+        raise ScheduleError(f"{where}: stream: this kernel has no softmax in front of a product, done piece by piece")
     needs = block_needs(layer, tiles, view)
     held = occupancy(view.spec.sms, needs)
     if not held.blocks:
@@ -142,7 +146,7 @@ def _check_fronts(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) ->
             f"{where}: fronts: tiles of {count(len(tiles.fronts), 'contraction')} are given, in front of its last one"
             f" are {len(nests.fronts)} ({names})"
         )
-    works = nests.works(layer, tiles.tile)
+    works = nests.works(layer, tiles.tile, tiles.stream)
     for place, (number, front) in enumerate(zip(nests.fronts, tiles.fronts, strict=True)):
         nest, here = nests.nests[number], f"{where}: fronts: {place}"
         box = nest.box(works[number].extents)

@@ -75,6 +75,9 @@ class GpuTiles:
     sharing: tuple[int, ...] = ()
     """Threads that share the reduction of each such element, by reduction, first to last; empty: as many as there are
     (`scheduler.gpu.parts.sharing`)."""
+    stream: int | None = None
+    """Iterations of the anchor's depth for which fronts and statistics are computed at a time (`Layer.streamed`): a
+    block adds up what they give before it begins with the next ones. None: all of them first."""
 
     def __post_init__(self) -> None:
         dims = len(self.tile)

@@ -72,7 +72,7 @@ def l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:
 
 def _l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:
     found, lines, passes = footprints_of(layer), touched_lines(layer, sector_bytes), passes_of(layer, tile)
-    touched = [each.count for each in lines.of_operands((*tile, found.depth))]
+    touched = [each.count for each in lines.of_operands((*tile, min(found.depth, layer.depth_extent_of(tile))))]
     if passes > 1:  # each takes as much of a line as it makes of it
         share, shape = math.prod(tile) / math.prod(layer.sink.shape), layer.sink.shape
         whole = [each.count * share for each in lines.of_operands((*shape, found.depth))]
@@ -123,7 +123,7 @@ def _between_passes(layer: Layer, tiles: GpuTiles, l2: CacheShape, sector_bytes:
 
 def _nest(layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, sector_bytes: int) -> Nest:
     found = footprints_of(layer)
-    shape = layer.sink.shape
+    shape = layer.computed_part(layer.sink.shape, tiles.tile)
     counts = tiles.blocks_along(shape)
     together = [1] * len(shape)
     left = concurrent
@@ -142,13 +142,15 @@ def _nest(layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, 
             axes.append(axis)
             touched.append(lines.of_operands(tuple(extents)))
 
+    group = tuple([min(size, n * part) for size, n, part in zip(shape, together, tiles.tile, strict=True)])
+    extents[DEPTH] = depth = min(found.depth, layer.depth_extent_of(group))
     for dim in order:
-        loop(dim, -(-counts[dim] // together[dim]), min(shape[dim], together[dim] * tiles.tile[dim]))
+        loop(dim, -(-counts[dim] // together[dim]), group[dim])
     of_group = len(trips)
     step = depth_step_of(layer, tiles)
     if step is not None:
-        steps = min(step, found.depth)
-        loop(DEPTH, -(-found.depth // steps), steps)
+        steps = min(step, depth)
+        loop(DEPTH, -(-depth // steps), steps)
     for dim in order:
         loop(dim, together[dim], min(shape[dim], tiles.tile[dim]))
     outside = tuple([

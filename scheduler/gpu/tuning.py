@@ -24,6 +24,12 @@ class GpuTuning:
     """Whether products may run on tensor units."""
     shared_reductions: bool = True
     """Whether several blocks may share the reduction of one tile."""
+    skips_masked: bool = True
+    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
+    compute them, so runs that are measured have false."""
+    streams: bool = True
+    """Whether a block may compute a softmax between two products for some of its reduction at a time, with running
+    statistics (`scheduler.kernels.layer.Layer.streamed`). No code is generated for that yet."""
     stages: Annotated[int, Field(ge=1, le=16)] = 3
     """Steps of the depth loop that are in shared memory or on their way at a time."""
     step_bytes: Annotated[int, Field(ge=8, le=4096)] = 64

@@ -98,7 +98,7 @@ class _Whole(NamedTuple):
 
 def _whole_of(layer: Layer, tile: Extents, sector_bytes: int) -> _Whole:
     operations, moved, blocks = Operations(), 0, 0
-    for count, part in tile_classes(layer.sink.shape, tile):
+    for count, part in tile_classes(layer.computed_part(layer.sink.shape, tile), tile):
         operations += operations_of(layer, part) * count
         moved += l2_bytes(layer, part, sector_bytes) * count
         blocks += count

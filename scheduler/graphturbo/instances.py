@@ -98,7 +98,8 @@ def operations_of(instances: Sequence[SubGraphInstance]) -> Operations:
     total = Operations()
     for part in (part for instance in instances for part in instance.parts):
         work = part.layer.tile_work(tuple(hi - lo for lo, hi in part.box))
-        total = sum((nest.operations for nest in work.nests), total)
+        for each in work.nests:
+            total += each.operations if each.nest.bound is None else each.nest.operations(each.extents)
     return total
 
 

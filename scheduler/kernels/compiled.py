@@ -79,14 +79,19 @@ class CompiledNest:
         """Fraction of the iterations that compute anything."""
         self._per_iteration = bool(nest.per_iteration)
 
-    def loop_extents(self, tile: Sequence[int]) -> list[int]:
-        """Return the iterations per loop that write a ``tile``, as `LoopNest.loop_extents_for`."""
+    def loop_extents(self, tile: Sequence[int], *, most: bool = False) -> list[int]:
+        """Return the iterations per loop that write a ``tile``, as `LoopNest.loop_extents_for`.
+
+        ``most``: of a bounded loop, those of the tile that has most of them.
+        """
         if self._single is None:
-            return self.nest.loop_extents_for(tile)
+            return self.nest.loop_extents_for(tile, most=most)
         extents = self._full.copy()
         for loop, wanted in zip(self._single, tile, strict=True):
             if loop >= 0 and wanted < extents[loop]:
                 extents[loop] = wanted
+        if self.nest.bound is not None:
+            self.nest.bound.cut(extents, self._full, most=most)
         return extents
 
     def operations(self, extents: Sequence[int]) -> Operations:
@@ -120,7 +125,7 @@ def first_alike(nests: Sequence[LoopNest]) -> tuple[int, ...]:
         key: object = number
         if not any(loop.reduction for loop in nest.loops):
             loops, terms = nest.extents, tuple([index.terms for index in nest.write.indices])
-            key = nest.write.tensor, loops, terms, maps, nest.per_iteration, nest.per_output
+            key = nest.write.tensor, loops, terms, maps, nest.per_iteration, nest.per_output, nest.bound
         firsts.append(first.setdefault(key, number))
     return tuple(firsts)
 

@@ -8,7 +8,7 @@ through the access maps, so the figures include halos, broadcasts and recomputat
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from dsascape.scheduler.kernels.compiled import CompiledNest, LoopRole, asks_for_its_own, first_alike
@@ -22,8 +22,9 @@ from dsascape.scheduler.kernels.pieces_read import (
     reads_apart,
     stacked,
 )
+from dsascape.scheduler.kernels.streaming import Corrected, reduction_loops_of, streamed_with
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.loopnest import Box, Extents, LoopNest, Operations, widest
+from dsascape.workloads.loopnest import Bound, Box, Extents, LoopNest, Operations, widest
 from dsascape.workloads.regions import placed_regions
 from dsascape.workloads.spaced import executed_extents
 from dsascape.workloads.subgraph import Subgraph, follow_back
@@ -162,9 +163,52 @@ class Layer(Subgraph):
 
     @cached_property
     def contraction(self) -> LoopNest | None:
-        """The layer's anchor: its multiply-accumulate nest with the most iterations, if it has one."""
+        """The layer's anchor: its multiply-accumulate nest with the most iterations, if it has one.
+
+        Behind statistics that are accumulated along with it (`streamed`), the last one.
+        """
         contractions = [compiled.nest for compiled in self.nests if compiled.contraction]
+        if len(contractions) > 1 and streamed_with(contractions[0], self.nests):
+            return contractions[0]
         return max(contractions, key=lambda nest: math.prod(nest.extents), default=None)
+
+    @cached_property
+    def is_bounded(self) -> bool:
+        """Whether a loop of some nest is bounded by another, as a mask's of attention."""
+        return any(compiled.nest.bound is not None for compiled in self.nests)
+
+    @cached_property
+    def streamed(self) -> frozenset[LoopNest]:
+        """Statistics that are accumulated piece by piece along with the anchor, a softmax's over the keys."""
+        return frozenset() if self.contraction is None else streamed_with(self.contraction, self.nests)
+
+    @cached_property
+    def sink_bound(self) -> tuple[int, int, Bound] | None:
+        """Bound of two dimensions of the sink, (rows, columns, bound), as a mask's of attention; None without one."""
+        own = [compiled.nest for compiled in self.nests if compiled.target == self.sink.name]
+        bound = own[0].bound if len(own) == 1 else None
+        if bound is None:
+            return None
+        loops = [index.terms[0][0] if len(index.terms) == 1 else -1 for index in own[0].write.indices]
+        is_plain = bound.outer in loops and bound.inner in loops
+        return (loops.index(bound.outer), loops.index(bound.inner), bound) if is_plain else None
+
+    def computed_part(self, part: Extents, tile: Extents) -> Extents:
+        """Return ``part`` of the sink without what tiles of ``tile`` leave out in the mean (`sink_bound`)."""
+        if self.sink_bound is None:
+            return part
+        rows, columns, bound = self.sink_bound
+        shape = self.sink.shape
+        mean = bound.band.mean_columns(max(tile[rows], 1), shape[rows], shape[columns])
+        return (*part[:columns], max(-(-part[columns] * mean // shape[columns]), 1), *part[columns + 1 :])
+
+    def depth_extent_of(self, tile: Extents) -> int:
+        """Return the iterations of all depth loops together that tiles of this size have, in the mean."""
+        nest = self.summed
+        if nest is None or nest.bound is None or nest.bound.inner not in self.depth_loops:
+            return math.prod(self.depth_extents)
+        work = next(work for work in self.tile_work(tile).nests if work.nest is nest)
+        return math.prod([work.extents[loop] for loop in self.depth_loops])
 
     @cached_property
     def depth_loop(self) -> int | None:
@@ -257,6 +301,9 @@ class Layer(Subgraph):
         """Return the work of a tile: ``tile`` elements per sink dimension, ``depth`` iterations of the depth loops.
 
         ``depth`` None: all iterations.
+
+        Of a bounded layer, operands and what is held are those of the tile that has most, the nests' work and the usual
+        extents those in the mean over all tiles of this size.
         """
         make = partial(_tile_work, self, tile, depth, self.from_the_start)
         return self.analysis.table(_tile_work).get((self.ops, tile, depth), make)
@@ -297,7 +344,7 @@ class Layer(Subgraph):
             accesses = (*nest.reads, nest.write, *([] if nest.carried is None else [nest.carried]))
             names = tuple(number.setdefault(access.tensor, len(number)) for access in accesses)
             shapes = tuple((access.shape, access.indices) for access in accesses)
-            return nest.loops, names, shapes, nest.per_iteration, nest.per_output
+            return nest.loops, names, shapes, nest.per_iteration, nest.per_output, nest.bound, nest.running
 
         nests = tuple(key(compiled.nest) for compiled in self.nests)
         tensors = self.graph.tensors
@@ -339,23 +386,28 @@ def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
 
 
 def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest]) -> TileWork:
+    if not layer.is_bounded:
+        return _work_of_tile(layer, tile, depth, from_the_start)
+    most = _work_of_tile(layer, tile, depth, from_the_start, most=True)
+    mean = _work_of_tile(layer, tile, depth, from_the_start)
+    usual = {name: box for name, box in mean.operand_extents.items() if box != most.operand_extents[name]}
+    return replace(most, nests=mean.nests, usual_extents={**most.usual_extents, **usual})
+
+
+def _work_of_tile(
+    layer: Layer, tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest], *, most: bool = False
+) -> TileWork:
+    """Return `Layer.tile_work`; ``most``: of the tile that has most iterations of bounded loops, else in the mean."""
     summed = layer.summed if depth is not None else None
     work_of_nest: dict[tuple[int, int], tuple[Extents, tuple[int, ...], Operations, list[Extents]]] = {}
     works: list[NestWork] = []
     held_bytes: list[int] = []
     handed_bytes: list[int] = []
     shares = Shares(layer.put_together)
+    corrected = Corrected(summed, frozenset() if summed is None else layer.streamed)
 
     def iterations(compiled: CompiledNest, written: Extents) -> list[int]:
-        """Return the iterations of each loop that write ``written`` elements per dimension."""
-        extents = compiled.loop_extents(written)
-        if from_the_start and compiled.nest in from_the_start:
-            for loop, _ in compiled.nest.ordered:
-                extents[loop] = compiled.nest.loops[loop].extent
-        if depth is not None and compiled.nest is summed:
-            for loop, count in zip(layer.depth_loops, piece_extents(layer.depth_extents, depth), strict=True):
-                extents[loop] = min(extents[loop], count)
-        return extents
+        return _iterations(layer, compiled, written, depth, from_the_start, most=most)
 
     def note_work(
         compiled: CompiledNest, written: Extents, extents: tuple[int, ...], made: Operations, read: Sequence[Extents]
@@ -373,7 +425,8 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
         if found is None or found[0] != written:
             extents = iterations(compiled, written)
             read_extents = [read.extents(extents) for read in compiled.reads]
-            found = work_of_nest[compiled.alike] = written, tuple(extents), compiled.operations(extents), read_extents
+            made = corrected.operations(compiled, extents)
+            found = work_of_nest[compiled.alike] = written, tuple(extents), made, read_extents
         note_work(compiled, *found)
         return [(read.tensor, each) for read, each in zip(compiled.reads, found[3], strict=True)]
 
@@ -381,7 +434,7 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
         all_of_them = stacked(written)
         of_all = iterations(compiled, all_of_them)
         found = [each.extents(of_all) for each in compiled.reads]
-        note_work(compiled, all_of_them, tuple(of_all), compiled.operations(of_all), found)
+        note_work(compiled, all_of_them, tuple(of_all), corrected.operations(compiled, of_all), found)
         for piece in written:
             extents = iterations(compiled, piece.extents)
             first = first_iterations(compiled.nest, piece.first, extents)
@@ -412,6 +465,24 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
         sum(held_bytes), sum(handed_bytes), tuple(reversed(works)),
         shares.below_one(elements), {name: box for name, box in shares.usual.items() if name in elements},
     )  # fmt: skip
+
+
+def _iterations(
+    layer: Layer, compiled: CompiledNest, written: Extents, depth: int | None, from_the_start: frozenset[LoopNest], *,
+    most: bool,
+) -> list[int]:  # fmt: skip
+    """Return the iterations of each loop of a nest that write ``written`` elements per dimension."""
+    extents = compiled.loop_extents(written, most=most)
+    if from_the_start and compiled.nest in from_the_start:
+        for loop, _ in compiled.nest.ordered:
+            extents[loop] = compiled.nest.loops[loop].extent
+    if depth is not None and compiled.nest is layer.summed:
+        for loop, count in zip(layer.depth_loops, piece_extents(layer.depth_extents, depth), strict=True):
+            extents[loop] = min(extents[loop], count)
+    if depth is not None and compiled.nest in layer.streamed:
+        for loop in reduction_loops_of(compiled.nest):
+            extents[loop] = min(extents[loop], depth)
+    return extents
 
 
 def _operand_bytes(layer: Layer, tile: Extents) -> tuple[int | None, ...]:

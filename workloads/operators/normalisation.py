@@ -40,6 +40,7 @@ def softmax_nests(data: Tensor, output: Tensor, axes: Collection[int]) -> Lowere
     exponential = pointwise_nest("exp", shifted, (data, top), Operations(simple=1, special=1))
     total, denominator = statistic(f"{output.name}:sum", shifted, axes, (), _SIMPLE, _SPECIAL)
     scale = pointwise_nest("scale", output, (shifted, denominator), _SIMPLE)
+    maximum, total = replace(maximum, running=True), replace(total, running=True)
     return Lowered((maximum, exponential, total, scale), (top, shifted, denominator))
 
 

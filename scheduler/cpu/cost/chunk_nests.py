@@ -9,6 +9,7 @@ from dsascape.scheduler.cpu.schedule.chunks import Chunks, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest
 from dsascape.scheduler.cpu.structure.chains import Made, fronts_of, link_read, loops_apart, parts_of
+from dsascape.scheduler.cpu.structure.nests import BOUNDED_ROWS
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.workloads.loopnest import Extents
 
@@ -18,11 +19,14 @@ def nest_of_chunk(layer: Layer, tiled: TiledLoops, chunks: Chunks, line_bytes: i
     found = footprints_of(layer)
     shape, depth = layer.sink.shape, found.depth
     tile = tiled.tile(shape)
-    whole = [min(size, part * count) for size, part, count in zip(shape, tile, chunks.per_dim, strict=True)]
+    at_once = tuple([min(part, BOUNDED_ROWS) for part in tile])
+    computed = layer.computed_part(shape, at_once)
+    whole = [min(size, part * count) for size, part, count in zip(computed, tile, chunks.per_dim, strict=True)]
     extents = [*whole, depth]
     trips: list[int] = []
     axes: list[int] = []
     rows = [tuple(extents)]
+    extents[DEPTH] = min(depth, layer.depth_extent_of(at_once)) if layer.is_bounded else depth
 
     def loop(axis: int, inside: int) -> None:
         count, extents[axis] = -(-extents[axis] // inside), min(inside, extents[axis])

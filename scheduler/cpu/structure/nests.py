@@ -96,6 +96,8 @@ def nests_of(layer: Layer) -> tuple[NestCode, ...]:
 
 def _nests(layer: Layer) -> tuple[NestCode, ...]:
     works = layer.tile_work(layer.sink.shape).nests
+    if layer.is_bounded:
+        works = tuple([_bounded(work) for work in works])
     anchor = anchored_nest(layer)
     targets = {compiled.target for compiled in layer.nests if not compiled.is_view}
     has_rows = any(work.nest.has_reduction for work in works)
@@ -110,6 +112,22 @@ def _nests(layer: Layer) -> tuple[NestCode, ...]:
     for place, each in enumerate(found):
         places.setdefault(each, []).append(place)
     return tuple([replace(each, places=tuple(alike)) for each, alike in places.items()])
+
+
+BOUNDED_ROWS = 8
+"""Rows of a register tile, for all of which a bounded loop runs as far as for the last: assumed."""
+
+
+def _bounded(work: NestWork) -> NestWork:
+    """Return the work of a whole nest with the iterations of a bounded loop that register tiles have in the mean."""
+    nest = work.nest
+    if nest.bound is None:
+        return work
+    extents = [*nest.extents]
+    extents[nest.bound.outer] = min(BOUNDED_ROWS, extents[nest.bound.outer])
+    nest.bound.cut(extents, nest.extents)
+    extents[nest.bound.outer] = nest.extents[nest.bound.outer]
+    return replace(work, extents=tuple(map(min, extents, work.extents)), operations=nest.operations())
 
 
 def _around_anchor(
@@ -174,6 +192,7 @@ def _inlined(layer: Layer, made: Operations) -> NestCode:
         reads.append(Read(along, depends, False, False, tensor.element_bytes, share))
     chained, ordered = elements_inside(layer), ordered_dims(layer)
     own = shape[dim] if dim >= 0 and dim not in ordered else 1
+    shape = layer.computed_part(shape, (BOUNDED_ROWS,) * len(shape))
     return NestCode(False, tuple(shape), 1, own, tuple(reads), True, made, chained=chained)
 
 

@@ -135,7 +135,8 @@ class _LayerEmitter:
             written = self._written(len(self._done)) if depth_step == 0 else []
             partial_sums = [last] if depth_step else []
             waits = [*inputs, *halo, *written, *partial_sums]
-            between_bytes = work.between_bytes if depth_step == last_depth else work.handed_bytes
+            is_whole = depth_step == last_depth or bool(self._at.run.layer.streamed)
+            between_bytes = work.between_bytes if is_whole else work.handed_bytes
             last = self._compute(jobs, work, waits, first=depth_step == 0, between_bytes=between_bytes)
             if depth_step == last_depth:
                 self._done.append(last)

@@ -44,7 +44,7 @@ class _Tiles(NamedTuple):
 
     @classmethod
     def of(cls, run: LayerRun, tiling: Tiling) -> "_Tiles":
-        return cls(run.box, run.binding, tiling.part, tiling.tile, tiling.order)
+        return cls(run.box, run.binding, tiling.computed or tiling.part, tiling.tile, tiling.order)
 
     def last_with(self, core: int, need: Box) -> int:
         """Return the number of the last tile on ``core`` that writes any of ``need``."""

@@ -157,7 +157,9 @@ class TileCandidates:
         """Return the tiling of a candidate, with all derived fields."""
         cut, placed = candidate.cut, candidate.placed
         return Tiling(
-            part=self._request.part, tile=cut.tile, order=cut.order, depth=cut.depth, depth_extent=self.depth_extent,
+            part=self._request.part, computed=self._request.layer.computed_part(self._request.part, cut.tile),
+            tile=cut.tile, order=cut.order, depth=cut.depth,
+            depth_extent=self._request.layer.depth_extent_of(cut.tile),
             loads=cut.loads, prefetched=candidate.prefetched, staged=candidate.staged,
             local_buffers=placed.local_buffers, global_buffers=self._global_buffers(candidate),
             prefetch_bytes=(placed.near_bytes, self._far_bytes(candidate)), store_burst_bytes=self._burst,

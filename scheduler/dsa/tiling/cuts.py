@@ -148,8 +148,9 @@ class Cuts:
 
     def _counts(self, tile: Extents, depth: int | None) -> tuple[list[int], int]:
         """Return the number of tiles per dimension, and of steps along the depth."""
-        counts = [-(-whole // part) for whole, part in zip(self._part, tile, strict=True)]
-        return counts, 1 if depth is None else -(-self.depth_extent // depth)
+        computed = self._layer.computed_part(self._part, tile)
+        counts = [-(-whole // part) for whole, part in zip(computed, tile, strict=True)]
+        return counts, 1 if depth is None else -(-self._layer.depth_extent_of(tile) // depth)
 
     def _loads(self, trips: Sequence[tuple[int, int]], work: TileWork) -> dict[str, int]:
         """Return the loads of each operand: once per change of a loop it depends on, or of a loop outside that.

@@ -2,7 +2,8 @@
 
 The compiled search handles loop nests, index reach, lanes and arrays, operands and gaps: no operators and no kinds of
 machine. Unsupported cases are left to Python: tensors that are read at several places, scalars, numbers beyond 64 bits,
-units that share a nest, sequential loops, reductions other than products that are accumulated piece by piece.
+units that share a nest, sequential and bounded loops, reductions other than products that are accumulated piece by
+piece.
 """
 
 import math
@@ -66,7 +67,7 @@ def _can_compute(request: TileRequest, view: DsaView) -> bool:
 def _is_known(request: TileRequest) -> bool:
     """Return whether the compiled search supports the layer, and no number can overflow."""
     layer = request.layer
-    if layer.reads_apart or layer.is_ordered or request.in_pieces:
+    if layer.reads_apart or layer.is_ordered or request.in_pieces or layer.is_bounded or layer.streamed:
         return False
     sizes = [size for name in (*layer.outputs, *layer.inputs) for size in layer.graph.tensors[name].shape]
     if 0 in (*sizes, *request.part, *(extent for one in layer.nests for extent in one.nest.extents)):

@@ -46,6 +46,7 @@ class Tiling:
     order: tuple[int, ...]
     depth: int | None
     depth_extent: int
+    """Iterations of the depth loops that a tile has: in the mean over tiles, where they are bounded."""
     loads: Mapping[str, int]
     """Number of times each streamed operand is loaded into the local buffer."""
     prefetched: Mapping[str, tuple[int, int]]
@@ -63,11 +64,13 @@ class Tiling:
     tile_bytes: int
     """Bytes of one tile alone, not double-buffered: operands, intermediates and output."""
     estimate_ps: float = field(compare=False)
+    computed: Extents = ()
+    """``part`` without what no tile computes, in the mean over cores, where the sink is bounded; empty: all of it."""
 
     @property
     def counts(self) -> tuple[int, ...]:
         """Tiles per dimension of the sink."""
-        return tuple(-(-whole // part) for whole, part in zip(self.part, self.tile, strict=True))
+        return tuple(-(-whole // part) for whole, part in zip(self.computed or self.part, self.tile, strict=True))
 
     @property
     def depth_steps(self) -> int:
@@ -95,7 +98,7 @@ class Tiling:
         counts, depth_steps = self.counts, self.depth_steps
         along = [
             [min(size, whole - where * size) for where in range(count)]
-            for size, whole, count in zip(self.tile, self.part, counts, strict=True)
+            for size, whole, count in zip(self.tile, self.computed or self.part, counts, strict=True)
         ]
         place_of = [self.order.index(dim) for dim in range(len(counts))]
         for place in itertools.product(*(range(counts[dim]) for dim in self.order)):

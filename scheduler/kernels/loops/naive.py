@@ -75,7 +75,8 @@ class NaiveProgram:
                 loops = [(loop.extent, loop.reduction) for loop in nest.loops]
                 carried = None if nest.carried is None else nest.carried.indices
                 maps = [numbered(access) for access in (*nest.reads, nest.write)]
-                lines.append(f"{loops} {maps} {nest.per_iteration} {nest.per_output} {carried}")
+                bound = "" if nest.bound is None else f" {nest.bound}"
+                lines.append(f"{loops} {maps} {nest.per_iteration} {nest.per_output} {carried}{bound}")
         results = [self.numbers.get(name, "") for name in self.results]
         return hashlib.sha256("\n".join([*lines, str(results)]).encode()).hexdigest()[:16]
 
