@@ -6,7 +6,7 @@ Mutations and crossover change what is drawn; this brings the steps that depend 
 import math
 
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.nodes import Stage
+from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage
 from dsascape.scheduler.kernels.loops.steps import (
     CacheRead,
     ComputeAt,
@@ -84,7 +84,7 @@ def _with_layouts(
     naive: NaiveProgram, steps: Steps, group: TileGroup, stage: Stage, *, has_layouts: bool
 ) -> Steps:
     steps = without(steps, stage.name, Layout)
-    inside = step_of(steps, group.consumer, ComputeAt)
+    inside = step_of(steps, group.consumer.removesuffix(SUMS), ComputeAt)
     if not has_layouts or inside is not None or not group.is_multi_level:
         return steps
     copied = {step.tensor for step in steps if isinstance(step, CacheRead) and step.reader == stage.name}

@@ -189,9 +189,10 @@ def _add_read(
         for dim, extent in enumerate(tiles.register):
             if dim != vectors.vector_dim:
                 times /= extent / read.loads_along(dim, extent)
-    if read.along_vector == "together":
+    along = read.along_vector if tiles.has_panels or read.along_vector_in_file is None else read.along_vector_in_file
+    if along == "together":
         loads, each_bytes = times, min(simd.register_bytes, vectors.lanes * read.element_bytes)
-    elif read.along_vector == "apart":
+    elif along == "apart":
         loads, each_bytes = times * vectors.lanes, read.element_bytes
         total.arithmetic += count * loads if vectors.lanes > 1 else 0  # each is put into its lane
     elif simd.multiplies_by_lane and read.lies_along_depth and nest.iterations > 1:
@@ -206,7 +207,8 @@ def counts_by_nest(
     layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning
 ) -> tuple[Counts, ...]:
     """Return the instructions of each nest in register tiles, once for equal ones: whatever cache tiles are around."""
-    of_tiles = tiles.register, tiles.vector_dim, tiles.unrolled, tiles.passes(footprints_of(layer).depth)
+    depth = footprints_of(layer).depth
+    of_tiles = tiles.register, tiles.vector_dim, tiles.unrolled, tiles.passes(depth), tiles.has_panels
     key = layer.signature, of_tiles, lanes, _instructions_of(simd), tuning
     made = partial(_by_nest, layer, tiles, lanes, simd, tuning)
     return layer.analysis.table(_by_nest).get(key, made)

@@ -45,7 +45,8 @@ def known_codes(
     if not tiles.has_fronts:
         depends = layer.analysis.table(_depends_on_tile).get(layer.signature, partial(_depends_on_tile, layer))
         tile = tiles.tile(layer.sink.shape) if depends else ()
-        key = tile, tiles.register, tiles.vector_dim, tiles.unrolled, tiles.passes(footprints_of(layer).depth)
+        passes = tiles.passes(footprints_of(layer).depth)
+        key = tile, tiles.register, tiles.vector_dim, tiles.unrolled, passes, tiles.has_panels
     made = partial(codes_of, layer, tiles, dtype, simd, tuning)
     return layer.analysis.table(codes_of).get((layer.signature, key, dtype, machine), made)
 

@@ -89,6 +89,8 @@ class TiledLoops:
     """Anchors in front of the last one, first to last; empty for a kernel with one anchor."""
     upstream: "LoopTiles | None" = None
     """Tiles that they follow from, where nobody has worked them out."""
+    has_panels: bool = True
+    """Whether weights of the anchor lie in panels along its vectors, and not as the file has them."""
 
     @property
     def has_fronts(self) -> bool:

@@ -37,6 +37,8 @@ class Read:
     """Dimensions along which every so-many-th element finds the same (`workloads.spaced`)."""
     runs: tuple[tuple[int, int], ...] = ()
     """Dimensions along which so many neighbours find the same."""
+    along_vector_in_file: AlongVector | None = None
+    """Of a weight, how elements of lanes lie if it is stored as in the file, not in panels; None for other tensors."""
 
     def loads_along(self, dim: int, extent: int) -> int:
         """Return how many elements ``extent`` neighbours along a dimension find.
@@ -248,6 +250,7 @@ def _nest(
             _along(layer, read, deepest, order) == "together",
             element_bytes(layer, read.tensor),
             periods=_periods(read, loops_of_dim, spaced), runs=_runs(read, loops_of_dim, spaced),
+            along_vector_in_file=_lies_along(read, vector_loop, order) if _is_weight(layer, read) else None,
         )
         for read in reads
         for order in (read_order(layer, nest, read, is_anchor=is_anchor),)
@@ -369,12 +372,19 @@ def _vector_loop(nest: LoopNest, extents: Extents, dim: int, reduction: Sequence
 
 
 def _along(layer: Layer, read: Access, loop: int, order: Sequence[int]) -> AlongVector:
-    """Return how what ``read`` finds lies when ``loop`` moves, in memory of that ``order``."""
+    """Return how what ``read`` finds lies when ``loop`` moves: weights in panels, other memory in that ``order``."""
+    return "together" if read.uses(loop) and loop >= 0 and _is_weight(layer, read) else _lies_along(read, loop, order)
+
+
+def _is_weight(layer: Layer, read: Access) -> bool:
+    tensor = layer.graph.tensors.get(read.tensor)
+    return tensor is not None and tensor.role == "weight"
+
+
+def _lies_along(read: Access, loop: int, order: Sequence[int]) -> AlongVector:
+    """Return how what ``read`` finds lies when ``loop`` moves, in memory of that ``order``, whatever the tensor is."""
     if loop < 0 or not read.uses(loop):
         return "same"
-    tensor = layer.graph.tensors.get(read.tensor)
-    if tensor is not None and tensor.role == "weight":
-        return "together"
     inner = _innermost(read.shape, order)
     index = read.indices[inner] if inner >= 0 else None
     if index is None or index.opaque or index.divisor != 1:

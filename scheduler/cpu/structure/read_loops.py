@@ -54,7 +54,8 @@ class _Part:
     def __init__(self, part: Layer, program: LoopProgram) -> None:
         nest = anchored_nest(part)
         sums = "" if nest is None else nest.write.tensor + SUMS
-        self.sink, self.program = part.sink, program
+        self.sink, self.program, self.nest = part.sink, program, nest
+        self.weights = {name for name in part.inputs if part.graph.tensors[name].role == "weight"}
         self.has_sums = any(stage.name == sums for stage in program.stages)
         self.is_held = not self.has_sums or program.buffer(sums).scope == "register"
         self.copied = [copy for stage in (sums, part.sink.name) for copy in program.copies(stage).values()]
@@ -110,7 +111,21 @@ class _Part:
             tuple([(loop.axis, loop.inside) for loop in listed]), parallel, of_tile, register,
             next((loop.axis for loop in self.held if loop.kind == "vector"), innermost),
             math.prod([loop.extent for loop in self.outside if loop.axis == _FURTHER]),
-            self.unrolled,
+            self.unrolled, has_panels=self._has_panels(),
+        )  # fmt: skip
+
+    def _has_panels(self) -> bool:
+        """Whether weights that the anchor reads vectors of lie in panels along these."""
+        if self.nest is None:
+            return True
+        along = {dim: self.nest.moving(index) for dim, index in enumerate(self.nest.write.indices)}
+        vector = next((loop.axis for loop in self.held if loop.kind == "vector"), -1)
+        weights = [read for read in self.nest.reads if read.tensor in self.weights]
+        return all(
+            any(each.tensor == read.tensor and self.nest.moving(read.indices[each.dim]) == along[vector]
+                for each in self.program.layouts)
+            for read in weights
+            if vector >= 0 and any(read.uses(loop) for loop, _ in along[vector].terms)
         )  # fmt: skip
 
     def _inside_of(self, listed: Sequence[_AxisLoop], stage: str) -> int:

@@ -24,7 +24,7 @@ from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import loops_of
-from dsascape.scheduler.kernels.loops.steps import ComputeAt, Level, Steps, Tile, UnrollReduction
+from dsascape.scheduler.kernels.loops.steps import ComputeAt, Layout, Level, Steps, Tile, UnrollReduction
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
@@ -125,6 +125,19 @@ class TestPaddedCopies:
 
     def test_of_a_dense_convolution_lie_as_the_image_does(self) -> None:
         assert self.copy_shape(groups=1) == (1, 32, 10, 10)
+
+
+def test_weights_that_lie_as_in_the_file_are_gathered_lane_by_lane() -> None:
+    layer = convolution()
+    steps = steps_of(layer, TILES, 4)
+    plain = tuple([step for step in steps if not isinstance(step, Layout)])
+    panels, in_file = [read_loops(layer, loop_program(NaiveProgram(layer), each)) for each in (steps, plain)]
+    codes = [TiledKernel(layer, tiled, 1, "fp32", VIEW).codes[0].issued for tiled in (panels, in_file)]
+    vectors = 64 * 64 * 9 * 32 * 32 // (4 * 4)  # of four output channels; a tile of four rows shares them
+
+    assert (panels.has_panels, in_file.has_panels) == (True, False)
+    assert codes[1].load - codes[0].load == 3 * vectors
+    assert codes[0].fma == codes[1].fma
 
 
 def convolution() -> Layer:

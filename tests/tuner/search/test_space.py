@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dsascape.scheduler.cpu.schedule.steps import steps_of
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
@@ -40,6 +42,7 @@ from dsascape.tuner.search.mutations import (
     tile_size,
 )
 from dsascape.tuner.search.options import LIMITED
+from dsascape.tuner.search.settled import settled
 from dsascape.tuner.search.space import Program, Space
 from tests.tiers import examples
 from tests.tuner.search import kernels
@@ -257,3 +260,17 @@ def test_copies_are_made_of_what_is_padded_only() -> None:
         for name, naive in SMALL.items()
     }
     assert [name for name, has in with_copies.items() if has] == ["convolution", "fused pair", "pair behind"]
+
+
+def test_sums_that_lie_in_memory_between_steps_of_the_depth_have_weights_in_panels_too() -> None:
+    naive = kernels.convolution(channels=64, image=10, width=32)
+    layer = naive.layer
+    (output,) = layer.outputs
+    shape = layer.graph.tensors[output].shape
+    tiles = LoopTiles(tuple(shape), (0, 2, 3, 1), 0, (1, 32, 1, 2), 1, 16)
+    steps = steps_of(layer, tiles, FOUR_CORES.lanes)
+    own = [step for step in steps if isinstance(step, Layout)]
+    without = tuple([step for step in steps if not isinstance(step, Layout)])
+
+    assert own
+    assert [step for step in settled(naive, without) if isinstance(step, Layout)] == own
