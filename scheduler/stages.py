@@ -11,11 +11,22 @@ from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.raised import where_raised
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kinds.table import Placing
-from dsascape.scheduler.policy import Policy, RewritingPolicy, SchedulingPolicy, policy_label
+from dsascape.scheduler.policy import Policy, RewritingPolicy, SchedulingPolicy, fuses, policy_label
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.folded_dequantisation import with_dequantisation_folded
 from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.state import with_state_in_place
 
 _T = TypeVar("_T")
+
+
+def simulated_network(policy: Policy | None, analysis: Analysis) -> Analysis:
+    """Return the network as machines run it: its caches are changed in place.
+
+    For a policy that fuses, dequantisation is folded into products (`workloads.folded_dequantisation`).
+    """
+    in_place = analysis.of(with_state_in_place)
+    return in_place.of(with_dequantisation_folded) if fuses(policy) else in_place
 
 
 def make_network(policy: Policy, analysis: Analysis) -> Analysis:

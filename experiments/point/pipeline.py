@@ -5,9 +5,17 @@ from dataclasses import dataclass
 from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import Program, SimulationResult
-from dsascape.scheduler import Placing, Policy, Schedule, make_network, make_plan, make_schedule, network_of
+from dsascape.scheduler import (
+    Placing,
+    Policy,
+    Schedule,
+    make_network,
+    make_plan,
+    make_schedule,
+    network_of,
+    simulated_network,
+)
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.state import with_state_in_place
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,7 @@ class Stages:
 
 def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
     """Return the policy's fusion plan of a network on a machine, its caches changed in place."""
-    return make_plan(policy, placing, placing.costs(make_network(policy, analysis.of(with_state_in_place))))
+    return make_plan(policy, placing, placing.costs(make_network(policy, simulated_network(policy, analysis))))
 
 
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
@@ -32,7 +40,7 @@ def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedul
 
 def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
     """Schedule a network under a policy and simulate it, its caches changed in place."""
-    schedule, costs = _scheduled(analysis.of(with_state_in_place), policy, placing)
+    schedule, costs = _scheduled(simulated_network(policy, analysis), policy, placing)
     return _run(schedule, costs, placing)
 
 

@@ -12,9 +12,17 @@ from dsascape.experiments.question.points import DesignPoint, Workload, WrittenS
 from dsascape.experiments.results.files import write_whole
 from dsascape.hw_models import AnyHardware
 from dsascape.hw_models.text.text_file import EncodingError, decoded
-from dsascape.scheduler import Policy, Schedule, ScheduleError, kind_of, labelled_policy, make_network, make_policy
+from dsascape.scheduler import (
+    Policy,
+    Schedule,
+    ScheduleError,
+    kind_of,
+    labelled_policy,
+    make_network,
+    make_policy,
+    simulated_network,
+)
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.state import with_state_in_place
 
 _LARGEST_FILE_BYTES = 256 * 2**20
 
@@ -59,7 +67,7 @@ def run_schedule_file(
     batch = _batch(data, share)
     at_once = analysis if batch == share else Analysis(analysis.graph.with_batch(batch))
     policy = labelled_policy(_policy(data))
-    at_once = at_once.of(with_state_in_place)
+    at_once = simulated_network(policy, at_once)
     at_once = at_once if policy is None else make_network(policy, at_once)
     try:
         schedule: Schedule = job.placing.kind.read(data, job.placing.costs(at_once))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from dsascape.hw_models.common.spec_types import DType
+from dsascape.hw_models.common.spec_types import NetworkDType
 from dsascape.hw_models.text.messages import shown
 from dsascape.hw_models.text.yaml_file import YamlError, explain, parse_yaml, read_text, shown_path
 from dsascape.wording import count
@@ -74,7 +74,7 @@ class WorkloadEntry(BaseModel):
     sequence: Counts = None
     image: Counts = None
     """Side of the input images, in pixels."""
-    dtype: DType | None = None
+    dtype: NetworkDType | None = None
     simplify: bool = False
     dims: dict[Name, Annotated[int, Field(ge=0, le=LARGEST_COUNT)]] = Field(default_factory=dict)
     """Sizes of the dynamic dimensions of an ONNX file, by name."""
