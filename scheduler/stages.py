@@ -20,13 +20,15 @@ from dsascape.workloads.state import with_state_in_place
 _T = TypeVar("_T")
 
 
-def simulated_network(policy: Policy | None, analysis: Analysis) -> Analysis:
+def simulated_network(policy: Policy | None, analysis: Analysis, placing: Placing) -> Analysis:
     """Return the network as machines run it: its caches are changed in place.
 
-    For a policy that fuses, dequantisation is folded into products (`workloads.folded_dequantisation`).
+    For a policy that fuses, dequantisation is folded into products (`workloads.folded_dequantisation`), unless
+    ``placing`` says otherwise.
     """
     in_place = analysis.of(with_state_in_place)
-    return in_place.of(with_dequantisation_folded) if fuses(policy) else in_place
+    folds = placing.folds_dequantisation and fuses(policy)
+    return in_place.of(with_dequantisation_folded) if folds else in_place
 
 
 def make_network(policy: Policy, analysis: Analysis) -> Analysis:

@@ -30,7 +30,7 @@ class Stages:
 
 def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
     """Return the policy's fusion plan of a network on a machine, its caches changed in place."""
-    return make_plan(policy, placing, placing.costs(make_network(policy, simulated_network(policy, analysis))))
+    return make_plan(policy, placing, placing.costs(make_network(policy, simulated_network(policy, analysis, placing))))
 
 
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
@@ -40,7 +40,7 @@ def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedul
 
 def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
     """Schedule a network under a policy and simulate it, its caches changed in place."""
-    schedule, costs = _scheduled(simulated_network(policy, analysis), policy, placing)
+    schedule, costs = _scheduled(simulated_network(policy, analysis, placing), policy, placing)
     return _run(schedule, costs, placing)
 
 
