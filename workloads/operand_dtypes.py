@@ -22,9 +22,12 @@ Pair = tuple[str, str]
 def operand_dtypes(op: Op, nest: LoopNest, tensors: Mapping[str, Tensor]) -> Pair | None:
     """Return the dtypes of the first two operands of a product; None if the file quantises neither.
 
-    An operand that its operator has widened for itself counts as what it was before.
+    An operand that its operator has widened for itself counts as what it was before, as machines that multiply a wide
+    operand with a narrow one take it so. Two such operands are multiplied as wide as they are.
     """
     if not nest.per_iteration.macs or not nest.reads[1:] or nest.carried is not None:
+        return None
+    if not any(read.tensor in tensors for read in nest.reads[:2]):
         return None
     left, right = [_dtype(op, read.tensor, tensors) for read in nest.reads[:2]]
     return (left, right) if left or right else None

@@ -6,13 +6,10 @@ from typing import Literal
 
 from dsascape.hw_models.common.spec_types import DType
 
-ProductType = (
-    DType
-    | Literal[
-        "fp32 x int8", "fp32 x int4", "fp16 x fp8", "fp16 x int8", "fp16 x int4", "bf16 x fp8", "bf16 x int8",
-        "bf16 x int4", "fp8 x int4", "int8 x int4",
-    ]
-)  # fmt: skip
+ProductType = Literal[
+    DType, "fp32 x int8", "fp32 x int4", "fp16 x fp8", "fp16 x int8", "fp16 x int4", "bf16 x fp8", "bf16 x int8",
+    "bf16 x int4", "fp8 x int4", "int8 x int4",
+]  # fmt: skip
 """Dtype of both operands of a product, or of the wide and the narrow one where a machine multiplies such pairs."""
 BITS: Mapping[str, int] = MappingProxyType({"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4})
 """Bits of one number, by dtype of a machine."""
