@@ -43,6 +43,6 @@ def rates_lacking(graph: Graph, hardware: AnyHardware, dtype: str) -> Iterator[s
             found[widest, product] += 1
     for (widest, product), products in found.items():
         yield (
-            f"{hardware.name} has no rate for products of {widest} operands:"
+            f"{hardware.name} has no rate for products in {widest}:"
             f" {count(products, 'product')} of the network {'is' if products == 1 else 'are'} computed in {product}"
         )

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dsascape.workloads import Graph, import_onnx
 
 _OPSET, _IR = 21, 10
-BITS = {TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.INT8: 8, TensorProto.UINT8: 8,
+BITS: dict[int, int] = {TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.INT8: 8, TensorProto.UINT8: 8,
         TensorProto.FLOAT8E4M3FN: 8, TensorProto.FLOAT8E5M2: 8}  # fmt: skip
 """Bits of a number, by ONNX's element type."""
 _FINITE_BYTES = 112

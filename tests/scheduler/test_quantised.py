@@ -118,8 +118,8 @@ def test_large_products_are_as_fast_as_the_matrix_units_of_their_dtype(
 
 
 @pytest.mark.parametrize(("machine", "element", "said"), [
-    ("a100", FP8, "a100 has no rate for products of fp8 operands: 1 product of the network is computed in fp16"),
-    ("h100", INT4, "h100 has no rate for products of int4 operands: 1 product of the network is computed in int8"),
+    ("a100", FP8, "a100 has no rate for products in fp8: 1 product of the network is computed in fp16"),
+    ("h100", INT4, "h100 has no rate for products in int4: 1 product of the network is computed in int8"),
     ("h100", FP8, ""), ("a100", INT4, ""),
 ])  # fmt: skip
 def test_a_rate_that_a_machine_lacks_is_said(machine: str, element: int, said: str) -> None:
