@@ -8,21 +8,47 @@ Jacob et al., "Quantization and training of neural networks for efficient intege
 section 2.2, has the arithmetic of the former.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, Op, Tensor
-from dsascape.workloads.index import Index
 from dsascape.workloads.loopnest import Access, LoopNest, Operations, mapping_of
 from dsascape.workloads.operand_dtypes import QUANTISED
 
 DEQUANTISE = "DequantizeLinear"
+TRANSPOSE = "Transpose"
 PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
 """Operators of whose operands, the first two inputs, an importer keeps the dequantisation."""
 _SCALE = Operations(simple=2)
 """Of each sum: its zero points' share is subtracted, and it is multiplied by both scales."""
 _OPERANDS = 2
+
+
+class Node(Protocol):
+    """Node of an ONNX file."""
+
+    op_type: str
+
+    @property
+    def input(self) -> Sequence[str]:
+        """Names of its inputs."""
+
+    @property
+    def output(self) -> Sequence[str]:
+        """Names of its outputs."""
+
+
+def operands_of_products(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the tensors that products among ``nodes`` read as operands, directly or transposed."""
+    turned, operands = dict[str, str](), set[str]()
+    for node in nodes:
+        if node.op_type in PRODUCTS:
+            operands.update(node.input[:_OPERANDS])
+        elif node.op_type == TRANSPOSE:
+            turned[node.output[0]] = node.input[0]
+    return frozenset(operands | {before for after, before in turned.items() if after in operands})
 
 
 def with_dequantisation_folded(analysis: Analysis) -> Analysis:
@@ -36,19 +62,18 @@ def graph_with_dequantisation_folded(graph: Graph) -> Graph:
 
     A dequantisation that others read too, or whose result leaves the network, stays for these.
     """
-    made = {op.outputs[0]: op for op in graph.ops if _is_dequantisation(op, graph.tensors)}
-    ops = [_folded(op, made, graph.tensors) if made else op for op in graph.ops]
+    made = {op.outputs[0]: op for op in graph.ops if op.kind == DEQUANTISE and len(op.nests) == 1}
+    turned = {op.outputs[0]: op for op in graph.ops if op.kind == TRANSPOSE and op.inputs[0] in made}
+    ops = [_folded(op, made, turned, graph.tensors) if made else op for op in graph.ops]
     if all(new is old for new, old in zip(ops, graph.ops, strict=True)):
         return graph
-    read = {name for op in ops for name in op.inputs} | set(graph.outputs)
-    unread = {name for name in made if name not in read}
+    unread: set[str] = set()
+    for passed_on in (turned, made):
+        read = {name for op in ops if op.outputs[0] not in unread for name in op.inputs} | {*graph.outputs}
+        unread |= passed_on.keys() - read
     kept = tuple([op for op in ops if op.outputs[0] not in unread])
     tensors = {name: tensor for name, tensor in graph.tensors.items() if name not in unread}
     return replace(graph, ops=kept, tensors=tensors, rebuild=None)
-
-
-def _is_dequantisation(op: Op, tensors: Mapping[str, Tensor]) -> bool:
-    return op.kind == DEQUANTISE and len(op.nests) == 1 and op.nests[0].reads[0].tensor in tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,30 +92,41 @@ class _Operand:
 
     def parameters(self) -> tuple[Access, ...] | None:
         """Return the product's accesses to scale and zero point; None where these change within what it adds up."""
-        place = {index.terms[0][0]: dim for dim, index in enumerate(self.maker.write.indices) if index.terms}
-        found = []
-        for access in self.maker.reads[1:]:
-            indices = [self._index(index, place) for index in access.indices]
-            if any(index is None for index in indices):
-                return None
-            found.append(Access(access.tensor, access.shape, tuple([each for each in indices if each is not None])))
-        return tuple(found)
+        found = [_passed_on(access, self.maker, self.read) for access in self.maker.reads[1:]]
+        return None if None in found else tuple([access for access in found if access is not None])
 
-    def _index(self, index: Index, place: Mapping[int, int]) -> Index | None:
+
+def _passed_on(access: Access, maker: LoopNest, read: Access) -> Access | None:
+    """Return the access to what ``maker`` reads through ``access``, of a reader of its result; None if not affine."""
+    place = {index.terms[0][0]: dim for dim, index in enumerate(maker.write.indices) if index.terms}
+    indices = []
+    for index in access.indices:
         if not index.terms:
-            return index
-        own = self.read.indices[place[index.terms[0][0]]]
-        is_plain = len(index.terms) == 1 and own.divisor == own.window == 1 and not own.opaque
-        return replace(own, divisor=index.divisor) if is_plain else None
+            indices.append(index)
+            continue
+        own = read.indices[place[index.terms[0][0]]]
+        if len(index.terms) > 1 or own.divisor != 1 or own.window != 1 or own.opaque:
+            return None
+        indices.append(replace(own, divisor=index.divisor))
+    return Access(access.tensor, access.shape, tuple(indices))
 
 
-def _folded(op: Op, made: Mapping[str, Op], tensors: Mapping[str, Tensor]) -> Op:
+def _operand(read: Access, made: Mapping[str, Op], turned: Mapping[str, Op]) -> _Operand | None:
+    """Return the dequantised operand behind ``read``, be it transposed in between; None if it is none."""
+    if read.tensor in turned:
+        nest = turned[read.tensor].nests[0]
+        before = _passed_on(nest.reads[0], nest, read)
+        return None if before is None else _operand(before, made, {})
+    return _Operand(made[read.tensor].nests[0], read) if read.tensor in made else None
+
+
+def _folded(op: Op, made: Mapping[str, Op], turned: Mapping[str, Op], tensors: Mapping[str, Tensor]) -> Op:
     """Return ``op`` with the dequantisation of its operands folded in; itself if it is no product of any."""
     nest = op.nests[0]
     is_product = len(op.nests) == 1 and mapping_of(nest) == "contraction" and len(nest.reads) >= _OPERANDS
     if not is_product or nest.carried is not None:
         return op
-    operands = [_Operand(made[read.tensor].nests[0], read) if read.tensor in made else None for read in nest.reads]
+    operands = [_operand(read, made, turned) for read in nest.reads]
     if not any(operands):
         return op
     left, right, *others = operands
@@ -105,7 +141,11 @@ def _folded(op: Op, made: Mapping[str, Op], tensors: Mapping[str, Tensor]) -> Op
     for number, operand in enumerate(others, start=_OPERANDS):  # a bias
         if operand is not None:
             whole = _widened(op, whole, number, operand, tensors, rest, internals)
-    inputs = dict.fromkeys([own for name in op.inputs for own in (made[name].inputs if name in made else (name,))])
+    read_before = {each.tensor: operand for each, operand in zip(nest.reads, operands, strict=True) if operand}
+    inputs = dict.fromkeys([
+        own for name in op.inputs
+        for own in (made[read_before[name].read.tensor].inputs if name in read_before else (name,))
+    ])  # fmt: skip
     return replace(op, inputs=tuple(inputs), nests=(*rest, whole), internals=tuple(internals))
 
 

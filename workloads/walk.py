@@ -13,7 +13,7 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 from dsascape.workloads.constants import MOST_FOLDED_BYTES, fold
 from dsascape.workloads.decomposition import DECOMPOSED, NodeWriter
 from dsascape.workloads.expansion import branch_body, function_body, reads_of
-from dsascape.workloads.folded_dequantisation import DEQUANTISE, PRODUCTS
+from dsascape.workloads.folded_dequantisation import DEQUANTISE, operands_of_products
 from dsascape.workloads.graph import WorkloadError
 from dsascape.workloads.onnx_file import OnnxFile
 from dsascape.workloads.operand_dtypes import QUANTISED
@@ -135,10 +135,7 @@ class Walker:
         """Weights computed exactly like an earlier one, with the name of that one."""
         self._wanted = {name for node in file.model.graph.node for name in reads_of(node)}
         self._wanted.update(entry.name for entry in file.model.graph.output)
-        self._multiplied = {
-            name for node in file.model.graph.node if node.op_type in PRODUCTS for name in node.input[:2]
-        }
-        """Operands of products."""
+        self._multiplied = operands_of_products(file.model.graph.node)
         self._rewalk = rewalk
         self._walked = {node.output[0]: node for node in rewalk.before.nodes} if rewalk else {}
         """Nodes of the walk before by first output; it may have given them operands of another size."""

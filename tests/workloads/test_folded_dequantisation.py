@@ -2,6 +2,7 @@
 
 import math
 
+import onnx
 import pytest
 from onnx import TensorProto
 
@@ -81,6 +82,29 @@ def test_scales_that_change_within_a_sum_keep_the_product_wide() -> None:
 
     assert len(graph.ops[-1].nests) == 3
     assert pairs(graph) == {None: 4 * 64 * 48}
+
+
+@pytest.mark.parametrize("built", [BLOCKED, product_of_quantised(INT8, 1, 64, 48)], ids=["one", "both"])
+def test_a_transposition_in_between_is_folded_too(built: onnx.ModelProto) -> None:
+    """Frameworks store weights by output and transpose them; the product reads them as they are stored."""
+    straight = graph_with_dequantisation_folded(read(built))
+    turned = onnx.ModelProto()
+    turned.CopyFrom(built)
+    wide = next(node for node in turned.graph.node if node.op_type == "MatMul").input[1]
+    for node in turned.graph.node:
+        if node.op_type == "MatMul":
+            node.input[1] = "turned"
+        if wide in node.output:
+            node.attribute[0].i = 1 - node.attribute[0].i
+    for tensor in turned.graph.initializer:
+        if len(tensor.dims) == 2:
+            tensor.dims[:] = tensor.dims[::-1]
+    turned.graph.node.insert(len(turned.graph.node) - 1, onnx.helper.make_node("Transpose", [wide], ["turned"]))
+    graph = graph_with_dequantisation_folded(read(turned))
+
+    assert [op.kind for op in graph.ops] == [op.kind for op in straight.ops]
+    assert (graph.weight_bytes, pairs(graph)) == (straight.weight_bytes, pairs(straight))
+    assert graph.tensors["w"].shape == (48, 64)
 
 
 def test_what_others_read_too_stays() -> None:
