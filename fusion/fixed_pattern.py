@@ -14,6 +14,7 @@ from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, Op
 from dsascape.workloads.loopnest import mapping_of
+from dsascape.workloads.operand_dtypes import operand_dtypes
 from dsascape.workloads.subgraph import Subgraph
 
 
@@ -60,6 +61,15 @@ def kind_of(op: Op) -> Kind:
             return Kind.BROADCAST
         return kinds[0]
     return Kind.INJECTIVE if max(kinds) <= Kind.INJECTIVE else Kind.OPAQUE
+
+
+def _kind_in(graph: Graph, op: Op) -> Kind:
+    """Return the kind of ``op``: a product that first widens its quantised operand for itself is a product."""
+    *before, last = op.nests
+    is_widened = before and mapping_of(last) == "contraction" and operand_dtypes(op, last, graph.tensors) is not None
+    if is_widened and not any(nest.has_reduction for nest in before):
+        return Kind.COMPLEX
+    return kind_of(op)
 
 
 def _slides(op: Op) -> bool:
@@ -127,7 +137,7 @@ class _Fuser:
         self._graph = graph
         self._ops = ops
         subgraph = Subgraph(graph, tuple(ops))
-        self._kinds = {op: kind_of(graph.ops[op]) for op in ops}
+        self._kinds = {op: _kind_in(graph, graph.ops[op]) for op in ops}
         self._readers = subgraph.readers
         self._escapes = {graph.producer[name] for name in subgraph.escaping}
         self._parent: dict[int, int | None] = {}

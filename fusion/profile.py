@@ -126,7 +126,7 @@ def kernel_content(analysis: Analysis, ops: tuple[int, ...]) -> str:
         names = (*graph.ops[op].inputs, *graph.ops[op].outputs)
         placed = tuple(number.setdefault(name, len(number)) for name in names)
         rows.append((analysis.of(_operator_content, op), placed))
-    tensors = tuple((t.element_bytes, t.role, t.order) for t in map(graph.tensors.__getitem__, number))
+    tensors = tuple((t.element_bits, t.role, t.order) for t in map(graph.tensors.__getitem__, number))
     leaving = tuple(number[name] for name in own.escaping)
     return repr((rows, tensors, leaving))
 
@@ -146,5 +146,5 @@ def _operator_content(analysis: Analysis, position: int) -> str:
         )
         for nest in op.nests
     ]
-    held = [(tensor.shape, tensor.element_bytes) for tensor in op.internals]
+    held = [(tensor.shape, tensor.element_bits) for tensor in op.internals]
     return hashlib.sha256(repr((op.kind, nests, held)).encode()).hexdigest()[:_DIGITS]

@@ -16,7 +16,7 @@ from dsascape.scheduler.policy import (
     policy_label,
     policy_types,
 )
-from dsascape.scheduler.stages import make_network, make_plan, make_schedule, network_of
+from dsascape.scheduler.stages import make_network, make_plan, make_schedule, network_of, simulated_network
 
 __all__ = [
     "DsaTuning",
@@ -43,4 +43,5 @@ __all__ = [
     "network_of",
     "policy_label",
     "policy_types",
+    "simulated_network",
 ]

@@ -25,7 +25,10 @@ from dsascape.workloads.graph import Graph
 
 @runtime_checkable
 class Policy(Protocol):
-    """Fusion policy: a frozen dataclass whose fields are its options; ``name`` identifies it in YAML and on the CLI."""
+    """Fusion policy: a frozen dataclass whose fields are its options; ``name`` identifies it in YAML and on the CLI.
+
+    One with ``fuses = False`` gets networks with every dequantisation as an operator of its own (`fuses`).
+    """
 
     name: ClassVar[str]
 
@@ -127,6 +130,11 @@ def make_policy(name: str, options: Mapping[str, object] | None = None) -> Polic
     except Exception as error:
         place = where_raised(error, name)
         raise ScheduleError(f"policy {name} cannot be made: {type(error).__name__}: {error} ({place})") from error
+
+
+def fuses(policy: Policy | None) -> bool:
+    """Return whether a policy puts operators together; a policy that does not say, or is not known here, does."""
+    return bool(getattr(policy, "fuses", True))
 
 
 def policy_label(policy: Policy) -> str:

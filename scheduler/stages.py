@@ -11,11 +11,28 @@ from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.raised import where_raised
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kinds.table import Placing
-from dsascape.scheduler.policy import Policy, RewritingPolicy, SchedulingPolicy, policy_label
+from dsascape.scheduler.policy import Policy, RewritingPolicy, SchedulingPolicy, fuses, policy_label
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.bounded import with_bounded_nests
+from dsascape.workloads.folded_dequantisation import with_dequantisation_folded
 from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.state import with_state_in_place
 
 _T = TypeVar("_T")
+
+
+def simulated_network(policy: Policy | None, analysis: Analysis, placing: Placing) -> Analysis:
+    """Return the network as simulated machines run it: caches changed in place, masked scores left out.
+
+    For a policy that fuses, dequantisation is folded into products (`workloads.folded_dequantisation`), unless
+    ``placing`` says otherwise. Generated code computes masked scores: runs that are compared with it have the tuning
+    ``skips_masked=false``, and code itself is made from the network as imported.
+    """
+    found = analysis.of(with_state_in_place)
+    if getattr(placing.tuning, "skips_masked", True):
+        found = found.of(with_bounded_nests)
+    folds = placing.folds_dequantisation and fuses(policy)
+    return found.of(with_dequantisation_folded) if folds else found
 
 
 def make_network(policy: Policy, analysis: Analysis) -> Analysis:

@@ -5,8 +5,8 @@ the softmax behind it, and adds nothing to the product behind that. So from the 
 all nests are bounded: they compute, read and write inside of the band alone. That holds where nothing else reads what
 is in between; elsewhere everything is computed in full, as the file says.
 
-Simulated machines run such networks (`experiments.point.pipeline`). Generated code computes masked scores in full, and
-predictions of it are made for the network as imported.
+Simulated machines run such networks (`scheduler.stages.simulated_network`). Generated code computes masked scores in
+full, and predictions of it are made for the network as imported.
 """
 
 from collections.abc import Iterator

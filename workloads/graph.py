@@ -10,14 +10,18 @@ from typing import Literal, Protocol, get_args
 from dsascape.workloads.index import is_count
 from dsascape.workloads.loopnest import Band, LoopNest, Operations, is_view
 
-DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
+BYTE_BITS = 8
+DTYPE_BITS: Mapping[str, int] = MappingProxyType(
     {
-        "fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1,
-        "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1,
-        "int4": 1, "uint4": 1, "bool": 1, "complex64": 8, "complex128": 16,
+        "fp64": 64, "fp32": 32, "fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8,
+        "int64": 64, "int32": 32, "int16": 16, "int8": 8, "uint64": 64, "uint32": 32, "uint16": 16, "uint8": 8,
+        "int4": 4, "uint4": 4, "bool": 8, "complex64": 64, "complex128": 128,
     }
 )  # fmt: skip
-FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16", "fp8"})
+"""Bits of one element in memory, by dtype."""
+OPEN = frozenset({"fp64", "fp32", "fp16", "bf16"})
+"""Dtypes that `Graph.with_dtype` replaces: floating-point numbers of 16 bits or more. All others are the file's."""
+FLOATS = OPEN | {"fp8_e4m3", "fp8_e5m2"}
 
 Role = Literal["input", "weight", "activation"]
 
@@ -37,9 +41,9 @@ class Tensor:
     order: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPE_BYTES:
+        if self.dtype not in DTYPE_BITS:
             raise WorkloadError(
-                f"tensor {self.name!r} has dtype {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}"
+                f"tensor {self.name!r} has dtype {self.dtype!r}; known: {', '.join(DTYPE_BITS)}"
             )
         if not all(map(is_count, self.shape)):
             raise WorkloadError(
@@ -61,14 +65,29 @@ class Tensor:
         return math.prod(self.shape)
 
     @property
-    def element_bytes(self) -> int:
-        """Bytes of one element."""
-        return DTYPE_BYTES[self.dtype]
+    def element_bits(self) -> int:
+        """Bits of one element."""
+        return DTYPE_BITS[self.dtype]
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of one element in the mean: a half, of elements of four bits."""
+        bits = DTYPE_BITS[self.dtype]
+        return bits / BYTE_BITS if bits % BYTE_BITS else bits // BYTE_BITS
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all elements."""
-        return self.elements * self.element_bytes
+        return self.bytes_of(self.elements)
+
+    def bytes_of(self, elements: int) -> int:
+        """Return the bytes of ``elements`` neighbours: elements of four bits are packed, and the last byte is whole."""
+        return packed_bytes(elements, DTYPE_BITS[self.dtype])
+
+
+def packed_bytes(elements: int, element_bits: int) -> int:
+    """Return the bytes of ``elements`` packed elements of so many bits, rounded up."""
+    return -(-elements * element_bits // BYTE_BITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,15 +295,18 @@ class Graph:
         return self.rebuild(batch)
 
     def with_dtype(self, dtype: str) -> "Graph":
-        """Return the same network with every floating-point tensor stored and computed as ``dtype``."""
-        if dtype not in DTYPE_BYTES:
-            raise WorkloadError(f"dtype has {dtype!r}; needs one of: {', '.join(DTYPE_BYTES)}")
+        """Return the same network with every tensor of an `OPEN` dtype stored and computed as ``dtype``.
+
+        Integers, and floating-point numbers of eight bits, stay as the file has them.
+        """
+        if dtype not in DTYPE_BITS:
+            raise WorkloadError(f"dtype has {dtype!r}; needs one of: {', '.join(DTYPE_BITS)}")
         inside = (tensor for op in self.ops for tensor in op.internals)
-        if all(t.dtype == dtype for t in (*self.tensors.values(), *inside) if t.dtype in FLOATS):
+        if all(t.dtype == dtype for t in (*self.tensors.values(), *inside) if t.dtype in OPEN):
             return self
 
         def cast(tensor: Tensor) -> Tensor:
-            return replace(tensor, dtype=dtype) if tensor.dtype in FLOATS else tensor
+            return replace(tensor, dtype=dtype) if tensor.dtype in OPEN else tensor
 
         ops = tuple(
             replace(op, internals=tuple(cast(t) for t in op.internals)) if op.internals else op

@@ -89,7 +89,7 @@ def bytes_touched(graph: Graph, op: Op) -> int:
             if read.tensor in graph.tensors and read.tensor not in op.outputs:
                 reached = math.prod(read.extents(nest.extents))
                 elements[read.tensor] = max(elements.get(read.tensor, 0), reached)
-    return sum(count * graph.tensors[name].element_bytes for name, count in elements.items())
+    return sum(graph.tensors[name].bytes_of(count) for name, count in elements.items())
 
 
 def networks_table(rows: Iterable[NetworkSummary]) -> str:

@@ -13,8 +13,10 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 from dsascape.workloads.constants import MOST_FOLDED_BYTES, fold
 from dsascape.workloads.decomposition import DECOMPOSED, NodeWriter
 from dsascape.workloads.expansion import branch_body, function_body, reads_of
+from dsascape.workloads.folded_dequantisation import DEQUANTISE, operands_of_products
 from dsascape.workloads.graph import WorkloadError
 from dsascape.workloads.onnx_file import OnnxFile
+from dsascape.workloads.operand_dtypes import QUANTISED
 from dsascape.workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensions
 from dsascape.workloads.operators.registry import Array, ShapeRule
 from dsascape.workloads.walk_state import (
@@ -25,6 +27,7 @@ from dsascape.workloads.walk_state import (
     Walk,
     WalkState,
     attributes_of,
+    dtype_of,
     node_error,
     typed,
     typed_values,
@@ -134,6 +137,7 @@ class Walker:
         """Weights computed exactly like an earlier one, with the name of that one."""
         self._wanted = {name for node in file.model.graph.node for name in reads_of(node)}
         self._wanted.update(entry.name for entry in file.model.graph.output)
+        self._multiplied = operands_of_products(file.model.graph.node)
         self._rewalk = rewalk
         self._walked = {node.output[0]: node for node in rewalk.before.nodes} if rewalk else {}
         """Nodes of the walk before by first output; it may have given them operands of another size."""
@@ -166,7 +170,7 @@ class Walker:
             for inner in body:
                 self.visit(inner, depth + 1)
             return
-        constant = all(name in state.weights for name in inputs)
+        constant = all(name in state.weights for name in inputs) and not self._is_widened_for_product(node, kind)
         if constant and self._computed_before(node):
             return
         if self._adapter is not None:
@@ -182,6 +186,12 @@ class Walker:
             self.once.append(node)
         else:
             self.nodes.append(node)
+
+    def _is_widened_for_product(self, node: onnx.NodeProto, kind: str) -> bool:
+        """Whether ``node`` dequantises an operand of a product: the operand stays as narrow as the file has it."""
+        if kind != DEQUANTISE or node.output[0] not in self._multiplied:
+            return False
+        return dtype_of(node.input[0], self._state.types[node.input[0]].element) in QUANTISED
 
     def _folded(self, node: onnx.NodeProto, kind: str, inputs: Sequence[str]) -> bool:
         """Fold ``node`` and record the values of its outputs; return whether that was possible."""

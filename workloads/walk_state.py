@@ -14,8 +14,8 @@ from dsascape.workloads.operators.registry import Array, NodeContext
 
 DTYPES: Mapping[int, str] = {
     TensorProto.DOUBLE: "fp64", TensorProto.FLOAT: "fp32", TensorProto.FLOAT16: "fp16",
-    TensorProto.BFLOAT16: "bf16", TensorProto.FLOAT8E4M3FN: "fp8", TensorProto.FLOAT8E4M3FNUZ: "fp8",
-    TensorProto.FLOAT8E5M2: "fp8", TensorProto.FLOAT8E5M2FNUZ: "fp8", TensorProto.INT64: "int64",
+    TensorProto.BFLOAT16: "bf16", TensorProto.FLOAT8E4M3FN: "fp8_e4m3", TensorProto.FLOAT8E4M3FNUZ: "fp8_e4m3",
+    TensorProto.FLOAT8E5M2: "fp8_e5m2", TensorProto.FLOAT8E5M2FNUZ: "fp8_e5m2", TensorProto.INT64: "int64",
     TensorProto.INT32: "int32", TensorProto.INT16: "int16", TensorProto.INT8: "int8",
     TensorProto.UINT64: "uint64", TensorProto.UINT32: "uint32", TensorProto.UINT16: "uint16",
     TensorProto.UINT8: "uint8", TensorProto.INT4: "int4", TensorProto.UINT4: "uint4",

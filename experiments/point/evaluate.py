@@ -20,6 +20,8 @@ def job_of(
     cache: object = None,
     at_work: int | None = None,
     kernels: WrittenKernels | None = None,
+    *,
+    folds_dequantisation: bool = True,
 ) -> tuple[Analysis, Job]:
     """Return the network of one cluster and its job; ``cache`` is a cache shared by the points of one machine.
 
@@ -38,11 +40,15 @@ def job_of(
     placing = Placing(
         hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), cache=cache,
         kernels=None if kernels is None else kernel_file(kernels, hardware),
+        folds_dequantisation=folds_dequantisation,
     )  # fmt: skip
     return network(workload, share, dtype), Job(workload.label, batch, placing)
 
 
 def evaluate(point: DesignPoint, cache: object = None) -> Outcome:
     """Simulate ``point`` and return the outcome; raises what `job_of` raises."""
-    analysis, job = job_of(point.workload, point.hardware, point.tuning, cache, kernels=point.kernels)
+    folds = point.measured_on is None
+    analysis, job = job_of(
+        point.workload, point.hardware, point.tuning, cache, kernels=point.kernels, folds_dequantisation=folds
+    )
     return run_on_best_clusters(analysis, point.policy, job)

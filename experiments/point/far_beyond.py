@@ -59,7 +59,7 @@ def _least_bytes(outcome: Outcome) -> float:
     total = 0.0
     for name, tensor in graph.tensors.items():
         if tensor.role != "activation":
-            own = min(read[name], tensor.elements) * tensor.element_bytes
+            own = tensor.bytes_of(min(read[name], tensor.elements))
             total += own if tensor.role == "weight" else own * images
         elif name in graph.results:
             total += tensor.size_bytes * images

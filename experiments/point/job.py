@@ -9,6 +9,7 @@ from dsascape.experiments.question.points import RunRecord
 from dsascape.hw_models import Program, SimulationResult
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler import Placing, Policy, Schedule, policy_label
+from dsascape.scheduler.product_rates import mean_peak_macs_per_s
 from dsascape.workloads import WorkloadError
 from dsascape.workloads.analysis import Analysis
 
@@ -66,7 +67,7 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         batch_at_once=schedule.graph.batch,
         iterations=job.iterations,
         macs=schedule.graph.operations.macs * job.batch // schedule.graph.batch,
-        peak_macs_per_s=hardware.peak_macs_per_s(job.placing.dtype),
+        peak_macs_per_s=mean_peak_macs_per_s(schedule.graph, hardware, job.placing.dtype),
         off_chip_bytes_per_s=job.placing.kind.summary(hardware).off_chip_bytes_per_s,
         latency_s=latency_s,
         throughput_per_s=job.batch / latency_s,

@@ -6,7 +6,9 @@ from typing import TypeVar
 from dsascape.hw_models import AnyHardware, Cpu, Gpu
 from dsascape.scheduler import Schedule, ScheduleError
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
+from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.schedule import Kernel
 
 _KernelT = TypeVar("_KernelT", bound=Kernel)
@@ -19,10 +21,12 @@ def loops_text(schedule: Schedule, hardware: AnyHardware, name: str) -> str:
     """
     if isinstance(schedule, CpuSchedule) and isinstance(hardware, Cpu):
         of_cpu = _kernel(schedule.runs, name)
-        return f"# {of_cpu}\n{of_cpu.program(hardware.simd.lanes_of(schedule.dtype))}"
+        dtype = CpuView(hardware).dtype_of(of_cpu.layer, schedule.dtype)
+        return f"# {of_cpu}\n{of_cpu.program(hardware.simd.lanes_of(dtype))}"
     if isinstance(schedule, GpuSchedule) and isinstance(hardware, Gpu):
         of_gpu = _kernel(schedule.runs, name)
-        return f"# {of_gpu}\n{of_gpu.program(hardware.sms.warp, hardware.tensor(schedule.dtype))}"
+        view = GpuView(hardware, schedule.dtype).of(of_gpu.layer)
+        return f"# {of_gpu}\n{of_gpu.program(hardware.sms.warp, view.tensor)}"
     raise ScheduleError(f"--loops prints kernels of a CPU or a GPU; {hardware.name} is neither")
 
 

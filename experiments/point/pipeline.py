@@ -5,10 +5,17 @@ from dataclasses import dataclass
 from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import Program, SimulationResult
-from dsascape.scheduler import Placing, Policy, Schedule, make_network, make_plan, make_schedule, network_of
+from dsascape.scheduler import (
+    Placing,
+    Policy,
+    Schedule,
+    make_network,
+    make_plan,
+    make_schedule,
+    network_of,
+    simulated_network,
+)
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.bounded import with_bounded_nests
-from dsascape.workloads.state import with_state_in_place
 
 
 @dataclass(frozen=True)
@@ -21,20 +28,9 @@ class Stages:
     result: SimulationResult
 
 
-def as_simulated(analysis: Analysis, placing: Placing) -> Analysis:
-    """Return a network as a simulated machine runs it: caches changed in place, masked scores left out.
-
-    Generated code computes masked scores: runs that are compared with it have the tuning ``skips_masked=false``, and
-    code itself is made from the network as imported (`schedule_of`).
-    """
-    in_place = analysis.of(with_state_in_place)
-    skips_masked: bool = getattr(placing.tuning, "skips_masked", True)
-    return in_place.of(with_bounded_nests) if skips_masked else in_place
-
-
 def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
     """Return the policy's fusion plan of a network on a machine, its caches changed in place."""
-    return make_plan(policy, placing, placing.costs(make_network(policy, as_simulated(analysis, placing))))
+    return make_plan(policy, placing, placing.costs(make_network(policy, simulated_network(policy, analysis, placing))))
 
 
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
@@ -44,7 +40,7 @@ def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedul
 
 def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
     """Schedule a network under a policy and simulate it, its caches changed in place."""
-    schedule, costs = _scheduled(as_simulated(analysis, placing), policy, placing)
+    schedule, costs = _scheduled(simulated_network(policy, analysis, placing), policy, placing)
     return _run(schedule, costs, placing)
 
 

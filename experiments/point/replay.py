@@ -8,12 +8,20 @@ from pathlib import Path
 
 from dsascape.experiments.point.evaluate import evaluate, job_of
 from dsascape.experiments.point.job import Outcome, replay
-from dsascape.experiments.point.pipeline import as_simulated
 from dsascape.experiments.question.points import DesignPoint, Workload, WrittenSchedule
 from dsascape.experiments.results.files import write_whole
 from dsascape.hw_models import AnyHardware
 from dsascape.hw_models.text.text_file import EncodingError, decoded
-from dsascape.scheduler import Policy, Schedule, ScheduleError, kind_of, labelled_policy, make_network, make_policy
+from dsascape.scheduler import (
+    Policy,
+    Schedule,
+    ScheduleError,
+    kind_of,
+    labelled_policy,
+    make_network,
+    make_policy,
+    simulated_network,
+)
 from dsascape.workloads.analysis import Analysis
 
 _LARGEST_FILE_BYTES = 256 * 2**20
@@ -42,24 +50,30 @@ def simulated(point: DesignPoint) -> Outcome:
     """
     if point.schedule is None:
         return evaluate(point)
-    return run_schedule_file(Path(point.schedule.path), point.workload, point.hardware, point.tuning)
+    return run_schedule_file(
+        Path(point.schedule.path), point.workload, point.hardware, point.tuning,
+        folds_dequantisation=point.measured_on is None,
+    )  # fmt: skip
 
 
 def run_schedule_file(
-    path: Path, workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object]
-) -> Outcome:
+    path: Path, workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object], *,
+    folds_dequantisation: bool = True,
+) -> Outcome:  # fmt: skip
     """Simulate the schedule in the file at ``path``.
 
     A cluster runs the schedule's batch as often as its share needs. Raises ``ScheduleError`` for a file that holds no
     schedule of this network and machine, or one that cannot run.
     """
     data = _read(path)
-    analysis, job = job_of(workload, hardware, tuning, at_work=_clusters(data))
+    analysis, job = job_of(
+        workload, hardware, tuning, at_work=_clusters(data), folds_dequantisation=folds_dequantisation
+    )
     share = analysis.graph.batch
     batch = _batch(data, share)
     at_once = analysis if batch == share else Analysis(analysis.graph.with_batch(batch))
     policy = labelled_policy(_policy(data))
-    at_once = as_simulated(at_once, job.placing)
+    at_once = simulated_network(policy, at_once, job.placing)
     at_once = at_once if policy is None else make_network(policy, at_once)
     try:
         schedule: Schedule = job.placing.kind.read(data, job.placing.costs(at_once))

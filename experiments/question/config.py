@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from dsascape.hw_models.common.spec_types import DType
+from dsascape.hw_models.common.spec_types import NetworkDType
 from dsascape.hw_models.text.messages import shown
 from dsascape.hw_models.text.yaml_file import YamlError, explain, parse_yaml, read_text, shown_path
 from dsascape.wording import count
@@ -80,8 +80,8 @@ class WorkloadEntry(BaseModel):
     """Tokens of a language network's inputs."""
     image: Counts = None
     """Side of the input images, in pixels."""
-    dtype: DType | None = None
-    """Dtype that tensors are stored and computed in; by default the machine's."""
+    dtype: NetworkDType | None = None
+    """Dtype of what the file leaves open; by default the machine's."""
     simplify: bool = False
     """Whether the network is simplified before it is planned."""
     dims: dict[Name, Annotated[int, Field(ge=0, le=LARGEST_COUNT)]] = Field(default_factory=dict)

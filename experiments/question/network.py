@@ -1,11 +1,10 @@
 """Networks of workloads, loaded at their sizes and dtype and cached."""
 
 from functools import lru_cache
-from typing import get_args
 
 from dsascape.experiments.question.points import Workload
 from dsascape.hw_models import AnyHardware, HardwareError
-from dsascape.hw_models.common.spec_types import DType
+from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
 from dsascape.scheduler import kind_of
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
@@ -20,8 +19,8 @@ def default_dtype(hardware: AnyHardware) -> str:
 
 def check_dtype(dtype: str, hardware: AnyHardware) -> str:
     """Return ``dtype`` if the machine supports it; raise ``HardwareError`` otherwise."""
-    if dtype not in get_args(DType):
-        raise HardwareError(f"dtype has {dtype!r}; needs one of: {', '.join(get_args(DType))}")
+    if dtype not in NETWORK_DTYPES:
+        raise HardwareError(f"dtype has {dtype!r}; needs one of: {', '.join(NETWORK_DTYPES)}")
     if dtype not in kind_of(hardware).dtypes(hardware):
         supported = ", ".join(sorted(kind_of(hardware).dtypes(hardware)))
         raise HardwareError(f"{hardware.name} does not compute {dtype}; it computes: {supported}")

@@ -304,7 +304,7 @@ class RunRecord:
     macs: int
     """Multiply-accumulates of the network at this batch, without padding and recomputation."""
     peak_macs_per_s: float
-    """Peak multiply-accumulates per second of the whole machine in this dtype."""
+    """Peak multiply-accumulates per second of the whole machine, of products in several dtypes the mean by time."""
     off_chip_bytes_per_s: float
     """Peak off-chip bandwidth of the whole machine; with ``macs`` and the traffic it gives the roofline."""
     simulated_events: int

@@ -264,7 +264,7 @@ def _network_options(
     sub.add_argument("--image", type=_count, metavar="N", help="pixels along each side of image inputs")
     _dim_option(sub)
     _batch_dim_option(sub)
-    sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)")
+    sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8, of open numbers (default: fp16 if it can)")
     sub.add_argument("--simplify", action="store_true", help="fold constant operators first")
 
 

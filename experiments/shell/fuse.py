@@ -3,7 +3,7 @@
 import argparse
 
 from dsascape.experiments.point.evaluate import job_of
-from dsascape.experiments.point.pipeline import as_simulated, plan_of
+from dsascape.experiments.point.pipeline import plan_of
 from dsascape.experiments.report.plan_picture import plan_picture
 from dsascape.experiments.results.files import check_place, write_whole
 from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
@@ -11,7 +11,7 @@ from dsascape.experiments.shell.simulate import requested_policy, requested_work
 from dsascape.fusion import unfused_intermediate_bytes
 from dsascape.hw_models import load_hardware
 from dsascape.hw_models.text.quantities import format_bytes
-from dsascape.scheduler import network_of, policy_label
+from dsascape.scheduler import network_of, policy_label, simulated_network
 from dsascape.scheduler.graphturbo.instances import operations_of, split_into_instances
 from dsascape.wording import count
 
@@ -21,7 +21,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     check_place(arguments.picture, "--picture")
     policy = requested_policy(arguments)
     analysis, job = job_of(requested_workload(arguments), load_hardware(arguments.hardware), {})
-    graph = as_simulated(analysis, job.placing).graph
+    graph = simulated_network(policy, analysis, job.placing).graph
     plan = plan_of(analysis, policy, job.placing)
     after = operations_of(split_into_instances(network_of(plan, analysis), plan).instances)
     planned = plan.graph.ops

@@ -30,6 +30,7 @@ from dsascape.hw_models import AnyHardware, load_hardware, with_values, write_pe
 from dsascape.hw_models.simulation.pause import collect_seldom
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
+from dsascape.scheduler.product_rates import rates_lacking
 from dsascape.wording import count
 
 _WORDS = {"true": True, "false": False, "null": None}
@@ -118,7 +119,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     layers = layers_of(outcome)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
-    warnings = warnings_of(outcome, layers)
+    warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers)
     data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers], "warnings": warnings}
     data |= {} if loops is None else {"loops": loops}
     tries_fewer = arguments.schedule is None and leaves_batches_open(requested_policy(arguments))

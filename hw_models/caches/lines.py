@@ -135,7 +135,8 @@ class Array:
     """Array in memory, its dimensions outermost first."""
 
     shape: tuple[int, ...]
-    element_bytes: int
+    element_bytes: float
+    """Bytes of one element in the mean: a half, where two share a byte."""
     is_packed: bool = False
     """Whether tiles are contiguous, as for constants that are reordered before the program runs."""
 
@@ -145,13 +146,17 @@ def box_lines(array: Array, extents: Sequence[int], line_bytes: int) -> Lines:
 
     Arrays begin at a line boundary; boxes begin at multiples of their own extent, as tiles do.
     """
-    size_bytes = math.prod(extents) * array.element_bytes
+    if array.element_bytes < 1:  # in parts of a byte, of which a line has more
+        each = round(1 / array.element_bytes)
+        return box_lines(Array(array.shape, 1, array.is_packed), extents, line_bytes * each)
+    element_bytes = round(array.element_bytes)
+    size_bytes = math.prod(extents) * element_bytes
     if array.is_packed:
         return Lines(max(size_bytes / line_bytes, 1.0)) if size_bytes else Lines(0.0)
     if not size_bytes:
         return Lines(0.0)
-    run, pitch, runs, row = array.element_bytes, array.element_bytes, 1, 0
-    span = array.element_bytes
+    run, pitch, runs, row = element_bytes, element_bytes, 1, 0
+    span = element_bytes
     is_whole = True
     for size, extent in zip(reversed(array.shape), reversed(extents), strict=True):
         if is_whole:

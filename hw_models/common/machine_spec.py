@@ -30,6 +30,11 @@ class MachineSpec(BaseModel, ABC):
         """Square millimetres by part, of which ``other`` is the rest; empty for kinds whose area is not modelled."""
         return {}
 
+    @property
+    def product_types(self) -> frozenset[str]:
+        """Dtypes, and pairs of dtypes, that it has a rate of products for; empty where a kind does not list them."""
+        return frozenset()
+
     @abstractmethod
-    def peak_macs_per_s(self, dtype: str) -> float:
-        """Return multiply-accumulates per second of the whole machine; 0 for a dtype that it cannot compute."""
+    def peak_macs_per_s(self, product: str) -> float:
+        """Return multiply-accumulates per second of the whole machine, in a dtype or pair of dtypes; 0 if none."""

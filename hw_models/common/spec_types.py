@@ -1,10 +1,13 @@
 """Field types that the specs of all kinds of machines share, except quantities with units."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
-DType = Literal["fp32", "fp16", "bf16", "int8"]
+DType = Literal["fp32", "fp16", "bf16", "int8", "fp8", "int4"]
+NetworkDType = Literal["fp32", "fp16", "bf16", "int8"]
+"""Dtype that a whole network can be computed in; the others are those of operands that a file quantises."""
+NETWORK_DTYPES: tuple[str, ...] = get_args(NetworkDType)
 Efficiency = Annotated[float, Field(ge=0.001, le=1)]
 PerCycle = Annotated[int, Field(gt=0, le=2**24)]
 Count = Annotated[int, Field(gt=0, le=4096)]

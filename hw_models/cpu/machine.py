@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dsascape.hw_models.caches.lines import CacheShape
+from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.cpu.spec import Behind, Cache, CoreKind, Cpu
@@ -248,5 +249,5 @@ def cpu_summary(spec: Cpu) -> MachineSummary:
 
 
 def cpu_dtypes(spec: Cpu) -> frozenset[str]:
-    """Return the dtypes that the vector instructions support."""
-    return frozenset(str(dtype) for dtype in spec.simd.lanes)
+    """Return the dtypes of whole networks that the vector instructions support."""
+    return frozenset(str(dtype) for dtype in spec.simd.lanes if dtype in NETWORK_DTYPES)

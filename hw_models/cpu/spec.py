@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field, model_validator
 
 from dsascape.hw_models.common.cached_parts import Dram, LaneEnergy
 from dsascape.hw_models.common.machine_spec import MachineSpec
-from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, PerCycle
+from dsascape.hw_models.common.product_types import ProductType, operands_of
+from dsascape.hw_models.common.spec_types import STRICT, Count, Efficiency, PerCycle
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.hw_models.text.quantities import (
@@ -37,8 +38,9 @@ class Simd(BaseModel):
 
     model_config = STRICT
 
-    lanes: dict[DType, PerCycle] = Field(min_length=1)
-    """Multiply-accumulates per vector instruction, for each dtype that the cores compute."""
+    lanes: dict[ProductType, PerCycle] = Field(min_length=1)
+    """Multiply-accumulates per vector instruction, for each dtype that the cores compute, or pair of dtypes where an
+    instruction multiplies a wide operand with a narrow one, as ``int8 x int4``."""
     register_bytes: Bytes = Field(alias="register")
     """Size of one vector register, which one load or store moves."""
     registers: Annotated[int, Field(ge=8, le=1024)]
@@ -182,7 +184,8 @@ class Cpu(MachineSpec):
 
     @model_validator(mode="after")
     def _has_energy_for_every_dtype(self) -> "Cpu":
-        self.energy.check_dtypes(self.simd.lanes, "simd.lanes")
+        computed = dict.fromkeys([operands_of(product)[0] for product in self.simd.lanes])
+        self.energy.check_dtypes(computed, "simd.lanes")
         return self
 
     @model_validator(mode="after")
@@ -251,9 +254,14 @@ class Cpu(MachineSpec):
         given = {"l1": self.energy.l1, "l2": self.energy.l2, "l3": self.energy.l3}
         return self.energy.sram_pj_per_byte(sizes, given)
 
-    def peak_macs_per_s(self, dtype: str) -> float:
+    @property
+    def product_types(self) -> frozenset[str]:
+        """Dtypes, and pairs of dtypes, in which vector instructions multiply."""
+        return frozenset(map(str, self.simd.lanes))
+
+    def peak_macs_per_s(self, product: str) -> float:
         """Return multiply-accumulates per second of all cores at sustained clocks; 0 for a dtype without lanes."""
-        lanes = self.simd.lanes_of(dtype)
+        lanes = self.simd.lanes_of(product)
         return sum(core.count * self.clock_hz(core) * core.fma_pipes * lanes for core in self.cores.values())
 
     def cycle_ps(self, core: CoreKind) -> float:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
 from dsascape.hw_models.dsa.arrays import product_cycles
 from dsascape.hw_models.dsa.spec import Channel, ClusteredDsa, ComputeUnit, MatrixUnit, OnChipPath
@@ -101,10 +102,10 @@ def dsa_summary(spec: ClusteredDsa) -> MachineSummary:
 
 
 def dsa_dtypes(spec: ClusteredDsa) -> frozenset[str]:
-    """Return the dtypes that a vector unit computes, and a matrix unit too if the machine has any."""
-    matrix = [set(u.macs_per_cycle) for u in spec.units.values() if isinstance(u, MatrixUnit)]
-    vector = [set(u.lanes) for u in spec.units.values() if not isinstance(u, MatrixUnit)]
-    every = set().union(*vector)
+    """Return the dtypes of whole networks that a vector unit computes, and a matrix unit too if the machine has any."""
+    matrix = [set(u.rates) for u in spec.units.values() if isinstance(u, MatrixUnit)]
+    vector = [set(u.rates) for u in spec.units.values() if not isinstance(u, MatrixUnit)]
+    every = set().union(*vector) & {*NETWORK_DTYPES}
     return frozenset(every & set().union(*matrix) if matrix else every)
 
 
@@ -159,10 +160,9 @@ def compute_ps(spec: ClusteredDsa, name: str, unit: ComputeUnit, work: Compute) 
     pays for its own fill and drain, or for its partly filled lanes. Raises ``HardwareError`` for a dtype that the unit
     lacks, ``ProgramError`` for anything but matrix products on a matrix unit.
     """
-    rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
-    rate = {str(dtype): value for dtype, value in rates.items()}.get(work.dtype)
+    rate = unit.rates.get(work.dtype)
     if rate is None:
-        raise HardwareError(f"{spec.name}: unit {name!r} computes {', '.join(rates)}, not {work.dtype}")
+        raise HardwareError(f"{spec.name}: unit {name!r} computes {', '.join(unit.rates)}, not {work.dtype}")
     if isinstance(unit, MatrixUnit):
         if work.shape is None or work.simple or work.special:
             raise ProgramError(f"matrix unit {name!r} computes matrix products only")

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from dsascape.hw_models.common.machine_spec import MachineSpec
+from dsascape.hw_models.common.product_types import ProductType, operands_of
 from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, PerCycle
 from dsascape.hw_models.common.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
 from dsascape.hw_models.text.quantities import (
@@ -55,8 +56,9 @@ class MatrixUnit(BaseModel):
 
     kind: Literal["matrix"]
     """Kind of unit; each kind has its own parameters."""
-    macs_per_cycle: dict[DType, PerCycle] = Field(min_length=1)
-    """Multiply-accumulates per cycle of the whole array, for each dtype that it computes."""
+    macs_per_cycle: dict[ProductType, PerCycle] = Field(min_length=1)
+    """Multiply-accumulates per cycle of the whole array, for each dtype that it computes, or pair of dtypes where it
+    multiplies a wide operand with a narrow one, as ``fp16 x int4``."""
     native_tile: tuple[Extent, Extent, Extent] = Field(strict=False)
     """Rows, columns and depth of one pass of the array.
 
@@ -77,6 +79,11 @@ class MatrixUnit(BaseModel):
         """Rows and columns of the block of results for which operands are read once."""
         return self.operand_reuse or self.native_tile[:2]
 
+    @property
+    def rates(self) -> Mapping[str, int]:
+        """Multiply-accumulates per cycle, by dtype or pair of dtypes."""
+        return {str(product): rate for product, rate in self.macs_per_cycle.items()}
+
 
 class VectorUnit(BaseModel):
     """SIMD lanes: one multiply-accumulate, addition or comparison per lane and cycle."""
@@ -91,6 +98,11 @@ class VectorUnit(BaseModel):
     """Cycles per lane for one division, square root, exponential or the like."""
     efficiency: Efficiency = 1.0
     """Share of the peak that an instruction with all lanes filled reaches."""
+
+    @property
+    def rates(self) -> Mapping[str, int]:
+        """Operations per cycle, by dtype."""
+        return {str(dtype): lanes for dtype, lanes in self.lanes.items()}
 
 
 ComputeUnit = Annotated[MatrixUnit | VectorUnit, Field(discriminator="kind")]
@@ -261,7 +273,7 @@ class ClusteredDsa(MachineSpec):
     @model_validator(mode="after")
     def _has_energy_for_every_dtype(self) -> "ClusteredDsa":
         for name, unit in self.units.items():
-            computed = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
+            computed = dict.fromkeys([operands_of(product)[0] for product in unit.rates])
             lacking = [dtype for dtype in computed if dtype not in self.energy.mac]
             if lacking:
                 has, needs = ", ".join(self.energy.mac), ", ".join(lacking)
@@ -307,13 +319,20 @@ class ClusteredDsa(MachineSpec):
         """Return the number of clusters that DDR is divided among when ``clusters`` are in use."""
         return self.clusters if self.ddr.sharing == "private" else clusters
 
-    def peak_macs_per_s(self, dtype: str) -> float:
+    @property
+    def product_types(self) -> frozenset[str]:
+        """Dtypes, and pairs of dtypes, in which matrix units multiply, or vector units where there are none."""
+        matrix = [unit.rates for unit in self.units.values() if isinstance(unit, MatrixUnit)]
+        vector = [unit.rates for unit in self.units.values() if isinstance(unit, VectorUnit)]
+        return frozenset(product for rates in matrix or vector for product in rates)
+
+    def peak_macs_per_s(self, product: str) -> float:
         """Return multiply-accumulates per second of all matrix units, or of vector units if no matrix unit has it."""
-        matrix = [u.macs_per_cycle for u in self.units.values() if isinstance(u, MatrixUnit)]
-        vector = [u.lanes for u in self.units.values() if isinstance(u, VectorUnit)]
-        per_cycle = _sum_at(dtype, matrix) or _sum_at(dtype, vector)
+        matrix = [u.rates for u in self.units.values() if isinstance(u, MatrixUnit)]
+        vector = [u.rates for u in self.units.values() if isinstance(u, VectorUnit)]
+        per_cycle = _sum_at(product, matrix) or _sum_at(product, vector)
         return self.cores * self.clock_hz * per_cycle
 
 
-def _sum_at(dtype: str, rates: Iterable[Mapping[DType, int]]) -> int:
-    return sum(count for rate in rates for name, count in rate.items() if name == dtype)
+def _sum_at(product: str, rates: Iterable[Mapping[str, int]]) -> int:
+    return sum(count for rate in rates for name, count in rate.items() if name == product)

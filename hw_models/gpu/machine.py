@@ -5,6 +5,7 @@ to the SMs up to their occupancy, so waves and tails of a grid are a result of i
 among the SMs that use it at the same time.
 """
 
+from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
 from dsascape.hw_models.gpu.sm import DRAM, L2, SHARED, SM, SmPace
 from dsascape.hw_models.gpu.spec import Gpu
@@ -39,7 +40,7 @@ def gpu_machine(spec: Gpu) -> Machine:
 
 
 def _running(spec: Gpu) -> Serve:
-    paces: dict[str, SmPace] = {}
+    paces: dict[tuple[str, str], SmPace] = {}
     services: dict[tuple[Payload, int], Service] = {}
 
     def serve(payload: Payload, blocks: int) -> Service:
@@ -49,9 +50,10 @@ def _running(spec: Gpu) -> Serve:
                 raise ProgramError("an SM needs instruction counts; the payload has none")
             if not spec.lanes(payload.dtype):
                 raise HardwareError(f"{spec.name}: SMs compute {', '.join(spec.sms.lanes)}, not {payload.dtype}")
-            if payload.issued.matrix and spec.tensor(payload.dtype) is None:
-                raise HardwareError(f"{spec.name} has no tensor units for {payload.dtype}")
-            pace = paces.setdefault(payload.dtype, SmPace(spec, payload.dtype))
+            product = payload.product or payload.dtype
+            if payload.issued.matrix and spec.tensor(product) is None:
+                raise HardwareError(f"{spec.name} has no tensor units for {product}")
+            pace = paces.setdefault((payload.dtype, product), SmPace(spec, payload.dtype, product))
             service = services[payload, blocks] = _service(pace, payload, blocks)
         return service
 
@@ -86,7 +88,7 @@ def gpu_energy(spec: Gpu) -> EnergyModel:
 
 def gpu_summary(spec: Gpu) -> MachineSummary:
     """Return a one-line summary; the peak is for the first dtype of the tensor units, or of lanes without them."""
-    dtype = str(next(iter({**spec.sms.tensor, **spec.sms.lanes})))
+    dtype = str(next(iter([*spec.sms.tensor, *spec.sms.lanes])))
     return MachineSummary(
         cores=spec.sms.count, arrangement=str(spec.sms.count), dtype=dtype,
         peak_macs_per_s=spec.peak_macs_per_s(dtype),
@@ -99,5 +101,5 @@ def gpu_summary(spec: Gpu) -> MachineSummary:
 
 
 def gpu_dtypes(spec: Gpu) -> frozenset[str]:
-    """Return the dtypes that the lanes of the SMs compute."""
-    return frozenset(str(dtype) for dtype in spec.sms.lanes)
+    """Return the dtypes of whole networks that the lanes of the SMs compute."""
+    return frozenset(str(dtype) for dtype in spec.sms.lanes if dtype in NETWORK_DTYPES)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from dsascape.hw_models.common.product_types import BITS
 from dsascape.hw_models.gpu.spec import Gpu
 from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.hw_models.text.quantities import PS_PER_S
@@ -20,7 +21,7 @@ SHARED, L2, DRAM = "shared", "l2", "dram"
 
 def packed(dtype: str) -> int:
     """Return the operations of ``dtype`` that one instruction does per thread, packed in a 32-bit register."""
-    return {"fp32": 1, "fp16": 2, "bf16": 2, "int8": 4}[dtype]
+    return 32 // BITS[dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class SmPace:
 
     spec: Gpu
     dtype: str
+    product: str = ""
+    """Dtype or pair of dtypes that tensor units multiply; empty: ``dtype``."""
 
     @cached_property
     def warps_per_cycle(self) -> dict[str, float]:
@@ -55,7 +58,7 @@ class SmPace:
             ISSUE: float(sms.issued_per_cycle),
             ACCESS: sms.accesses_per_cycle / sms.warp,
         }
-        tensor = self.spec.tensor(self.dtype)
+        tensor = self.spec.tensor(self.product or self.dtype)
         if tensor is not None:
             pipes[TENSOR] = tensor.macs_per_cycle / (tensor.rows * tensor.columns * tensor.depth)
         return pipes
@@ -98,7 +101,7 @@ class SmPace:
             (blocks * (issued.load + issued.store) / rates[ACCESS], ACCESS),
         ]
         if issued.matrix:
-            tensor = self.spec.tensor(self.dtype)
+            tensor = self.spec.tensor(self.product or self.dtype)
             assert tensor is not None
             pipes.append((blocks * issued.matrix / min(rates[TENSOR], chains / tensor.latency_cycles), TENSOR))
         return max(pipes)

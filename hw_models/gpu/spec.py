@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field, model_validator
 
 from dsascape.hw_models.common.cached_parts import Dram, LaneEnergy
 from dsascape.hw_models.common.machine_spec import MachineSpec
-from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, PerCycle
+from dsascape.hw_models.common.product_types import ProductType, operands_of
+from dsascape.hw_models.common.spec_types import NETWORK_DTYPES, STRICT, Count, DType, Efficiency, PerCycle
 from dsascape.hw_models.text.quantities import (
     PS_PER_S,
     Bytes,
@@ -29,7 +30,7 @@ Few = Annotated[int, Field(gt=0, le=1024)]
 
 
 class TensorUnits(BaseModel):
-    """Matrix units of one SM, for one dtype; accumulation is in FP32 (INT32)."""
+    """Matrix units of one SM, for one dtype or pair of dtypes; accumulation is in FP32 (INT32)."""
 
     model_config = STRICT
 
@@ -82,8 +83,9 @@ class Sms(BaseModel):
     """Peak clock; the sustained clock is this times the machine's ``sustained_factor``."""
     lanes: dict[DType, PerCycle] = Field(min_length=1)
     """Multiply-accumulates per SM and cycle without tensor units, for each dtype that lanes compute."""
-    tensor: dict[DType, TensorUnits]
-    """Tensor units, by dtype; ``{}`` for an SM that has none."""
+    tensor: dict[ProductType, TensorUnits]
+    """Tensor units, by dtype, or by pair where they multiply a wide operand with a narrow one, as ``fp16 x int4``;
+    ``{}`` for an SM that has none. A product of a dtype that is not listed is computed in the next wider one."""
     warp: Few
     """Threads per warp, which run in lockstep."""
     issued_per_cycle: Few
@@ -152,13 +154,13 @@ class Gpu(MachineSpec):
 
     @model_validator(mode="after")
     def _has_energy_for_every_dtype(self) -> "Gpu":
-        computed = dict.fromkeys([*self.sms.lanes, *self.sms.tensor])
+        computed = dict.fromkeys([*self.sms.lanes, *[operands_of(product)[0] for product in self.sms.tensor]])
         self.energy.check_dtypes(computed, "sms")
         return self
 
     @model_validator(mode="after")
     def _has_lanes_for_what_tensor_units_compute(self) -> "Gpu":
-        lacking = [dtype for dtype in self.sms.tensor if dtype not in self.sms.lanes]
+        lacking = [dtype for dtype in self.sms.tensor if dtype in NETWORK_DTYPES and dtype not in self.sms.lanes]
         if lacking:
             has, needs = ", ".join(self.sms.lanes), ", ".join(lacking)
             raise ValueError(f"sms.lanes has {has}; needs {needs} too, for what tensor units cannot do")
@@ -210,12 +212,17 @@ class Gpu(MachineSpec):
         """Return multiply-accumulates per SM and cycle without tensor units; 0 for a dtype that lanes lack."""
         return {str(name): count for name, count in self.sms.lanes.items()}.get(dtype, 0)
 
-    def tensor(self, dtype: str) -> TensorUnits | None:
-        """Return the tensor units for ``dtype``; None if there are none."""
-        return {str(name): units for name, units in self.sms.tensor.items()}.get(dtype)
+    def tensor(self, product: str) -> TensorUnits | None:
+        """Return the tensor units for a dtype or pair of dtypes; None if there are none."""
+        return {str(name): units for name, units in self.sms.tensor.items()}.get(product)
 
-    def peak_macs_per_s(self, dtype: str) -> float:
+    @property
+    def product_types(self) -> frozenset[str]:
+        """Dtypes, and pairs of dtypes, in which lanes or tensor units multiply."""
+        return frozenset([*map(str, self.sms.lanes), *map(str, self.sms.tensor)])
+
+    def peak_macs_per_s(self, product: str) -> float:
         """Return multiply-accumulates per second of all SMs at the sustained clock, on lanes or tensor units."""
-        tensor = self.tensor(dtype)
-        per_cycle = max(self.lanes(dtype), tensor.macs_per_cycle if tensor else 0)
+        tensor = self.tensor(product)
+        per_cycle = max(self.lanes(product), tensor.macs_per_cycle if tensor else 0)
         return self.sms.count * per_cycle * self.clock_hz

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from dsascape.hw_models.common.spec_types import DType
+from dsascape.hw_models.common.product_types import ProductType
 from dsascape.hw_models.machine_files.meanings import WithMeanings
 from dsascape.hw_models.machine_files.schema import Schema, entry, kinds, may_be_null, resolved
 from dsascape.hw_models.text.quantities import BY_SIZE, readable, units_of
@@ -111,7 +111,7 @@ def _parameter(part: Schema, path: str, whole: Schema, *, is_needed: bool) -> Pa
     if of_entries is not None:
         named = ", ".join(value["propertyNames"]["enum"])
         form = f"{_form(of_entries)}, for one or more of {named}"
-        key = _KEY_OF_ENTRY if set(value["propertyNames"]["enum"]) <= set(get_args(DType)) else _OTHER_KEY
+        key = _KEY_OF_ENTRY if set(value["propertyNames"]["enum"]) <= set(get_args(ProductType)) else _OTHER_KEY
         return Parameter(f"{path}.{key}", form, "" if is_needed else _NONE, part.get("description", ""))
     default = "" if is_needed else _default(value)
     return Parameter(path, _form(value, is_optional=may_be_null(part)), default, part.get("description", ""))

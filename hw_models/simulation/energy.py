@@ -52,11 +52,12 @@ def energy_pj(program: Program, model: EnergyModel, makespan_ps: int) -> dict[st
                 spent[model.link].append(received * model.link_pj[base_name(work.unit)])
         elif isinstance(payload, Compute):
             if payload.macs:
-                if payload.dtype not in model.mac_pj:
+                dtype = (payload.product or payload.dtype).partition(" x ")[0]  # of a pair, the wide one's
+                if dtype not in model.mac_pj:
                     raise HardwareError(
-                        f"{model.machine}: energy.mac has {', '.join(model.mac_pj)}; needs {payload.dtype} too"
+                        f"{model.machine}: energy.mac has {', '.join(model.mac_pj)}; needs {dtype} too"
                     )
-                spent["macs"].append(times * payload.macs * model.mac_pj[payload.dtype])
+                spent["macs"].append(times * payload.macs * model.mac_pj[dtype])
             spent["vector"].append(times * payload.simple * model.simple_pj)
             spent["vector"].append(times * payload.special * model.special_pj)
             for memory, size_bytes in payload.traffic:

@@ -97,6 +97,8 @@ class Compute:
     """Arithmetic operations by class, and the bytes that they read from and write to memories."""
 
     dtype: str
+    product: str = ""
+    """Dtype, or pair of dtypes, of the multiply-accumulates where it is not ``dtype``; empty: it is."""
     macs: int = 0
     """Number of multiply-accumulate operations."""
     simple: int = 0

@@ -73,7 +73,7 @@ class CpuCosts:
 
     def tiling_of(self, layer: Layer) -> Tiling:
         """Return the tiles of ``layer``; equal layers get the same."""
-        return choose_tiling(layer, self.dtype, self.view, self.known)
+        return choose_tiling(layer, self.view.dtype_of(layer, self.dtype), self.view, self.known)
 
     @cached_property
     def transposed(self) -> frozenset[int]:
@@ -98,13 +98,17 @@ class CpuCosts:
     def least_s(self, ops: Sequence[int]) -> float:
         """Return what the arithmetic of the operators takes anyhow."""
         layers = layers_in_order(self.analysis, ops, self.transposed)
-        return sum([least_time_of_ps(layer, self.dtype, self.view) for layer in layers]) / PS_PER_S
+        return sum([
+            least_time_of_ps(layer, self.view.dtype_of(layer, self.dtype), self.view) for layer in layers
+        ]) / PS_PER_S  # fmt: skip
 
     def most_s(self, ops: Sequence[int]) -> float:
         """Return what a few tiles take with empty caches, where the operators have one anchor."""
         layers = layers_in_order(self.analysis, ops, self.transposed)
-        return sum([most_time_of_ps(layer, self.dtype, self.view, self.known) for layer in layers]) / PS_PER_S
+        return sum([
+            most_time_of_ps(layer, self.view.dtype_of(layer, self.dtype), self.view, self.known) for layer in layers
+        ]) / PS_PER_S  # fmt: skip
 
     def _time_ps(self, layer: Layer) -> float:
-        tiling = self.tiling_of(layer)
-        return among_others_ps(layer, tiling.tiles.tiled, tiling.threads, self.dtype, self.view)
+        tiling, dtype = self.tiling_of(layer), self.view.dtype_of(layer, self.dtype)
+        return among_others_ps(layer, tiling.tiles.tiled, tiling.threads, dtype, self.view)

@@ -59,14 +59,16 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
         found = {name: each[number] for name, each in by_cache.items()}
         key = kernel.layer.signature, kernel.tiled, kernel.threads, tuple(found.values())
         if key not in known:
-            work = kernel_work(kernel.layer, kernel.tiled, kernel.threads, schedule.dtype, view)
+            dtype = view.dtype_of(kernel.layer, schedule.dtype)
+            work = kernel_work(kernel.layer, kernel.tiled, kernel.threads, dtype, view)
             known[key] = work.with_found(found)
         done.append(known[key])
     return done
 
 
 def _estimate_ps(kernel: CpuKernel, dtype: str, view: CpuView) -> float:
-    return estimate(TiledKernel(kernel.layer, kernel.tiled, kernel.threads, dtype, view)).time_ps
+    own = view.dtype_of(kernel.layer, dtype)
+    return estimate(TiledKernel(kernel.layer, kernel.tiled, kernel.threads, own, view)).time_ps
 
 
 def _places(schedule: CpuSchedule) -> tuple[list[Buffer], dict[int, list[int]], dict[int, list[int]]]:

@@ -43,4 +43,5 @@ def _repeated(schedule: CpuSchedule, kernel: CpuKernel, costs: CpuCosts) -> Repe
     parts = {CORE: sum([issue_cycles(pace.core, each) for each in issued]) * pace.cycle_ps / PS_PER_S}
     parts |= {name: size / pace.bytes_per_ps[name] / PS_PER_S for name, size in payload.traffic if size}
     seconds = (result.makespan_ps - spec.kernel_call_ps) / PS_PER_S
-    return RepeatedKernel(seconds, kernel.chunks, parts, str(kernel.program(costs.view.lanes(schedule.dtype))))
+    lanes = costs.view.lanes(costs.view.dtype_of(kernel.layer, schedule.dtype))
+    return RepeatedKernel(seconds, kernel.chunks, parts, str(kernel.program(lanes)))

@@ -5,9 +5,11 @@ from functools import cached_property
 
 from dsascape.hw_models import Cpu
 from dsascape.hw_models.caches.lines import CacheShape
+from dsascape.hw_models.common.product_types import product_type
 from dsascape.hw_models.cpu.machine import DRAM, L2, L3, CorePace
 from dsascape.hw_models.cpu.spec import CoreKind
 from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.kernels.layer import Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,16 @@ class CpuView:
     def lanes(self, dtype: str) -> int:
         """Return the numbers of ``dtype`` in a vector."""
         return self.spec.simd.lanes_of(dtype)
+
+    def dtype_of(self, layer: Layer, dtype: str) -> str:
+        """Return the dtype that a kernel of ``layer`` computes in, of a network in ``dtype``: that of its products.
+
+        All its vector instructions count at that rate. Products of several dtypes are all computed in ``dtype``.
+        """
+        pair = layer.only_operand_dtypes
+        return dtype if pair is None else product_type(
+            self.spec.product_types, pair[0] or dtype, pair[1] or dtype, dtype
+        )  # fmt: skip
 
     def on_cores(self, threads: int) -> list[tuple[CorePace, int]]:
         """Return the kinds of cores that ``threads`` run on, the fastest first, and how many of each."""

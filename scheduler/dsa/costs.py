@@ -16,6 +16,7 @@ from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.scheduler.product_rates import macs_by_product
 from dsascape.workloads.analysis import Analysis, Table
 from dsascape.workloads.loopnest import Extents
 
@@ -63,9 +64,13 @@ class DsaCosts:
 
     @cached_property
     def arithmetic_s(self) -> float:
-        """Seconds of the network's multiply-accumulates at one cluster's peak rate; 0 for an unsupported dtype."""
-        peak = self.view.spec.peak_macs_per_s(self.dtype) / self.view.spec.clusters
-        return self.analysis.graph.operations.macs / peak if peak else 0.0
+        """Seconds of the network's multiply-accumulates at one cluster's peak rates; 0 for an unsupported dtype."""
+        spec = self.view.spec
+        return sum([
+            macs / (spec.peak_macs_per_s(product) / spec.clusters)
+            for product, macs in macs_by_product(self.analysis.graph, spec, self.dtype).items()
+            if spec.peak_macs_per_s(product)
+        ])  # fmt: skip
 
     @property
     def cores(self) -> int:

@@ -10,14 +10,26 @@ from dataclasses import replace
 from itertools import pairwise
 
 from dsascape.hw_models import Compute, MatrixShape, MatrixUnit
+from dsascape.hw_models.common.product_types import product_type
 from dsascape.hw_models.dsa.spec import ComputeUnit
 from dsascape.scheduler.dsa.view import DsaView
+from dsascape.scheduler.kernels.layer import NestWork
 
 
 def rate_of(unit: ComputeUnit, dtype: str) -> int:
     """Return a unit's rate per cycle: multiply-accumulates (matrix unit) or lanes; 0 for an unsupported dtype."""
-    rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
-    return {str(known): rate for known, rate in rates.items()}.get(dtype, 0)
+    return unit.rates.get(dtype, 0)
+
+
+def computed_in(work: NestWork, unit: ComputeUnit, dtype: str) -> str:
+    """Return the dtype, or pair of dtypes, in which ``unit`` computes a nest of a network in ``dtype``.
+
+    Products of operands that the file quantises are computed in theirs, or in the next wider one that the unit has.
+    """
+    if work.dtypes is None or not work.operations.macs:
+        return dtype
+    left, right = work.dtypes
+    return product_type(unit.rates, left or dtype, right or dtype, dtype)
 
 
 def units_together(name: str, view: DsaView, dtype: str, *, is_product: bool) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsascape.hw_models import Issued
+from dsascape.hw_models.common.product_types import operands_of
 from dsascape.hw_models.gpu.occupancy import BlockNeeds
 from dsascape.hw_models.gpu.sm import packed
 from dsascape.scheduler.gpu.fronts import tensor_tiles
@@ -48,7 +49,7 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
     held = staged = registers = sums_kept = 0
     for number, (nest, work) in enumerate(zip(nests.nests, nests.works(layer, tiles.tile, tiles.stream), strict=True)):
         if nest.is_shared:
-            held += work.outputs * nest.element_bytes
+            held += math.ceil(work.outputs * nest.element_bytes)
         parts = parts_of(nests, number, layer, tiles, sms.warp)
         if parts is not None:
             registers = max(registers, _registers(nest, parts, view))
@@ -59,9 +60,9 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
                 staged = max(staged, in_flight * staged_bytes(nest, parts, parts.depth_step))
         elif number in nests.statistics:
             together = sharing_of(nests, number, work, tiles, sms.warp)
-            staged = max(staged, work.outputs * together * nest.element_bytes if together > 1 else 0)
+            staged = max(staged, math.ceil(work.outputs * together * nest.element_bytes) if together > 1 else 0)
         if any(read.line is not None for read in nest.reads):
-            staged = max(staged, work.outputs * nest.element_bytes)
+            staged = max(staged, math.ceil(work.outputs * nest.element_bytes))
     if nests.anchor < 0 or not nests.nests[nests.anchor].is_tiled:
         registers = max(registers, 2 * math.prod(tiles.part))
     sums = tiles.split * math.prod(tiles.tile) * _SUM_BYTES if tiles.split > 1 else 0
@@ -81,7 +82,7 @@ def _registers(nest: BlockNest, parts: Parts, view: GpuView) -> int:
         tensor, warp = view.tensor, view.spec.sms.warp
         assert tensor is not None
         element_bytes = max([read.element_bytes for read in nest.reads])
-        operands = -(-operands * tensor.depth * element_bytes // (warp * 4))
+        operands = math.ceil(operands * tensor.depth * element_bytes / (warp * 4))
         elements = -(-elements // warp)
     return elements + operands
 
@@ -227,7 +228,7 @@ class _Block:
             loads = [each / self._view.tuning.vector_bytes for each in (left, right)]
             self._scalar += self._loops(issued * warp, parts.elements)
         else:
-            pack = min(packed(self._view.dtype), parts.elements)
+            pack = min(packed(operands_of(self._view.product or self._view.dtype)[0]), parts.elements)
             issued = together * -(-parts.at_once // warp) * warp / parts.at_once  # by whole warps
             self._fma += issued * own.rows * own.columns * self._pack / pack
             self._chains.append((work.operations.macs, -(-parts.at_once // warp) * parts.elements // pack))
@@ -245,9 +246,9 @@ class _Block:
         reads = zip(nest.reads, loads, strict=False)
         self._outside_loads += sum([each for read, each in reads if read.source != "shared"])
 
-    def _vector(self, element_bytes: int, neighbours: int) -> int:
+    def _vector(self, element_bytes: float, neighbours: int) -> int:
         """Return how many elements one load or store of a thread moves, of so many next to each other."""
-        return max(1, min(self._view.tuning.vector_bytes // element_bytes, neighbours))
+        return max(1, min(int(self._view.tuning.vector_bytes / element_bytes), neighbours))
 
     def _stage(self, nest: BlockNest, work: NestWork, parts: Parts, share: float) -> None:
         """Add what brings operands from outside into shared memory, step by step, in each turn."""

@@ -48,7 +48,7 @@ class GpuCosts:
         found = self.kernels.chosen(naive.key(self.dtype, self.view.spec.kind))
         if found is None:
             return None
-        return checked_steps(f"kernels: {layer.sink.name}", layer, named(naive, found.steps), self.view)
+        return checked_steps(f"kernels: {layer.sink.name}", layer, named(naive, found.steps), self.view.of(layer))
 
     @property
     def dtype(self) -> str:
@@ -78,7 +78,7 @@ class GpuCosts:
 
         Equal layers get the same.
         """
-        return choose_tiling(layer, found or Found(), self.view, self.known)
+        return choose_tiling(layer, found or Found(), self.view.of(layer), self.known)
 
     def layers_of(self, ops: Sequence[int]) -> tuple[Layer, ...]:
         """Return the layers that the operators run as."""
@@ -100,8 +100,8 @@ class GpuCosts:
 
     def least_s(self, ops: Sequence[int]) -> float:
         """Return what the data and the arithmetic of the operators take anyhow."""
-        return sum([least_ps(layer, self.view) for layer in self._as_one(ops)]) / PS_PER_S
+        return sum([least_ps(layer, self.view.of(layer)) for layer in self._as_one(ops)]) / PS_PER_S
 
     def most_s(self, ops: Sequence[int]) -> float:
         """Return what a few tiles take, with an empty L2."""
-        return sum([most_ps(layer, self.view, self.known) for layer in self._as_one(ops)]) / PS_PER_S
+        return sum([most_ps(layer, self.view.of(layer), self.known) for layer in self._as_one(ops)]) / PS_PER_S

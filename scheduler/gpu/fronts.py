@@ -18,6 +18,7 @@ from dsascape.scheduler.gpu.parts import operands_bytes
 from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.graph import BYTE_BITS
 from dsascape.workloads.loopnest import Extents
 
 _LENGTHS = (256, 128, 64, 32, 16, 8)
@@ -70,7 +71,8 @@ def room_of(layer: Layer, tile: Extents, view: GpuView, stream: int | None = Non
     """Return the bytes of a block's shared memory beside what lies there from one contraction to the next."""
     nests = nests_of(layer)
     works = nests.works(layer, tile, stream)
-    held = [each.element_bytes * work.outputs for each, work in zip(nests.nests, works, strict=True) if each.is_shared]
+    own = zip(nests.nests, works, strict=True)
+    held = [math.ceil(each.element_bytes * work.outputs) for each, work in own if each.is_shared]
     return max(view.spec.sms.shared.per_block_bytes - sum(held), 0)
 
 
@@ -148,8 +150,8 @@ class _Asked(NamedTuple):
     columns: Extents
     """Elements along the dimensions of each side, the one innermost in memory first."""
     worker: _Worker
-    left_bytes: int
-    right_bytes: int
+    left_bytes: float
+    right_bytes: float
     """Bytes of an element of either operand."""
     unit: ComputeUnit
     is_staged: bool
@@ -264,10 +266,9 @@ def fills_tensor_units(rows: int, columns: int, depth: int, tensor: TensorUnits)
 
 def depth_step(nest: BlockNest, view: GpuView, split: int = 1) -> int:
     """Return the iterations of the depth loop that make a step: so many bytes of a row of an operand for each share."""
-    element_bytes = {"fp32": 4, "int8": 1}.get(view.dtype, 2)
     one = nest.product_of((1,) * len(nest.compiled.nest.write.shape))
     inner = 1 if one is None else max(1, one.depth // nest.depth)
-    return max(1, split * view.tuning.step_bytes // element_bytes // inner)
+    return max(1, split * view.tuning.step_bytes * BYTE_BITS // view.product_bits // inner)
 
 
 def filled(shape: Sequence[int], dims: Sequence[int], wanted: int, start: Sequence[int], *, even: bool) -> list[int]:

@@ -29,11 +29,11 @@ def _layers_of(analysis: Analysis, ops: tuple[int, ...], view: GpuView) -> tuple
     whole = layer_of(written, every)
     if whole is None:
         return ()
-    if has_tiling(whole, view):
+    if has_tiling(whole, view.of(whole)):
         return (whole,)
     found: list[Layer] = []
     for layer in layers_by_pattern(written, every):
-        if has_tiling(layer, view):
+        if has_tiling(layer, view.of(layer)):
             found.append(layer)
         else:
             found += [alone for op in layer.ops if (alone := layer_of(written, (op,))) is not None]

@@ -67,8 +67,9 @@ def works(schedule: GpuSchedule, view: GpuView) -> list[KernelWork]:
     for kernel, found in zip(schedule.runs, in_l2, strict=True):
         key = kernel.layer.signature, kernel.tiles, found
         if key not in known:
-            grid = grid_of(kernel.layer, kernel.tiles, view)
-            moved = off_chip_of(kernel.layer, grid, kernel.tiles.order, view).left(found)
-            known[key] = kernel_work(kernel.layer, grid, moved, view)
+            own = view.of(kernel.layer)
+            grid = grid_of(kernel.layer, kernel.tiles, own)
+            moved = off_chip_of(kernel.layer, grid, kernel.tiles.order, own).left(found)
+            known[key] = kernel_work(kernel.layer, grid, moved, own)
         done.append(known[key])
     return done

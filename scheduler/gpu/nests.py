@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from dsascape.scheduler.gpu.lines import Line, line_of
 from dsascape.scheduler.kernels.compiled import CompiledAccess, CompiledNest, asks_for_its_own
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
+from dsascape.workloads.loopnest import Extents, LoopNest, Operations
 from dsascape.workloads.spaced import Spaced, spaced_loops
 
 Place = Literal["outside", "shared", "staged", "registers"]
@@ -30,7 +30,7 @@ class Read:
 
     access: CompiledAccess
     source: Place
-    element_bytes: int
+    element_bytes: float
     line: Line | None = None
     """Line that it takes at once; None: element by element."""
 
@@ -45,7 +45,7 @@ class BlockNest:
     writes: Place
     is_of_block: bool
     """Whether all threads of the block do it together, for what is staged or shared; else each does its own part."""
-    element_bytes: int
+    element_bytes: float
     """Bytes of an element that it writes."""
     depth_loop: int | None
     """Longest reduction loop of which all iterations compute; None without one."""
@@ -223,8 +223,8 @@ def _nests(layer: Layer) -> BlockNests:
         nest, written = each.nest, each.nest.write
         reads = [
             Read(
-                access, places.get(layer.stored_name(read.tensor), "outside"), _element_bytes(layer, read),
-                line_of(nest, read),
+                access, places.get(layer.stored_name(read.tensor), "outside"),
+                layer.described(read.tensor).element_bytes, line_of(nest, read),
             )
             for access, read in zip(each.reads, nest.reads, strict=True)
         ]
@@ -232,7 +232,8 @@ def _nests(layer: Layer) -> BlockNests:
         writes: Place = "outside" if written.tensor in layer.outputs else places[name]
         found.append(
             BlockNest(
-                each, number == anchor, tuple(reads), writes, name in of_block, _element_bytes(layer, written),
+                each, number == anchor, tuple(reads), writes, name in of_block,
+                layer.described(written.tensor).element_bytes,
                 _depth_loop(nest), spaced_loops(nest), places[name] == "shared",
                 fronts.index(number) if number in fronts else None,
             )
@@ -304,11 +305,6 @@ def _is_plain(layer: Layer, compiled: Sequence[CompiledNest]) -> bool:
             ):
                 return False
     return all(index.divisor == 1 for each in compiled for index in each.nest.write.indices)
-
-
-def _element_bytes(layer: Layer, access: Access) -> int:
-    tensor = layer.graph.tensors.get(access.tensor)
-    return layer.internal_bytes[access.tensor] if tensor is None else tensor.element_bytes
 
 
 def _places(layer: Layer, nests: Sequence[LoopNest], contractions: Sequence[int]) -> dict[str, Place]:

@@ -93,7 +93,8 @@ def operands_bytes(nest: BlockNest, extents: Sequence[int], step: int) -> tuple[
     if nest.depth_loop is not None:
         stepped[nest.depth_loop] = min(step, stepped[nest.depth_loop])
     data, weight = [
-        0 if read.source == "shared" else math.prod(_copied(nest.compiled.nest, access, stepped)) * read.element_bytes
+        0 if read.source == "shared"
+        else math.ceil(math.prod(_copied(nest.compiled.nest, access, stepped)) * read.element_bytes)
         for read, access in zip(nest.reads[:2], nest.compiled.nest.reads, strict=False)
     ]
     return data, weight

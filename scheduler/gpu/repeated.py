@@ -35,8 +35,8 @@ def repeated_kernels(schedule: GpuSchedule, costs: GpuCosts) -> list[RepeatedKer
 def _repeated(schedule: GpuSchedule, kernel: GpuKernel, costs: GpuCosts) -> RepeatedKernel:
     view = costs.view
     result = simulate(lower(schedule, costs), gpu_machine(view.spec), gpu_energy(view.spec))
-    (work,) = works(schedule, view)
-    return RepeatedKernel(result.makespan_ps / PS_PER_S, kernel.blocks, _parts_s(work, view), _loops(kernel, view))
+    (work,), own = works(schedule, view), view.of(kernel.layer)
+    return RepeatedKernel(result.makespan_ps / PS_PER_S, kernel.blocks, _parts_s(work, own), _loops(kernel, own))
 
 
 def _loops(kernel: GpuKernel, view: GpuView) -> str:

@@ -95,7 +95,7 @@ def read_schedule(data: object, costs: GpuCosts) -> GpuSchedule:
 def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKernel:
     if record.steps is not None:
         steps = read_steps(record.steps, f"{where}: steps")
-        checked = checked_steps(f"{where}: steps", layer, steps, costs.view)
+        checked = checked_steps(f"{where}: steps", layer, steps, costs.view.of(layer))
         return GpuKernel(record.output, record.group, layer, checked.tiles, checked.steps)
     check_tile(where, record.tile, layer.sink.shape)
     try:
@@ -120,7 +120,7 @@ def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKe
 
 def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> None:
     """Refuse a block that no SM holds, or that asks tensor units for what they do not do."""
-    view, nests = costs.view, nests_of(layer)
+    view, nests = costs.view.of(layer), nests_of(layer)
     if tiles.unit == "tensor":
         _check_tensor(where, nests.product(layer, tiles.part), view)
     if tiles.shares > nests.shared_iterations:
@@ -157,11 +157,12 @@ def _check_fronts(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) ->
                     f" {nest.compiled.target}"
                 )
         if front.unit == "tensor":
-            _check_tensor(here, nest.product_of(front.part), costs.view)
+            _check_tensor(here, nest.product_of(front.part), costs.view.of(layer))
 
 
 def _check_tensor(where: str, product: Product | None, view: GpuView) -> None:
     if view.tensor is None:
-        raise ScheduleError(f"{where}: unit: {view.spec.name} has no tensor units for {view.dtype} in use")
+        dtype = view.product or view.dtype
+        raise ScheduleError(f"{where}: unit: {view.spec.name} has no tensor units for {dtype} in use")
     if product is None:
         raise ScheduleError(f"{where}: unit: tensor units compute products of two operands only")

@@ -1,13 +1,18 @@
 """A GPU as its scheduler sees it, and the numbers that the scheduler is tuned with."""
 
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dsascape.hw_models import Gpu
 from dsascape.hw_models.caches.lines import CacheShape
+from dsascape.hw_models.common.product_types import BITS, operands_of, product_type
 from dsascape.hw_models.gpu.sm import SmPace
 from dsascape.hw_models.gpu.spec import TensorUnits
 from dsascape.scheduler.gpu.tuning import GpuTuning
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.operand_dtypes import QUANTISED, Pair
 
 
 @dataclass(frozen=True)
@@ -17,16 +22,43 @@ class GpuView:
     spec: Gpu
     dtype: str
     tuning: GpuTuning = field(default_factory=GpuTuning)
+    product: str = ""
+    """Dtype, or pair of dtypes, of products; empty: ``dtype``."""
+
+    def of(self, layer: Layer) -> "GpuView":
+        """Return the machine as a kernel of ``layer`` meets it: in the dtype of its products.
+
+        A kernel with products of several dtypes computes them all in ``dtype``.
+        """
+        pair = layer.only_operand_dtypes
+        return self if pair is None else self._products.get(pair, self)
+
+    @cached_property
+    def _products(self) -> Mapping[Pair, "GpuView"]:
+        """The view for each pair of dtypes of operands that has rates of its own."""
+        rates = self.spec.product_types if self.tuning.tensor_units else frozenset(map(str, self.spec.sms.lanes))
+        names = ("", *dict.fromkeys(QUANTISED.values()))
+        found = {}
+        for left, right in itertools.product(names, names):
+            product = product_type(rates, left or self.dtype, right or self.dtype, self.dtype)
+            if product != self.dtype:
+                found[left, right] = replace(self, product=product)
+        return found
 
     @cached_property
     def pace(self) -> SmPace:
         """Rates of an SM: instructions of each kind, bytes, latencies."""
-        return SmPace(self.spec, self.dtype)
+        return SmPace(self.spec, self.dtype, self.product)
 
     @cached_property
     def tensor(self) -> TensorUnits | None:
         """The tensor units that may be used, if there are any."""
-        return self.spec.tensor(self.dtype) if self.tuning.tensor_units else None
+        return self.spec.tensor(self.product or self.dtype) if self.tuning.tensor_units else None
+
+    @property
+    def product_bits(self) -> int:
+        """Bits of the wider operand of products."""
+        return BITS[operands_of(self.product or self.dtype)[0]]
 
     @cached_property
     def l2_shape(self) -> CacheShape:
@@ -37,9 +69,10 @@ class GpuView:
     def code_key(self) -> tuple[object, ...]:
         """Key of everything that the instructions and the traffic of blocks depend on."""
         sms = self.spec.sms
-        return sms.warp, sms.threads_per_block, self.tensor, self.spec.l2.sector_bytes, self.dtype, self.tuning
+        dtypes = self.dtype, self.product
+        return sms.warp, sms.threads_per_block, self.tensor, self.spec.l2.sector_bytes, dtypes, self.tuning
 
     @cached_property
     def timing_key(self) -> tuple[object, ...]:
         """Key of everything that the time of a kernel depends on."""
-        return self.spec.model_dump_json(exclude={"name", "energy"}), self.dtype, self.tuning
+        return self.spec.model_dump_json(exclude={"name", "energy"}), self.dtype, self.product, self.tuning

@@ -133,7 +133,7 @@ def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> K
         return math.ceil(total / blocks - 1e-9)
 
     payload = Compute(
-        dtype=view.dtype, issued=code.issued, at_work=min(grid.at_once, view.spec.sms.count),
+        dtype=view.dtype, product=view.product, issued=code.issued, at_work=min(grid.at_once, view.spec.sms.count),
         macs=each(grid.operations.macs), simple=each(grid.operations.simple), special=each(grid.operations.special),
         traffic=((SHARED, code.shared_bytes), (L2, each(grid.l2_bytes)), (DRAM, each(dram_bytes))),
     )  # fmt: skip

@@ -86,7 +86,7 @@ def _instance_graph(analysis: Analysis, plan: FusionPlan) -> InstanceGraph:
         producers[number] = frozenset(sources)
     output_bytes = {
         number: sum(
-            box_volume(instances[number].writes[name]) * graph.tensors[name].element_bytes for name in sorted(names)
+            graph.tensors[name].bytes_of(box_volume(instances[number].writes[name])) for name in sorted(names)
         )
         for number, names in used.items()
     }

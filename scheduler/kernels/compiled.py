@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Literal
 
 from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations, mapping_of
+from dsascape.workloads.operand_dtypes import Pair
 
 LoopRole = Literal["rows", "columns", "depth", "count"]
 
@@ -48,6 +49,7 @@ class CompiledNest:
         "alike",
         "contraction",
         "counted",
+        "dtypes",
         "internal",
         "is_view",
         "nest",
@@ -58,9 +60,12 @@ class CompiledNest:
     )
 
     def __init__(
-        self, nest: LoopNest, internal: bool, is_view: bool = False, alike: tuple[int, int] = (-1, -1)
-    ) -> None:
+        self, nest: LoopNest, internal: bool, is_view: bool = False, alike: tuple[int, int] = (-1, -1),
+        dtypes: Pair | None = None,
+    ) -> None:  # fmt: skip
         self.nest = nest
+        self.dtypes = dtypes
+        """Dtypes of a product's operands (`workloads.operand_dtypes`); None if the file quantises neither."""
         self.alike = alike
         """Operator and number of the first equivalent nest (`first_alike`)."""
         self.is_view = is_view

@@ -24,7 +24,9 @@ from dsascape.scheduler.kernels.pieces_read import (
 )
 from dsascape.scheduler.kernels.streaming import Corrected, reduction_loops_of, streamed_with
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Bound, Box, Extents, LoopNest, Operations, widest
+from dsascape.workloads.operand_dtypes import Pair, product_dtypes
 from dsascape.workloads.regions import placed_regions
 from dsascape.workloads.spaced import executed_extents
 from dsascape.workloads.subgraph import Subgraph, follow_back
@@ -46,6 +48,8 @@ class NestWork:
     share: float = 1.0
     """Mean fraction of tiles of this size for which the nest has any work: below 1 where several nests each write a
     part of one tensor, such as a concatenation."""
+    dtypes: Pair | None = None
+    """Dtypes of a product's operands (`workloads.operand_dtypes`); None if the file quantises neither."""
 
     @property
     def rounds(self) -> int:
@@ -116,12 +120,13 @@ class Layer(Subgraph):
     @cached_property
     def nests(self) -> tuple[CompiledNest, ...]:
         """The layer's nests, compiled, in reverse order of execution."""
-        operators, internal = self.graph.ops, self.internal_bytes
+        operators, internal = self.graph.ops, self.internals
         compiled_nests = []
         for op, number, nest in self.nests_backwards():
             representative = op, self.analysis.of(_first_alike, op)[number]
             is_internal = nest.write.tensor in internal
-            compiled_nests.append(CompiledNest(nest, is_internal, operators[op].is_view, representative))
+            dtypes = self.analysis.of(product_dtypes, op)[number]
+            compiled_nests.append(CompiledNest(nest, is_internal, operators[op].is_view, representative, dtypes))
         return tuple(compiled_nests)
 
     @cached_property
@@ -141,8 +146,14 @@ class Layer(Subgraph):
         return frozenset(name for name, parts in Counter(written).items() if parts > 1)
 
     @cached_property
-    def internal_bytes(self) -> Mapping[str, int]:
-        return {t.name: t.element_bytes for position in self.ops for t in self.graph.ops[position].internals}
+    def internals(self) -> Mapping[str, Tensor]:
+        """Tensors that nests of one operator pass to each other, by name."""
+        return {t.name: t for position in self.ops for t in self.graph.ops[position].internals}
+
+    def described(self, name: str) -> Tensor:
+        """Return a tensor of the network, or one that an operator keeps to itself."""
+        tensor = self.graph.tensors.get(name)
+        return self.internals[name] if tensor is None else tensor
 
     def stored_name(self, name: str) -> str:
         """Return the name of the stored tensor behind ``name``, which may be a view."""
@@ -152,7 +163,7 @@ class Layer(Subgraph):
     def handed(self) -> frozenset[str]:
         """Intermediate tensors that their consumer reads otherwise than element by element."""
         produced = {compiled.target for compiled in self.nests if not compiled.is_view}
-        produced -= {*self.outputs, *self.internal_bytes}
+        produced -= {*self.outputs, *self.internals}
         return frozenset(
             name
             for compiled in self.nests
@@ -160,6 +171,15 @@ class Layer(Subgraph):
             for read in compiled.nest.reads
             if (name := self.stored_name(read.tensor)) in produced and not asks_for_its_own(compiled.nest, read)
         )
+
+    @cached_property
+    def only_operand_dtypes(self) -> Pair | None:
+        """Dtypes of the operands of all of the layer's products (`workloads.operand_dtypes`).
+
+        None where products have several, or the file quantises neither operand of one.
+        """
+        first, *others = {compiled.dtypes for compiled in self.nests if compiled.contraction} or {None}
+        return None if others else first
 
     @cached_property
     def contraction(self) -> LoopNest | None:
@@ -346,13 +366,13 @@ class Layer(Subgraph):
             shapes = tuple((access.shape, access.indices) for access in accesses)
             return nest.loops, names, shapes, nest.per_iteration, nest.per_output, nest.bound, nest.running
 
-        nests = tuple(key(compiled.nest) for compiled in self.nests)
+        nests = tuple((*key(compiled.nest), compiled.dtypes) for compiled in self.nests)
         tensors = self.graph.tensors
-        roles = tuple((number.get(n), tensors[n].element_bytes, tensors[n].role, tensors[n].order) for n in self.inputs)
+        roles = tuple((number.get(n), tensors[n].element_bits, tensors[n].role, tensors[n].order) for n in self.inputs)
         stored = [(number.get(n), tensors[n]) for n in self.outputs]
-        outputs = tuple((place, tensor.element_bytes, tensor.shape, tensor.order) for place, tensor in stored)
-        handed = tuple(sorted((number[name], tensors[name].element_bytes) for name in self.handed))
-        between = tuple(self.internal_bytes.values()), handed
+        outputs = tuple((place, tensor.element_bits, tensor.shape, tensor.order) for place, tensor in stored)
+        handed = tuple(sorted((number[name], tensors[name].element_bits) for name in self.handed))
+        between = tuple([tensor.element_bits for tensor in self.internals.values()]), handed
         signature = Signature((nests, roles, outputs, self.sink.order, between))
         return self.analysis.of(_first_equal, signature)
 
@@ -414,11 +434,11 @@ def _work_of_tile(
     ) -> None:
         share = shares.of(compiled.nest, written, read)
         if compiled.internal:
-            held_bytes.append(math.prod(written) * layer.internal_bytes[compiled.target])
+            held_bytes.append(layer.internals[compiled.target].bytes_of(math.prod(written)))
         elif compiled.target in layer.handed:
-            handed_bytes.append(math.prod(written) * layer.graph.tensors[compiled.target].element_bytes)
+            handed_bytes.append(layer.graph.tensors[compiled.target].bytes_of(math.prod(written)))
         if not compiled.is_view:  # which only renames elements
-            works.append(NestWork(compiled.nest, extents, compiled.roles, made, share))
+            works.append(NestWork(compiled.nest, extents, compiled.roles, made, share, compiled.dtypes))
 
     def operands(compiled: CompiledNest, written: Extents) -> list[tuple[str, Extents]]:
         found = work_of_nest.get(compiled.alike)
@@ -457,11 +477,11 @@ def _work_of_tile(
         elements = {name: math.prod(box) for name, box in operand_extents.items()}
         computed = {name: math.prod(need[name]) for name in layer.outputs}
     held_bytes += [  # elements that neighbours need too are computed by each tile and stored by one
-        (count - math.prod(wanted[name])) * tensors[name].element_bytes for name, count in computed.items()
+        tensors[name].bytes_of(count - math.prod(wanted[name])) for name, count in computed.items()
     ]
     return TileWork(
-        {name: count * tensors[name].element_bytes for name, count in elements.items()}, operand_extents,
-        sum([math.prod(own) * tensors[name].element_bytes for name, own in wanted.items()]),
+        {name: tensors[name].bytes_of(count) for name, count in elements.items()}, operand_extents,
+        sum([tensors[name].bytes_of(math.prod(own)) for name, own in wanted.items()]),
         sum(held_bytes), sum(handed_bytes), tuple(reversed(works)),
         shares.below_one(elements), {name: box for name, box in shares.usual.items() if name in elements},
     )  # fmt: skip

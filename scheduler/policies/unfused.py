@@ -15,6 +15,7 @@ class Unfused:
     """One kernel per operator that moves or computes anything; kernels do not overlap."""
 
     name: ClassVar[str] = "unfused"
+    fuses: ClassVar[bool] = False
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         return unfused_plan(graph)

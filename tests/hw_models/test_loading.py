@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.hw_models import ClusteredDsa, Cpu, Gpu, MatrixShape, MatrixUnit, operands_read
+from dsascape.hw_models.common.product_types import operands_of
 from dsascape.hw_models.machine_files.load import load_hardware, parameter_paths, preset_names, with_values
 from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.messages import shown
-from dsascape.workloads import DTYPE_BYTES
+from dsascape.workloads import DTYPE_BITS
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d")
 SOURCE = re.compile(r"\[(\w+)\]")
@@ -68,14 +69,13 @@ class TestEveryPreset:
         spec = load_hardware(name)
         assert isinstance(spec, ClusteredDsa | Cpu | Gpu)
         if isinstance(spec, Cpu):
-            dtypes = set(spec.simd.lanes)
+            rates = {*map(str, spec.simd.lanes)}
         elif isinstance(spec, Gpu):
-            dtypes = {*spec.sms.lanes, *spec.sms.tensor}
+            rates = {*map(str, spec.sms.lanes), *map(str, spec.sms.tensor)}
         else:
-            units = spec.units.values()
-            dtypes = {d for unit in units for d in (unit.macs_per_cycle if unit.kind == "matrix" else unit.lanes)}
+            rates = {product for unit in spec.units.values() for product in unit.rates}
 
-        assert dtypes == set(spec.energy.mac)
+        assert {operands_of(product)[0] for product in rates} == set(spec.energy.mac)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_matrix_engines_and_ddr_at_full_rate_draw_no_more_than_the_published_pow
     spec = load_hardware(name, ClusteredDsa)
     unit = next(unit for unit in spec.units.values() if isinstance(unit, MatrixUnit))
     large = MatrixShape(4096, 4096, 4096)
-    operand_bytes_per_mac = sum(operands_read(unit, large)) * DTYPE_BYTES[dtype] / large.macs
+    operand_bytes_per_mac = sum(operands_read(unit, large)) * DTYPE_BITS[dtype] / 8 / large.macs
     picojoules_per_mac = spec.energy.mac[dtype] + operand_bytes_per_mac * spec.sram_pj_per_byte["local_buffer"]
     picojoules_per_s = (
         spec.peak_macs_per_s(dtype) * picojoules_per_mac + spec.ddr.sustained_bytes_per_s * spec.energy.ddr
@@ -314,8 +314,8 @@ HOSTILE = [
      "ddr.efficiency: has 1e-300; needs"),
     ("kind: matrix", "kind: tensor",
      "units.mx.kind: has 'tensor'; needs one of: 'matrix', 'vector', 'scalar'"),
-    ("{fp16: 64}", "{fp8: 64}",
-     "units.mx.macs_per_cycle: has key 'fp8'; needs it to be 'fp32', 'fp16', 'bf16' or 'int8'"),
+    ("{fp16: 64}", "{fp9: 64}",
+     "units.mx.macs_per_cycle: has key 'fp9'; needs it to be 'fp32', 'fp16', 'bf16'"),
     ("{fp16: 64}", "{}", "units.mx.macs_per_cycle: has an empty mapping; needs to have at least 1 item"),
     ("{fp16: 64}", "{fp16: -1}", "units.mx.macs_per_cycle.fp16: has -1; needs to be greater than 0"),
     ("[8, 8, 1]", "[8, 8]", "units.mx.native_tile.2: is missing"),

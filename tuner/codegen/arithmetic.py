@@ -58,6 +58,8 @@ def _clip(op: Operator, values: Values) -> Any:
     return x if high is None else te.min(x, const(x, high))
 
 
+_PLACE_OF_ZERO = 2
+"""Input of QuantizeLinear and DequantizeLinear that is the zero point."""
 _PLACE_OF_TRAINING = 2
 """Input of Dropout that says whether the network is trained."""
 _MOST_FACTORS = 8
@@ -198,7 +200,34 @@ def _cast(op: Operator, values: Values) -> Any:
     return tirx.NE(x, tirx.const(0, dtype_of(x))) if op.dtype == "bool" else x.astype(op.dtype)
 
 
+def _scale_and_zero(op: Operator, values: Values) -> tuple[Any, Any | None]:
+    """Return scale and zero point of an element, which are read where they have several values; None: no zero point."""
+    read = list(values[1:])
+    scale, zero = op.scalar(1), op.scalar(2)
+    scaled = read.pop(0) if scale is None else tirx.const(scale, "float32")
+    if len(op.inputs) <= _PLACE_OF_ZERO or not op.inputs[_PLACE_OF_ZERO]:
+        return scaled, None
+    return scaled, read.pop(0).astype("float32") if zero is None else tirx.const(zero, "float32")
+
+
+def _dequantised(op: Operator, values: Values) -> Any:
+    """Return (x - zero point) * scale."""
+    scale, zero = _scale_and_zero(op, values)
+    x = values[0].astype("float32")
+    return (x if zero is None else x - zero) * scale
+
+
+def _quantised(op: Operator, values: Values) -> Any:
+    """Return x / scale, rounded to the nearest even number, with the zero point added, in the range of the integers."""
+    scale, zero = _scale_and_zero(op, values)
+    x = tirx.nearbyint(values[0] / scale)
+    limits = np.iinfo(np.dtype(op.dtype))
+    x = x if zero is None else x + zero
+    return te.max(te.min(x, const(x, limits.max)), const(x, limits.min)).astype(op.dtype)
+
+
 ELEMENTWISE: Mapping[str, Elementwise] = {
+    "DequantizeLinear": _dequantised, "QuantizeLinear": _quantised,
     "Identity": _unary(lambda x: x), "Dropout": _kept, "Cast": _cast,
     "Relu": _unary(lambda x: te.max(x, const(x, 0))), "Clip": _clip, "LeakyRelu": _leaky,
     "PRelu": lambda _, v: tirx.Select(v[0] < const(v[0], 0), v[0] * v[1], v[0]),

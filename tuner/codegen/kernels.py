@@ -107,9 +107,17 @@ def _kernel(
 
 
 def stored_array(graph: Graph, name: str, value: Array) -> Array:
-    """Return ``value`` of a tensor as it lies in memory."""
-    stored = value.transpose(graph.tensors[name].order)
+    """Return ``value`` of a tensor as it lies in the memory of generated code."""
+    stored = in_bytes(value).transpose(graph.tensors[name].order)
     return np.ascontiguousarray(stored).reshape(stored.shape)  # a number by itself stays one
+
+
+def in_bytes(value: Array) -> Array:
+    """Return ``value`` with a byte for each number of four bits, as generated code has them."""
+    return value.astype(_OF_FOUR_BITS[value.dtype.name]) if value.dtype.name in _OF_FOUR_BITS else value
+
+
+_OF_FOUR_BITS = {"int4": np.int8, "uint4": np.uint8}
 
 
 def network_array(graph: Graph, name: str, value: Array) -> Array:
@@ -121,4 +129,4 @@ def network_array(graph: Graph, name: str, value: Array) -> Array:
 def argument(executable: Executable, kernel: Kernel | CpuFunction, name: str, value: Array) -> Array:
     """Return what the kernel is given for the tensor ``name``: packed, or as it lies in memory."""
     packing = kernel.packings.get(name)
-    return packing(value) if packing is not None else stored_array(executable.graph, name, value)
+    return packing(in_bytes(value)) if packing is not None else stored_array(executable.graph, name, value)

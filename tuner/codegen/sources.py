@@ -22,7 +22,9 @@ from dsascape.workloads.loopnest import Access, LoopNest
 TVM_DTYPES: Mapping[str, str] = {
     "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32", "int16": "int16",
     "int8": "int8", "uint64": "uint64", "uint32": "uint32", "uint16": "uint16", "uint8": "uint8", "bool": "bool",
+    "int4": "int8", "uint4": "uint8",
 }  # fmt: skip
+"""Dtype in generated code, by dtype. Numbers of four bits have a byte each there."""
 
 
 @dataclass(frozen=True, slots=True)

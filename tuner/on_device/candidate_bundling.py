@@ -17,7 +17,7 @@ from dsascape.tuner.bundle.contents import (
     MissingKernel,
 )
 from dsascape.tuner.bundle.linking import linked_objects
-from dsascape.tuner.codegen.kernels import stored_array
+from dsascape.tuner.codegen.kernels import in_bytes, stored_array
 from dsascape.tuner.codegen.packing import Packing
 from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES
 from dsascape.tuner.measure.targets import target_architecture
@@ -97,7 +97,7 @@ class _Listing:
         self, prepared: PreparedTask, name: str, packing: Packing | None, made_of: float, *, is_result: bool
     ) -> BundledArray:
         value = prepared.values[name]
-        given = stored_array(prepared.task.graph, name, value) if packing is None else packing(value)
+        given = stored_array(prepared.task.graph, name, value) if packing is None else packing(in_bytes(value))
         if self.data.size_bytes + given.nbytes > MOST_DATA_BYTES:
             raise BundleError(f"candidates have more than {MOST_DATA_BYTES} bytes of weights; needs fewer: --units N")
         dtype = dtype_in_bundle(given)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dsascape.scheduler.kernels.buffers import share_buffers
 from dsascape.tuner.bundle.contents import ALIGNMENT_BYTES, FORMATS, BundledArray, BundleError, DataRange
-from dsascape.tuner.codegen.kernels import stored_array
+from dsascape.tuner.codegen.kernels import in_bytes, stored_array
 from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES
 from dsascape.tuner.on_device.reference import CANCELLED, largest, reference
 from dsascape.workloads.executable import Executable, drawn_inputs
@@ -111,7 +111,7 @@ class Listing:
 
     def _weight(self, name: str, packing: Callable[[Array], Array] | None) -> BundledArray:
         value = self._network.values[name]
-        given = packing(value) if packing else stored_array(self._graph, name, value)
+        given = packing(in_bytes(value)) if packing else stored_array(self._graph, name, value)
         return BundledArray(name, dtype_in_bundle(given), given.shape, values=self._data.add(given))
 
     def _stored(self, kernel: Coded, name: str) -> BundledArray:

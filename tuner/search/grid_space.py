@@ -182,7 +182,7 @@ class GridSpace(Space):
         layer = self.naive.layer
         nests = nests_of(layer)
         own = zip(nests.nests, nests.works(layer, tile), strict=True)
-        held = sum([work.outputs * each.element_bytes for each, work in own if each.is_shared])
+        held = sum([math.ceil(work.outputs * each.element_bytes) for each, work in own if each.is_shared])
         return self.machine.limits.scope_bytes["shared"] - held
 
     def _has_room(self, steps: Steps, described: BlockNest, step: int) -> bool:

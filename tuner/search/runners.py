@@ -81,16 +81,16 @@ class SimulatedRunner:
         Numbers of threads that make the same chunks are one. Those with which the instructions of a full chunk
         take the fastest core longer than what has been found are not looked at further; slower cores may have less.
         """
-        found, seen = (math.inf, 1), set[int]()
+        found, seen, dtype = (math.inf, 1), set[int](), self._view.dtype_of(layer, self._dtype)
         for threads in self._view.thread_counts:
             chunks = chunks_of(layer.sink.shape, tiled, threads).count
             if chunks in seen:
                 continue
             seen.add(chunks)
             fastest = self._view.paces[0]
-            kernel = TiledKernel(layer, tiled, threads, self._dtype, self._view)
+            kernel = TiledKernel(layer, tiled, threads, dtype, self._view)
             if kernel.chunk_cycles(fastest) * fastest.cycle_ps < found[0]:
-                found = min(found, (among_others_ps(layer, tiled, threads, self._dtype, self._view), threads))
+                found = min(found, (among_others_ps(layer, tiled, threads, dtype, self._view), threads))
         return found
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class SimulatedGrids:
             yield self._answer(task.naive.layer, program)
 
     def _answer(self, layer: Layer, program: Program) -> Answer:
-        view = self._view
+        view = self._view.of(layer)
         try:
             grid = make_grid(layer, read_tiles(layer, program.loops), view)
             found = found_among_others(layer, view.spec.l2.capacity_bytes)

@@ -15,7 +15,9 @@ def _scaled(context: NodeContext) -> Lowered:
     data, output = context.input(0), context.output
     loops, positions = space_loops(output)
     reads = [whole(data, positions)]
-    reads += [_scale(context, tensor, positions) for tensor in context.unknown(1, 2)]
+    unknown = context.unknown(1, 2)
+    parameters = [tensor for place in (1, 2) if (tensor := context.optional_input(place)) is not None]
+    reads += [_scale(context, each, positions) for each in parameters if each.elements > 1 or each in unknown]
     work = _PER_ELEMENT[context.kind]
     return Lowered((LoopNest(context.kind, loops, tuple(reads), whole(output, positions), per_output=work),))
 

@@ -161,7 +161,7 @@ def _add_nest(total: Counts, nest: NestCode, of: _Registers) -> None:
         total.scalar += steps * tuning.loop_instructions / tuning.unrolled
 
 
-def _add_chain(total: Counts, nest: NestCode, vectors: _Vectors, element_bytes: int) -> None:
+def _add_chain(total: Counts, nest: NestCode, vectors: _Vectors, element_bytes: float) -> None:
     """Add the additions to earlier results, each of which waits for one of them.
 
     What lies between two that wait for each other is read again from where it was written.

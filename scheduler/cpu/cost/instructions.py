@@ -20,7 +20,7 @@ from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nes
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest
 from dsascape.scheduler.cpu.structure.chains import fronts_of, parts_of
-from dsascape.scheduler.cpu.structure.nests import NestCode, element_bytes, memory_order, nests_of, read_order
+from dsascape.scheduler.cpu.structure.nests import NestCode, memory_order, nests_of, read_order
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer, NestWork
@@ -192,4 +192,4 @@ def _add_copies(
         total.load += vectors if order[-1] == memory_order(layer, read)[-1] else vectors * used
         total.store += vectors
         total.scalar += vectors * tuning.loop_instructions
-        total.register_bytes += 2 * vectors * used * element_bytes(layer, read.tensor)
+        total.register_bytes += 2 * vectors * used * layer.described(read.tensor).element_bytes

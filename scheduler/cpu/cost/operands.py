@@ -107,12 +107,12 @@ class Operand:
     @cached_property
     def size_bytes(self) -> int:
         """Of the whole array."""
-        return math.prod(self.array.shape) * self.array.element_bytes
+        return math.ceil(math.prod(self.array.shape) * self.array.element_bytes)
 
     @property
     def used_bytes(self) -> int:
         """What the whole layer uses of it."""
-        return math.prod([reach.most for reach in self.reaches]) * self.array.element_bytes
+        return math.ceil(math.prod([reach.most for reach in self.reaches]) * self.array.element_bytes)
 
     @cached_property
     def has_gaps(self) -> bool:

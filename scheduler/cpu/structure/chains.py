@@ -147,7 +147,7 @@ def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
 def scratch_bytes(layer: Layer, tiled: TiledLoops) -> int:
     """Return what one thread needs for all that anchors in front of the last make for a tile."""
     found = fronts_of(layer, tiled)
-    return sum([math.prod(made.extents) * made.layer.sink.element_bytes for made in found])
+    return sum([made.layer.sink.bytes_of(math.prod(made.extents)) for made in found])
 
 
 def _tiles_of(part: Layer, own: UpstreamTiles, spans: Spans) -> LoopTiles:

@@ -30,7 +30,7 @@ class Read:
     moves_with_depth: bool
     lies_along_depth: bool
     """Whether the next iteration of the innermost reduction finds the next element."""
-    element_bytes: int
+    element_bytes: float
     share: float = 1.0
     """Of the iterations: those that load it."""
     periods: tuple[tuple[int, int], ...] = ()
@@ -216,12 +216,6 @@ def read_order(layer: Layer, nest: LoopNest, read: Access, *, is_anchor: bool) -
     return copy_order(nest, read, own, memory_order(layer, nest.write))
 
 
-def element_bytes(layer: Layer, name: str) -> int:
-    """Return the size of an element of a tensor, also of one that an operator keeps to itself."""
-    tensor = layer.graph.tensors.get(name)
-    return layer.internal_bytes[name] if tensor is None else tensor.element_bytes
-
-
 def _nest(
     layer: Layer, work: NestWork, reads: Sequence[Access], *, stores: bool, is_anchor: bool, in_registers: bool
 ) -> NestCode:
@@ -248,7 +242,7 @@ def _nest(
             frozenset(dim for dim, loops in enumerate(loops_of_dim) if _is_moved(read, loops, spaced)),
             any(read.uses(loop) for loop in reduction),
             _along(layer, read, deepest, order) == "together",
-            element_bytes(layer, read.tensor),
+            layer.described(read.tensor).element_bytes,
             periods=_periods(read, loops_of_dim, spaced), runs=_runs(read, loops_of_dim, spaced),
             along_vector_in_file=_lies_along(read, vector_loop, order) if _is_weight(layer, read) else None,
         )

@@ -50,4 +50,4 @@ def stored(graph: Graph, name: str, box: Box, memory: BufferScope, binding: Bind
     tensor = graph.tensors[name]
     if len(binding.factors) != len(box):
         binding = plain_binding([hi - lo for lo, hi in box], tensor.order, binding.cores)
-    return TensorSlice(name, box, memory, binding, box_volume(box) * tensor.element_bytes)
+    return TensorSlice(name, box, memory, binding, tensor.bytes_of(box_volume(box)))

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from dsascape.hw_models import Compute, HardwareError, MatrixShape, MatrixUnit, compute_ps, operands_read
+from dsascape.hw_models.common.product_types import BITS
 from dsascape.hw_models.dsa.spec import VectorUnit
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.dsa.shared_work import rate_of, units_together, ways_to_share
+from dsascape.scheduler.dsa.shared_work import computed_in, rate_of, units_together, ways_to_share
 from dsascape.scheduler.dsa.view import DsaView
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer, NestWork, TileWork
-from dsascape.workloads import DTYPE_BYTES
+from dsascape.workloads.graph import BYTE_BITS
 from dsascape.workloads.loopnest import Extents
 
 Units = tuple[str, ...]
@@ -70,7 +71,7 @@ def can_do(work: NestWork, unit: str, view: DsaView, dtype: str) -> bool:
     """Return whether ``unit`` can execute the nest: a matrix unit computes only products in its own dtypes."""
     compute_unit = view.spec.units.get(unit)
     if isinstance(compute_unit, MatrixUnit):
-        return work.is_product and dtype in map(str, compute_unit.macs_per_cycle)
+        return work.is_product and bool(rate_of(compute_unit, computed_in(work, compute_unit, dtype)))
     return compute_unit is not None
 
 
@@ -105,27 +106,28 @@ def _behind_products(work: NestWork, view: DsaView, dtype: str) -> list[Assignme
 def _shared(work: NestWork, name: str, view: DsaView, dtype: str) -> list[Assignment]:
     """Return a nest's tile on unit ``name`` and the units that share its work, in the fastest division."""
     whole = _assigned(work, name, view, dtype)
-    names = units_together(name, view, dtype, is_product=bool(work.operations.macs))
+    own = computed_in(work, view.spec.units[name], dtype)
+    names = units_together(name, view, own, is_product=bool(work.operations.macs))
     if len(names) == 1:
         return [whole]
     alternatives = [[whole]]
     for payloads in ways_to_share(whole.payload, [view.spec.units[each] for each in names]):
         parts = [
-            _part(whole, each, payload, view)
+            _part(whole, each, payload, view, dtype)
             for each, payload in zip(names, payloads, strict=True) if payload is not None
         ]  # fmt: skip
         alternatives.append([replace(part, is_concurrent=number > 0) for number, part in enumerate(parts)])
     return min((parts for parts in alternatives if parts), key=lambda parts: max(part.duration_ps for part in parts))
 
 
-def _part(whole: Assignment, name: str, payload: Compute, view: DsaView) -> Assignment:
+def _part(whole: Assignment, name: str, payload: Compute, view: DsaView, dtype: str) -> Assignment:
     """Return the part ``payload`` of a nest's tile on unit ``name``."""
     unit = view.spec.units[name]
     own, all_of_it = ([work.macs, work.simple, work.special] for work in (payload, whole.payload))
     share = sum(own), sum(all_of_it)
     read = -(-whole.operand_bytes * share[0] // share[1])
     if isinstance(unit, MatrixUnit) and payload.shape is not None:
-        read = sum(operands_read(unit, payload.shape)) * DTYPE_BYTES[payload.dtype]
+        read = _array_bytes(whole.work, unit, payload, dtype)
     return Assignment(whole.work, name, payload, compute_ps(view.spec, name, unit, payload), read, share)
 
 
@@ -166,13 +168,21 @@ def _assigned(work: NestWork, name: str, view: DsaView, dtype: str) -> Assignmen
         if sizes is None:
             raise ScheduleError(f"unit {name} cannot do the nest that writes {work.nest.write.tensor!r}")
         shape = MatrixShape(*sizes)
-        payload = Compute(dtype=dtype, macs=shape.macs, shape=shape, rounds=work.rounds)
-        elements = operands_read(unit, shape)
-        read = sum(elements) * DTYPE_BYTES[dtype]
+        payload = Compute(dtype=computed_in(work, unit, dtype), macs=shape.macs, shape=shape, rounds=work.rounds)
+        read = _array_bytes(work, unit, payload, dtype)
         return Assignment(work, name, payload, compute_ps(view.spec, name, unit, payload), read)
+    dtype = computed_in(work, unit, dtype)
     alternatives = [(compute_ps(view.spec, name, unit, each), each) for each in _in_lanes(work, unit, dtype)]
     duration_ps, payload = min(alternatives, key=operator.itemgetter(0))
     return Assignment(work, name, payload, duration_ps, _read_in_rounds(work, dtype) if payload.rounds > 1 else 0)
+
+
+def _array_bytes(work: NestWork, unit: MatrixUnit, payload: Compute, dtype: str) -> int:
+    """Return the bytes that an array reads of both operands, each in the dtype in which it is multiplied."""
+    assert payload.shape is not None
+    own = [BITS[payload.dtype]] * 2 if payload.dtype in BITS else [BITS[each or dtype] for each in work.dtypes or ()]
+    left, right = operands_read(unit, payload.shape)
+    return -(-(left * own[0] + right * own[1]) // BYTE_BITS)
 
 
 def _read_in_rounds(work: NestWork, dtype: str) -> int:
@@ -183,7 +193,7 @@ def _read_in_rounds(work: NestWork, dtype: str) -> int:
     ordered = dict(work.nest.ordered)
     times = [1 if any(map(read.uses, ordered)) else work.rounds for read in work.nest.reads]
     sizes = [math.prod(read.extents(work.extents)) for read in work.nest.reads]
-    return sum([count * size for count, size in zip(times, sizes, strict=True)]) * DTYPE_BYTES[dtype]
+    return sum([count * size for count, size in zip(times, sizes, strict=True)]) * BITS[dtype] // BYTE_BITS
 
 
 def _in_lanes(work: NestWork, unit: VectorUnit, dtype: str) -> list[Compute]:

@@ -138,6 +138,6 @@ def _exchanged(
         if missing.share > most_exchanged:
             return None
         if missing.elements:
-            size_bytes = missing.elements * run.layer.graph.tensors[name].element_bytes
+            size_bytes = run.layer.graph.tensors[name].bytes_of(missing.elements)
             halo_bytes[step] = halo_bytes.get(step, 0) + size_bytes
     return halo_bytes

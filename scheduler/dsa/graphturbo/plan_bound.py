@@ -66,7 +66,7 @@ def _read_bytes(analysis: Analysis) -> Mapping[str, int]:
         share = share_read(layer)
         for name in layer.inputs:
             if name in needs and graph.tensors[name].role != "weight":
-                read_bytes = int(box_volume(needs[name]) * graph.tensors[name].element_bytes * share)
+                read_bytes = int(graph.tensors[name].bytes_of(box_volume(needs[name])) * share)
                 largest[name] = max(largest.get(name, 0), read_bytes)
     return largest
 

@@ -50,11 +50,11 @@ def _read_by(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[tuple[int
         if name not in needs or tensors[name].role == "weight":
             continue
         if name not in run.reads:
-            ddr_bytes += box_volume(needs[name]) * tensors[name].element_bytes
+            ddr_bytes += tensors[name].bytes_of(box_volume(needs[name]))
         for number in run.reads.get(name, ()):
             met = intersect(needs[name], slices[number].box)
             if met is not None:
-                yield number, box_volume(met) * tensors[name].element_bytes
+                yield number, tensors[name].bytes_of(box_volume(met))
     if ddr_bytes:
         yield _OF_NETWORK, ddr_bytes
 

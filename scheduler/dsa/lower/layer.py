@@ -165,7 +165,7 @@ class _LayerEmitter:
         if groups and groups[-1][1:]:  # waiting for a tile means waiting for one instruction
             unit, payload, _ = groups[-1][0]
             nothing = None if payload.shape is None else MatrixShape(0, 0, 0, 0)
-            groups.append([(unit, Compute(dtype=at.dtype, shape=nothing), 0)])
+            groups.append([(unit, Compute(dtype=payload.dtype, shape=nothing), 0)])
         return work, [
             [
                 at.writer.work(Work(unit=unit, payload=payload, participants=at.active_cores), spent_ps)

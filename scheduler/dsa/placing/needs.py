@@ -99,8 +99,8 @@ def halo_bytes(run: LayerRun, slices: Sequence[TensorSlice]) -> int:
     if not resident:
         return 0
     cores, tensors = evaluated_cores(run, slices), run.layer.graph.tensors
-    fetched = ((tensors[name].element_bytes, lacking(run, name, held, cores)) for name, held in resident.items())
-    return sum(element_bytes * missing.elements for element_bytes, missing in fetched)
+    fetched = ((tensors[name], lacking(run, name, held, cores)) for name, held in resident.items())
+    return sum(tensor.bytes_of(missing.elements) for tensor, missing in fetched)
 
 
 def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) -> dict[str, Route]:

@@ -192,7 +192,7 @@ class _Reader:
             raise ScheduleError(f"{where}: the network has no such tensor")
         self._in_shape(record.box, tensor.shape, where)
         binding = _binding(record.cores, record.order, len(tensor.shape), where)
-        size_bytes = box_volume(record.box) * tensor.element_bytes
+        size_bytes = tensor.bytes_of(box_volume(record.box))
         return TensorSlice(record.tensor, record.box, record.memory, binding, size_bytes, record.address)
 
     def _in_shape(self, box: tuple[tuple[int, int], ...], shape: tuple[int, ...], where: str) -> None:

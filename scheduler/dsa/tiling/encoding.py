@@ -7,19 +7,20 @@ piece.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dsascape.hw_models import MatrixUnit
+from dsascape.hw_models.common.product_types import BITS
 from dsascape.hw_models.dsa.arrays import fill_and_drain_cycles
 from dsascape.hw_models.in_c import is_built, may_use
 from dsascape.scheduler.dsa.deciding.unit_choice import can_do
-from dsascape.scheduler.dsa.shared_work import rate_of, units_together
+from dsascape.scheduler.dsa.shared_work import computed_in, rate_of, units_together
 from dsascape.scheduler.dsa.tiling.cuts import Cuts
 from dsascape.scheduler.dsa.tiling.tiling import TileRequest
 from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from dsascape.scheduler.kernels.compiled import CompiledNest, LoopRole
 from dsascape.scheduler.kernels.layer import DEPTH
-from dsascape.workloads import DTYPE_BYTES
+from dsascape.workloads.graph import BYTE_BITS
 from dsascape.workloads.index import Index, by_stride
 from dsascape.workloads.loopnest import Extents, Operations
 
@@ -57,17 +58,31 @@ def compiled_tiles(request: TileRequest, cuts: Cuts, view: DsaView) -> "Tiles | 
 def _can_compute(request: TileRequest, view: DsaView) -> bool:
     """Return whether all units can do their nests, each alone; otherwise Python reports the reason."""
     works, units = request.layer.tile_work(request.part).nests, view.spec.units
+    dtypes = _dtypes(request, view)
     return bool(request.units) and all(
-        can_do(work, name, view, request.dtype) and rate_of(units[name], request.dtype)
-        and len(units_together(name, view, request.dtype, is_product=bool(work.operations.macs))) == 1
+        can_do(work, name, view, request.dtype) and rate_of(units[name], dtype)
+        and len(units_together(name, view, dtype, is_product=bool(work.operations.macs))) == 1
+        and dtypes[name] == dtype and BITS.get(dtype, 1) % BYTE_BITS == 0
         for work, name in zip(works, request.units, strict=True)
+        for dtype in [computed_in(work, units[name], request.dtype)]
     )  # fmt: skip
+
+
+def _dtypes(request: TileRequest, view: DsaView) -> Mapping[str, str]:
+    """Return the dtype that each unit computes the last of its nests in; the compiled search needs one for all."""
+    works = request.layer.tile_work(request.part).nests
+    return {
+        name: computed_in(work, view.spec.units[name], request.dtype)
+        for work, name in zip(works, request.units, strict=True)
+    }
 
 
 def _is_known(request: TileRequest) -> bool:
     """Return whether the compiled search supports the layer, and no number can overflow."""
     layer = request.layer
     if layer.reads_apart or layer.is_ordered or request.in_pieces or layer.is_bounded or layer.streamed:
+        return False
+    if any(layer.described(access.tensor).element_bits % BYTE_BITS for one in layer.nests for access in one.nest.reads):
         return False
     sizes = [size for name in (*layer.outputs, *layer.inputs) for size in layer.graph.tensors[name].shape]
     if 0 in (*sizes, *request.part, *(extent for one in layer.nests for extent in one.nest.extents)):
@@ -110,6 +125,7 @@ class _LayerNumbers:
         self._operands = [name for name in request.routes if name in whole.operand_bytes]
         self._rank_of_name = {name: place for place, name in enumerate(sorted(self._operands))}
         self._units = list(dict.fromkeys(request.units))
+        self._dtypes = _dtypes(request, view)
         self._unit_of = {work.nest: unit for work, unit in zip(whole.nests, request.units, strict=True)}
 
     def all(self) -> Iterator[float]:
@@ -142,15 +158,14 @@ class _LayerNumbers:
             yield from order
 
     def _element_bytes(self, name: str) -> int:
-        layer = self._layer
-        return layer.internal_bytes[name] if name in layer.internal_bytes else layer.graph.tensors[name].element_bytes
+        return self._layer.described(name).element_bits // BYTE_BITS
 
     def _unit(self, name: str) -> Numbers:
-        unit, dtype = self._view.spec.units[name], self._request.dtype
+        unit, dtype = self._view.spec.units[name], self._dtypes[name]
         rate = rate_of(unit, dtype)
         if isinstance(unit, MatrixUnit):
             array = (*unit.native_tile, *fill_and_drain_cycles(unit), unit.accumulator_sets, *unit.reuse)
-            return (True, rate, unit.efficiency, 0.0, *array, DTYPE_BYTES[dtype])
+            return (True, rate, unit.efficiency, 0.0, *array, BITS[dtype] // BYTE_BITS)
         return (False, rate, unit.efficiency, unit.special_cycles, *(1, 1, 1), *(0, 0, 0), 1, *(1, 1), 0)
 
     def _nest(self, one: CompiledNest) -> Iterator[float]:

@@ -5,6 +5,7 @@ the sums element by element.
 """
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -47,9 +48,8 @@ class NaiveProgram:
         return {name: f"t{number}" for number, name in enumerate(dict.fromkeys([each.tensor for each in accesses]))}
 
     def element_bytes(self, tensor: str) -> int:
-        """Return the size of an element of a tensor of the network, or of one that an operator keeps to itself."""
-        described = self.layer.graph.tensors.get(tensor)
-        return self.layer.internal_bytes[tensor] if described is None else described.element_bytes
+        """Return the bytes of an element of a tensor in generated code: one at least, as it addresses bytes."""
+        return math.ceil(self.layer.described(tensor).element_bytes)
 
     def order_of(self, tensor: str, rank: int) -> tuple[int, ...]:
         """Return the dimensions of a tensor as they lie in memory, outermost first."""
@@ -77,6 +77,7 @@ class NaiveProgram:
                 maps = [numbered(access) for access in (*nest.reads, nest.write)]
                 bound = "" if nest.bound is None else f" {nest.bound}"
                 lines.append(f"{loops} {maps} {nest.per_iteration} {nest.per_output} {carried}{bound}")
+        lines += [str(compiled.dtypes) for compiled in self.layer.nests if compiled.dtypes is not None]
         results = [self.numbers.get(name, "") for name in self.results]
         return hashlib.sha256("\n".join([*lines, str(results)]).encode()).hexdigest()[:16]
 

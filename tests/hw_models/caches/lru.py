@@ -70,7 +70,7 @@ class _Placed:
 def _addresses(accesses: Sequence[Access], line_bytes: int) -> list[tuple[_Placed, list[int], int]]:
     found, start = [], 0
     for access in accesses:
-        pitch, strides = access.array.element_bytes, []
+        pitch, strides = int(access.array.element_bytes), []
         for size in reversed(access.array.shape):
             strides.append(pitch)
             pitch *= size

@@ -62,7 +62,7 @@ class ReusableGrid:
         tensors = layer.graph.tensors
         orders = {access.tensor: _order(space.naive, access.tensor, len(access.shape)) for access in
                   (*nest.reads, nest.write)}  # fmt: skip
-        element_bytes = max([tensors[name].element_bytes for name in layer.inputs if name in tensors], default=4)
+        element_bytes = max([space.naive.element_bytes(name) for name in layer.inputs if name in tensors], default=4)
         self.nest = MajorNest(nest, orders, element_bytes)
         self.tensor = nest.write.tensor
         is_alone = [each for each in space.held.nests.values() if each[1].front is not None]

@@ -142,7 +142,7 @@ def exchanged_bytes(layout: Layout, run: LayerRun) -> int:
                     continue
                 mine = intersect(wanted, each.binding.part(each.box, core)) if core < each.binding.cores else None
                 own = 0 if mine is None else box_volume(mine)
-                lacking += (box_volume(wanted) - own) * layout.graph.tensors[name].element_bytes
+                lacking += layout.graph.tensors[name].bytes_of(box_volume(wanted) - own)
         most = max(most, lacking)
     return most
 
