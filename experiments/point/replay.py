@@ -54,7 +54,8 @@ def run_schedule_file(
     schedule of this network and machine, or one that cannot run.
     """
     data = _read(path)
-    analysis, job = job_of(workload, hardware, tuning, at_work=_clusters(data))
+    shares_kernels = _machine(data).get("clusters_share") == "kernels"
+    analysis, job = job_of(workload, hardware, tuning, at_work=_clusters(data), shares_kernels=shares_kernels)
     share = analysis.graph.batch
     batch = _batch(data, share)
     at_once = analysis if batch == share else Analysis(analysis.graph.with_batch(batch))
@@ -94,9 +95,14 @@ def _policy(data: object) -> str:
 
 def _clusters(data: object) -> int | None:
     """Return the number of clusters that the schedule is for; None if the file has none."""
-    machine = data.get("machine") if isinstance(data, dict) else None
-    clusters = machine.get("clusters") if isinstance(machine, dict) else None
+    clusters = _machine(data).get("clusters")
     return clusters if isinstance(clusters, int) else None
+
+
+def _machine(data: object) -> dict[str, object]:
+    """Return the file's description of the machine; empty if it has none."""
+    machine = data.get("machine") if isinstance(data, dict) else None
+    return machine if isinstance(machine, dict) else {}
 
 
 def _batch(data: object, share: int) -> int:

@@ -5,7 +5,7 @@ rounds, and how much space it reserves. ``--set tuning.NAME=VALUE`` changes one,
 parameter of the machine.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
@@ -79,6 +79,12 @@ class DsaTuning:
     near_least: Annotated[float, Field(ge=1, le=100)] = 1.02
     """Stopping criterion: the search ends at a schedule that takes at most this times the lower bound from the
     network's arithmetic and least traffic."""
+
+    # Division of kernels among clusters
+    kernels_divided: Literal["if faster", "never", "always"] = "if faster"
+    """Whether clusters share every kernel where the batch has fewer images than there are clusters: each then computes
+    a part of every layer's output, and reads from DDR what others have stored. ``if faster``: both that and one image
+    per cluster are simulated, and the faster is taken."""
 
     # Division of layers among cores
     most_padding: Share = 0.125
