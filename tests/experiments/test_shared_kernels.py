@@ -11,11 +11,11 @@ from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.job import Job, Outcome
 from dsascape.experiments.question.points import DesignPoint, RunRecord, Workload
 from dsascape.hw_models import ClusteredDsa, SimulationError, load_hardware
-from dsascape.scheduler import DsaTuning, Placing, ScheduleError, make_policy
+from dsascape.scheduler import DsaTuning, Placing, Policy, ScheduleError, make_policy
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.experiments.terminal import Terminal
-from tests.graphs import Net, machines, networks
+from tests.graphs import Net, machine, machines, networks
 from tests.tiers import examples
 
 NEVER, ALWAYS = DsaTuning(kernels_divided="never"), DsaTuning(kernels_divided="always")
@@ -27,12 +27,12 @@ def run(network: str, batch: int, policy: str, **tuning: object) -> RunRecord:
     return evaluate(point).record
 
 
-def outcome_of(graph: Graph, spec: ClusteredDsa, policy: str, tuning: DsaTuning) -> Outcome | None:
+def outcome_of(graph: Graph, spec: ClusteredDsa, policy: str | Policy, tuning: DsaTuning) -> Outcome | None:
     """Return the outcome of one image on the machine; None if it is too small for the network."""
     analysis = Analysis(graph.with_batch(1))
     job = Job(graph.name, 1, Placing(hardware=spec, parts=1, dtype="fp16", tuning=tuning))
     try:
-        return run_on_best_clusters(analysis, make_policy(policy), job)
+        return run_on_best_clusters(analysis, make_policy(policy) if isinstance(policy, str) else policy, job)
     except (ScheduleError, SimulationError):
         return None
 
@@ -115,3 +115,19 @@ def test_the_summary_says_which_clusters_it_speaks_of(terminal: Terminal) -> Non
     assert "1 of 4 clusters at work" in alone
     assert "of all clusters" in alone
     assert "of those at work" in alone
+
+
+def test_the_search_is_no_slower_than_the_policies_that_it_tries() -> None:
+    """A product and its sum with the input, at one image: kernels are shared under all policies that share any."""
+    net = Net("residual")
+    x = net.input(1, 64, 256)
+    graph = net.graph(net.add(net.matmul(net.relu(net.matmul(x, net.weight(256, 1024))), net.weight(1024, 256)), x))
+    spec = machine(clusters=4)
+    rivals = ("fixed-pattern", "astitch", "graphturbo")
+    searched = make_policy("searched", {"rivals": rivals, "rewriting": False, "most_kernels": 8, "most_neighbours": 1})
+    found = outcome_of(graph, spec, searched, DsaTuning())
+    others = [outcome_of(graph, spec, policy, DsaTuning()) for policy in rivals]
+
+    assert found is not None
+    assert found.record.latency_s <= min(other.record.latency_s for other in others if other is not None)
+    assert found.record.parts_share == "kernels"
