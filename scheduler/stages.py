@@ -24,14 +24,14 @@ _T = TypeVar("_T")
 def simulated_network(policy: Policy | None, analysis: Analysis, placing: Placing) -> Analysis:
     """Return the network as simulated machines run it: caches changed in place, masked scores left out.
 
-    For a policy that fuses, dequantisation is folded into products (`workloads.folded_dequantisation`), unless
-    ``placing`` says otherwise. Generated code computes masked scores: runs that are compared with it have the tuning
-    ``skips_masked=false``, and code itself is made from the network as imported.
+    For a policy that fuses, dequantisation is folded into products (`workloads.folded_dequantisation`). Generated code
+    computes masked scores and dequantises apart: runs that are compared with it have ``skips_masked=false`` and
+    ``folds_dequantisation=false`` in their tuning, and code itself is made from the network as imported.
     """
     found = analysis.of(with_state_in_place)
     if getattr(placing.tuning, "skips_masked", True):
         found = found.of(with_bounded_nests)
-    folds = placing.folds_dequantisation and fuses(policy)
+    folds = getattr(placing.tuning, "folds_dequantisation", True) and fuses(policy)
     return found.of(with_dequantisation_folded) if folds else found
 
 

@@ -1,12 +1,15 @@
-"""Number of clusters that share the batch: all of them, or fewer where the simulation is faster.
+"""Number of clusters at work, and what they share: the batch or, where it has too few images, every kernel.
 
 Clusters that share off-chip memory each load the weights from it, so with few images each they may take longer than
 half as many clusters with twice the images. All clusters are tried first; fewer only where the time saved on off-chip
-memory could pay. The record (``parts_at_work``) and the schedule state the number at work.
+memory could pay. A batch with fewer images than there are clusters leaves clusters idle; then clusters are also
+simulated sharing every kernel, and the faster way is taken. The record (``parts_at_work``, ``parts_share``) and the
+schedule state the outcome.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from dsascape.experiments.point.decompose import prescribes_batches, run_decomposed
 from dsascape.experiments.point.job import Job, Outcome
@@ -39,11 +42,43 @@ def share_of_cluster(batch: int, clusters: int, missing: str = "") -> tuple[int,
 
 
 def run_on_best_clusters(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
-    """Simulate the batch of ``job`` on all parts of the machine, and on fewer where that may pay; return the fastest.
+    """Simulate the batch of ``job`` in each way that parts may share the network; return the fastest.
 
-    ``analysis`` is the network at one part's batch with all parts at work. Fewer parts are not tried where the policy
-    sets ``batches_per_cluster`` to a number. Raises what `run_decomposed` raises.
+    ``analysis`` is the network at one part's batch with all parts at work. Parts do not share kernels, and fewer parts
+    are not tried, where the policy sets ``batches_per_cluster`` to a number. Raises what `run_decomposed` raises.
     """
+    placing, kind = job.placing, job.placing.kind
+    ways = kind.ways_to_share(placing.tuning)
+    has_few_images = job.batch < kind.parts(placing.hardware) and not prescribes_batches(policy)
+    by_batch = replace(job, placing=replace(placing, tuning=ways.batch))
+    if not has_few_images or ways.kernels is None:
+        return _sharing_batch(analysis, policy, by_batch)
+    network = analysis if analysis.graph.batch == job.batch else analysis.of(_with_batch, job.batch)
+    several = [parts for parts in (kind.parts(placing.hardware), *kind.fewer_parts(placing.hardware)) if parts > 1]
+    tries = [partial(run_decomposed, network, policy, sharing_kernels(job, parts)) for parts in several]
+    if not ways.is_forced:
+        tries.insert(0, partial(_sharing_batch, analysis, policy, by_batch))
+    tried: list[Outcome] = []
+    refusal: Exception | None = None
+    for attempt in tries:
+        try:
+            tried.append(attempt())
+        except (ScheduleError, SimulationError) as error:
+            refusal = refusal or error
+    if not tried:
+        assert refusal is not None
+        raise refusal
+    return min(tried, key=lambda outcome: outcome.record.latency_s)
+
+
+def sharing_kernels(job: Job, parts: int) -> Job:
+    """Return ``job`` with ``parts`` of its machine, which share every kernel."""
+    tuning = job.placing.kind.ways_to_share(job.placing.tuning).kernels
+    return replace(job, placing=replace(job.placing, parts=parts, tuning=tuning), shares_kernels=True)
+
+
+def _sharing_batch(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
+    """Simulate the batch of ``job``, shared by all parts of the machine, and by fewer where that may pay."""
     best = run_decomposed(analysis, policy, job)
     if prescribes_batches(policy):
         return best

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dsascape.experiments.point.clusters_in_use import run_on_best_clusters, share_of_cluster
+from dsascape.experiments.point.clusters_in_use import run_on_best_clusters, share_of_cluster, sharing_kernels
 from dsascape.experiments.point.job import Job, Outcome
 from dsascape.experiments.question.network import check_dtype, default_dtype, network, own_batch
 from dsascape.experiments.question.points import DesignPoint, Workload, WrittenKernels
@@ -21,11 +21,12 @@ def job_of(
     at_work: int | None = None,
     kernels: WrittenKernels | None = None,
     *,
-    folds_dequantisation: bool = True,
+    shares_kernels: bool = False,
 ) -> tuple[Analysis, Job]:
     """Return the network of one cluster and its job; ``cache`` is a cache shared by the points of one machine.
 
-    ``at_work`` is the number of parts that share the batch, where the machine supports it; by default all do.
+    ``at_work`` is the number of parts in use, where the machine supports it; by default all are. With
+    ``shares_kernels`` they share every kernel of the whole batch, else the images.
 
     The batch is split evenly over the clusters; where it does not divide, the last share is padded. Raises
     ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` for mistakes of the user.
@@ -40,15 +41,14 @@ def job_of(
     placing = Placing(
         hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), cache=cache,
         kernels=None if kernels is None else kernel_file(kernels, hardware),
-        folds_dequantisation=folds_dequantisation,
     )  # fmt: skip
-    return network(workload, share, dtype), Job(workload.label, batch, placing)
+    job = Job(workload.label, batch, placing)
+    if shares_kernels and kind.ways_to_share(placing.tuning).kernels is not None:
+        share, job = batch, sharing_kernels(job, at_work if at_work in counts else counts[0])
+    return network(workload, share, dtype), job
 
 
 def evaluate(point: DesignPoint, cache: object = None) -> Outcome:
     """Simulate ``point`` and return the outcome; raises what `job_of` raises."""
-    folds = point.measured_on is None
-    analysis, job = job_of(
-        point.workload, point.hardware, point.tuning, cache, kernels=point.kernels, folds_dequantisation=folds
-    )
+    analysis, job = job_of(point.workload, point.hardware, point.tuning, cache, kernels=point.kernels)
     return run_on_best_clusters(analysis, point.policy, job)

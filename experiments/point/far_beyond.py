@@ -87,7 +87,8 @@ def _moved_often(outcome: Outcome, layers: Sequence[LayerFigures], computed: Map
         layer = computed.get(figures.layer)
         if layer is None or figures.critical_s < _LEAST_SHARE * record.latency_s:
             continue
-        least = _bytes_of(layer.graph, layer) * record.parts_at_work * record.iterations
+        copies = 1 if record.parts_share == "kernels" else record.parts_at_work
+        least = _bytes_of(layer.graph, layer) * copies * record.iterations
         memory = next((name for name in _OUTER if figures.traffic_bytes.get(name, 0) > MOST_READINGS * least), None)
         if memory is not None and least:
             moved = figures.traffic_bytes[memory]

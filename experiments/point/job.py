@@ -34,6 +34,8 @@ class Job:
     placing: Placing
     iterations: int = 1
     """Number of sequential runs of each cluster's graph."""
+    shares_kernels: bool = False
+    """Whether the parts in use share every kernel of one graph, instead of each running the graph on its own images."""
 
 
 def run_graph(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
@@ -54,7 +56,7 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
     if not latency_s:
         raise WorkloadError(f"{schedule.graph.name}: there is nothing to compute")
     hardware = job.placing.hardware
-    computed = job.placing.parts * job.iterations * schedule.graph.batch
+    computed = (1 if job.shares_kernels else job.placing.parts) * job.iterations * schedule.graph.batch
     record = RunRecord(
         model=job.label,
         hardware=hardware.name,
@@ -63,6 +65,7 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         dtype=job.placing.dtype,
         parts=job.placing.kind.parts(hardware),
         parts_at_work=job.placing.parts,
+        parts_share="kernels" if job.shares_kernels else "batch",
         padded=computed - job.batch,
         batch_at_once=schedule.graph.batch,
         iterations=job.iterations,
@@ -75,6 +78,7 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         kernels=schedule.kernels * job.iterations,
         traffic_bytes={name: size * job.iterations for name, size in result.traffic_bytes.items()},
         utilisation=_rounded(result.utilisation),
+        utilisation_at_work=_rounded(result.utilisation_at_work),
         peak_occupancy_bytes=dict(result.peak_occupancy_bytes),
         tensor_scopes=dict(schedule.tensor_scopes),
         bottleneck=result.bottleneck,

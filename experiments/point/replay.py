@@ -50,25 +50,20 @@ def simulated(point: DesignPoint) -> Outcome:
     """
     if point.schedule is None:
         return evaluate(point)
-    return run_schedule_file(
-        Path(point.schedule.path), point.workload, point.hardware, point.tuning,
-        folds_dequantisation=point.measured_on is None,
-    )  # fmt: skip
+    return run_schedule_file(Path(point.schedule.path), point.workload, point.hardware, point.tuning)
 
 
 def run_schedule_file(
-    path: Path, workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object], *,
-    folds_dequantisation: bool = True,
-) -> Outcome:  # fmt: skip
+    path: Path, workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object]
+) -> Outcome:
     """Simulate the schedule in the file at ``path``.
 
     A cluster runs the schedule's batch as often as its share needs. Raises ``ScheduleError`` for a file that holds no
     schedule of this network and machine, or one that cannot run.
     """
     data = _read(path)
-    analysis, job = job_of(
-        workload, hardware, tuning, at_work=_clusters(data), folds_dequantisation=folds_dequantisation
-    )
+    shares_kernels = _machine(data).get("clusters_share") == "kernels"
+    analysis, job = job_of(workload, hardware, tuning, at_work=_clusters(data), shares_kernels=shares_kernels)
     share = analysis.graph.batch
     batch = _batch(data, share)
     at_once = analysis if batch == share else Analysis(analysis.graph.with_batch(batch))
@@ -108,9 +103,14 @@ def _policy(data: object) -> str:
 
 def _clusters(data: object) -> int | None:
     """Return the number of clusters that the schedule is for; None if the file has none."""
-    machine = data.get("machine") if isinstance(data, dict) else None
-    clusters = machine.get("clusters") if isinstance(machine, dict) else None
+    clusters = _machine(data).get("clusters")
     return clusters if isinstance(clusters, int) else None
+
+
+def _machine(data: object) -> dict[str, object]:
+    """Return the file's description of the machine; empty if it has none."""
+    machine = data.get("machine") if isinstance(data, dict) else None
+    return machine if isinstance(machine, dict) else {}
 
 
 def _batch(data: object, share: int) -> int:

@@ -287,6 +287,9 @@ class RunRecord:
     kernels: int
     traffic_bytes: Mapping[str, int]
     utilisation: Mapping[str, float]
+    """Busy share of the latency per unit and memory port, averaged over all of the machine's: idle clusters count."""
+    utilisation_at_work: Mapping[str, float]
+    """`utilisation`, averaged over the clusters at work alone."""
     peak_occupancy_bytes: Mapping[str, int]
     tensor_scopes: Mapping[str, int]
     bottleneck: str
@@ -295,6 +298,9 @@ class RunRecord:
     parts: int
     """Number of clusters of the machine, over which the batch is split."""
     parts_at_work: int
+    parts_share: str
+    """What the clusters at work share: ``batch`` (each has its own images) or ``kernels`` (each has a part of every
+    layer)."""
     padded: int
     """Padding in images: how far equal shares exceed the requested batch."""
     batch_at_once: int

@@ -76,7 +76,8 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
         raise HardwareError(f"{point.hardware.name}: is a GPU; target {on.target!r} is for processors")
     if workload.dtype not in (None, MEASURED_DTYPE):
         raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in {MEASURED_DTYPE}")
-    of_code = dict.fromkeys(("tensor_units", "shared_reductions", "streams", "skips_masked"), False)
+    left_out = "tensor_units", "shared_reductions", "streams", "skips_masked", "folds_dequantisation"
+    of_code = dict.fromkeys(left_out, False)
     tuning = {**point.tuning, **of_code, "warm_l2": True}
     point = replace(point, workload=replace(workload, dtype=MEASURED_DTYPE), tuning=tuning)
     outcome = simulated(point)

@@ -41,7 +41,8 @@ def as_measured(point: DesignPoint) -> DesignPoint:
         raise HardwareError(f"{point.hardware.name}: is not a CPU; code is generated and measured for CPUs and GPUs")
     if is_gpu_target(_measured_on(point).target):
         raise HardwareError(f"{point.hardware.name}: is not a GPU; target {_measured_on(point).target!r} needs one")
-    tuning = {**point.tuning, "warm_caches": not _measured_on(point).flush_caches, "skips_masked": False}
+    of_code = dict.fromkeys(("skips_masked", "folds_dequantisation"), False)
+    tuning = {**point.tuning, **of_code, "warm_caches": not _measured_on(point).flush_caches}
     return replace(point, workload=replace(workload, dtype=MEASURED_DTYPE), tuning=tuning)
 
 

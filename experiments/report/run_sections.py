@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from dsascape.experiments.report.critical import critical_bars, pace_shares, representative_points
@@ -156,11 +157,20 @@ def traffic_section(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def utilisation_section(evaluation: Evaluation) -> Iterator[Figure]:
-    """Yield how busy units and memories were."""
+    """Yield how busy units and memories were: of the whole machine, and of the clusters at work where some are idle."""
+    by = ["network", "policy"]
     shares = means(evaluation.points, "utilisation.")
-    if shares.shape[1] > len(("network", "policy")):
-        caption = f"Share of the time that each unit is busy{_mean(evaluation)}."
-        yield Figure(caption, tables=(share_heat(shares, ["network", "policy"]),))
+    if shares.shape[1] <= len(by):
+        return
+    at_work = means(evaluation.points, "utilisation_at_work.")
+    of_all, of_some = (frame.drop(columns=by).to_numpy(dtype=float) for frame in (shares, at_work))
+    has_idle = of_all.shape == of_some.shape and not np.allclose(of_all, of_some, equal_nan=True)
+    all_of_them = ", averaged over all clusters, idle ones included" if has_idle else ""
+    caption = f"Share of the time that each unit is busy{all_of_them}{_mean(evaluation)}."
+    yield Figure(caption, tables=(share_heat(shares, by),))
+    if has_idle:
+        caption = f"Share of the time that each unit of the clusters at work is busy{_mean(evaluation)}."
+        yield Figure(caption, tables=(share_heat(at_work, by),))
 
 
 def layers_section(points: Sequence[tuple[str, pd.DataFrame]]) -> Iterator[Figure]:

@@ -150,10 +150,12 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
     if outcome.schedule.graph.no_batch:
         console.print(f"  no batch: {shown_text(outcome.schedule.graph.no_batch)}")
     at_work = f"{record.parts_at_work} of {count(record.parts, 'cluster')} at work"
-    idle = at_work if record.parts_at_work < record.parts else ""
+    are_idle = record.parts_at_work < record.parts
+    shared = f"{count(record.parts_at_work, 'cluster')} share every kernel" if record.parts_share == "kernels" else ""
+    idle = at_work if are_idle else ""
     padded = f"{count(record.padded, 'image')} padded" if record.padded else ""
-    if idle or padded:
-        console.print(f"  {'; '.join(filter(None, (idle, padded)))}")
+    if idle or shared or padded:
+        console.print(f"  {'; '.join(filter(None, (idle, shared, padded)))}")
     total, title = result.makespan_ps, "What the critical path waited for"
     if record.iterations > 1:
         console.print(
@@ -170,14 +172,20 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
     paths = sorted(result.critical_ps.items(), key=lambda item: -item[1])
     table(title, ("what", "time", "share"),
            [(what, format_ps(spent), f"{spent / total:.1%}") for what, spent in paths])()  # fmt: skip
+    used = {
+        name: (f"{share:.1%}", f"{record.utilisation_at_work[name]:.1%}")[: 2 if are_idle else 1]
+        for name, share in record.utilisation.items()
+    }
+    of = (", of all clusters", ", of those at work") if are_idle else ("",)
     memories = [
-        (name, format_bytes(size), format_bytes(record.peak_occupancy_bytes[name]),
-         f"{record.utilisation[name]:.1%}", record.tensor_scopes.get(name, 0))
+        (name, format_bytes(size), format_bytes(record.peak_occupancy_bytes[name]), *used[name],
+         record.tensor_scopes.get(name, 0))
         for name, size in record.traffic_bytes.items()
     ]  # fmt: skip
-    table("Memories", ("memory", "traffic", "peak occupancy", "bandwidth used", "outputs kept"), memories)()
-    units = [(name, f"{share:.1%}") for name, share in record.utilisation.items() if name not in record.traffic_bytes]
-    table("Units", ("unit", "busy"), units)()
+    bandwidths = tuple([f"bandwidth used{which}" for which in of])
+    table("Memories", ("memory", "traffic", "peak occupancy", *bandwidths, "outputs kept"), memories)()
+    units = [(name, *shares) for name, shares in used.items() if name not in record.traffic_bytes]
+    table("Units", ("unit", *[f"busy{which}" for which in of]), units)()
     longest = sorted(layers, key=lambda layer: -layer.critical_s)[:_MOST_LAYERS]
     rows = [
         (

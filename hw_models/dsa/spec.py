@@ -145,7 +145,8 @@ class Ddr(BaseModel):
     """Share of the peak bandwidth that long bursts reach."""
     sharing: Literal["shared", "private"] = "shared"
     """``shared``: clusters share all of it. ``private``: each has an equal part to itself, so weights are stored once
-    per cluster, and idle clusters leave their bandwidth unused."""
+    per cluster, and idle clusters leave their bandwidth unused. Clusters that share every kernel read the others'
+    results from their parts (assumed: every DMA engine reaches all of DDR)."""
 
     @property
     def sustained_bytes_per_s(self) -> int:
@@ -249,7 +250,7 @@ class ClusteredDsa(MachineSpec):
     clock_hz: Hertz = Field(alias="clock")
     """Clock of the compute units."""
     clusters: Count
-    """Number of clusters; they share DDR and split the batch."""
+    """Number of clusters; they share DDR, and split the batch or every kernel."""
     cores_per_cluster: Count
     """Number of identical cores per cluster; they share a global buffer and split a layer."""
     units: dict[UnitName, ComputeUnit] = Field(min_length=1, max_length=16)

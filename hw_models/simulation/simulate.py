@@ -10,6 +10,8 @@ for those that do. A unit that takes blocks or has members of several kinds is a
 members' private memories.
 """
 
+from collections.abc import Mapping
+
 from dsascape.hw_models.simulation.clock import Clock
 from dsascape.hw_models.simulation.compiled_run import compiled_run
 from dsascape.hw_models.simulation.demands import Demands
@@ -38,7 +40,18 @@ def simulate(program: Program, machine: Machine, energy: EnergyModel) -> Simulat
         demands = Demands(program, machine)
         run = compiled_run(program, machine, demands) or _run(program, machine, demands)
     moved_bytes = [demands.moved_bytes(number) for number in range(len(program.instructions.works))]
-    return _result(machine, run, energy_pj(program, energy, run.trace.makespan_ps), moved_bytes)
+    in_use = {level.name: _share_in_use(program, machine, level.name) for level in machine.levels}
+    return _result(machine, run, energy_pj(program, energy, run.trace.makespan_ps), moved_bytes, in_use)
+
+
+def _share_in_use(program: Program, machine: Machine, level: str) -> float:
+    """Return the share of the members of ``level``, in the whole machine, that ``program`` runs on."""
+    share = 1.0
+    for one in machine.levels:
+        share *= program.extent.get(one.name, one.count) / one.count
+        if one.name == level:
+            break
+    return share
 
 
 def _run(program: Program, machine: Machine, demands: Demands) -> FinishedRun:
@@ -56,9 +69,13 @@ def _run(program: Program, machine: Machine, demands: Demands) -> FinishedRun:
 
 
 def _result(
-    machine: Machine, run: FinishedRun, energy: dict[str, float], moved_bytes: list[dict[str, float]]
-) -> SimulationResult:
-    """Return the result of a finished run, its counters summed by kind of unit and memory."""
+    machine: Machine, run: FinishedRun, energy: dict[str, float], moved_bytes: list[dict[str, float]],
+    in_use: Mapping[str, float],
+) -> SimulationResult:  # fmt: skip
+    """Return the result of a finished run, its counters summed by kind of unit and memory.
+
+    ``in_use``: share of the members in use, by level.
+    """
     trace, busy_ps = run.trace, run.busy_ps
     makespan = trace.makespan_ps
     traffic: dict[str, float] = dict.fromkeys(machine.memories, 0.0)
@@ -74,6 +91,9 @@ def _result(
     for name, memory in machine.memories.items():
         port_bytes = memory.bandwidth_bytes_per_s * machine.count(memory.level) * makespan / PS_PER_S
         utilisation[name] = min(traffic[name] / port_bytes, 1.0) if makespan else 0.0
+    levels = {name: unit.level for name, unit in machine.units.items()}
+    levels |= {name: memory.level for name, memory in machine.memories.items()}
+    at_work = {name: min(share / in_use.get(levels[name], 1.0), 1.0) for name, share in utilisation.items()}
     return SimulationResult(
         makespan_ps=makespan,
         busy_ps=busy_ps,
@@ -86,4 +106,5 @@ def _result(
         trace=trace,
         was_short_of_space=run.was_short_of_space,
         moved_bytes=moved_bytes,
+        utilisation_at_work=at_work,
     )

@@ -121,6 +121,9 @@ class SimulationResult:
     """Whether any allocation had to wait for space; if none did, the run is the same with larger memories."""
     moved_bytes: Sequence[Mapping[str, float]] = ()
     """Per work of the program: bytes by memory that one instruction moves, over all its participants or blocks."""
+    utilisation_at_work: Mapping[str, float] = field(default_factory=dict)
+    """`utilisation`, averaged over the copies in the part of the machine that the program runs on: idle clusters, for
+    instance, do not count."""
 
     @cached_property
     def critical_ps(self) -> Mapping[str, int]:

@@ -27,6 +27,9 @@ class CpuTuning:
     skips_masked: bool = True
     """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
     compute them, so runs that are measured have false."""
+    folds_dequantisation: bool = True
+    """Whether dequantisation is part of the products that use it, under policies that fuse. In generated code it is
+    not, so runs that are measured have false."""
     most_accumulators: Few = 64
     """Register tiles with more are not tried."""
     depth_iterations: Annotated[int, Field(ge=8, le=2**20)] = 512

@@ -64,10 +64,11 @@ class DsaCosts:
 
     @cached_property
     def arithmetic_s(self) -> float:
-        """Seconds of the network's multiply-accumulates at one cluster's peak rates; 0 for an unsupported dtype."""
+        """Seconds of a cluster's multiply-accumulates at its peak rates; 0 for an unsupported dtype."""
         spec = self.view.spec
+        sharing = self.view.clusters if self.view.divides_kernels else 1
         return sum([
-            macs / (spec.peak_macs_per_s(product) / spec.clusters)
+            macs / (spec.peak_macs_per_s(product) / spec.clusters * sharing)
             for product, macs in macs_by_product(self.analysis.graph, spec, self.dtype).items()
             if spec.peak_macs_per_s(product)
         ])  # fmt: skip
@@ -111,13 +112,18 @@ class DsaCosts:
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimated seconds of the operators as one layer with all buffers to itself, launch included.
 
-        Infinite if not even the smallest tile fits.
+        Where clusters share every kernel, that of one cluster's part along the outermost dimensions. Infinite if not
+        even the smallest tile fits.
         """
         layer = layer_of(self.analysis, ops)
         if layer is None:
             return 0.0
+        extents = layer.sink.shape
+        if self.view.divides_kernels:
+            parts = plain_binding(extents, layer.sink.order, self.view.clusters, layer.together)
+            extents = parts.part_extents(extents)
         try:
-            return self.launch_s + self._estimate_ps(layer) / PS_PER_S
+            return self.launch_s + self.layer_ps(layer, extents) / PS_PER_S
         except ScheduleError:  # not even the smallest tile fits
             return math.inf
 
@@ -143,8 +149,12 @@ class DsaCosts:
         del ops
         return math.inf
 
-    def _estimate_ps(self, layer: Layer) -> float:
-        view, extents = self.view, layer.sink.shape
+    def layer_ps(self, layer: Layer, extents: Extents) -> float:
+        """Return the estimated time in ps of ``extents`` elements of a layer's output on one cluster, through DDR.
+
+        Raises ``ScheduleError`` if not even the smallest tile fits.
+        """
+        view = self.view
         binding = plain_binding(extents, layer.sink.order, self.cores, layer.together, view.tuning.most_padding)
         part = binding.part_extents(extents)
         routes = {}

@@ -1,5 +1,6 @@
 """Machine kind of a clustered DSA: its cost model, scheduler and lowering, in one record."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 from dsascape.hw_models import ClusteredDsa, Program, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
@@ -12,7 +13,7 @@ from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.dsa.tiling.choice import TilingCache
 from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.dsa.view import DsaView
-from dsascape.scheduler.kinds.kind import MachineKind
+from dsascape.scheduler.kinds.kind import MachineKind, WaysToShare
 from dsascape.workloads.analysis import Analysis
 
 
@@ -30,6 +31,16 @@ def _fewer_clusters(spec: ClusteredDsa) -> tuple[int, ...]:
     bits = spec.clusters.bit_length()
     counts = {spec.clusters >> half for half in range(1, bits)} | {1 << bit for bit in range(bits)}
     return tuple(sorted(counts - {spec.clusters}, reverse=True))
+
+
+def _ways_to_share(tuning: DsaTuning | None) -> WaysToShare:
+    """Return the tunings with which clusters share the batch or, unless the tuning rules it out, every kernel."""
+    given = tuning or DsaTuning()
+    wanted = given.kernels_divided
+    if wanted == "never":
+        return WaysToShare(given)
+    images = replace(given, kernels_divided="never") if wanted == "always" else given
+    return WaysToShare(images, replace(given, kernels_divided="always"), wanted == "always")
 
 
 def _costs(
@@ -57,6 +68,7 @@ CLUSTERED_DSA = MachineKind(
     preferred_dtypes=("fp16", "bf16", "fp32", "int8"),
     parts=_clusters,
     fewer_parts=_fewer_clusters,
+    ways_to_share=_ways_to_share,
     dtypes=dsa_dtypes,
     summary=dsa_summary,
     new_cache=TilingCache,

@@ -5,7 +5,7 @@ rounds, and how much space it reserves. ``--set tuning.NAME=VALUE`` changes one,
 parameter of the machine.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
@@ -32,6 +32,9 @@ class DsaTuning:
     skips_masked: bool = True
     """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
     compute them, so runs that are measured have false."""
+    folds_dequantisation: bool = True
+    """Whether dequantisation is part of the products that use it, under policies that fuse. In generated code it is
+    not, so runs that are measured have false."""
 
     # Choice among GraphTurbo's plans
     grouping_headrooms: Headrooms = (0.0, 0.15, 0.3, 0.4, -0.25)
@@ -83,6 +86,12 @@ class DsaTuning:
     near_least: Annotated[float, Field(ge=1, le=100)] = 1.02
     """Stopping criterion: the search ends at a schedule that takes at most this times the lower bound from the
     network's arithmetic and least traffic."""
+
+    # Division of kernels among clusters
+    kernels_divided: Literal["if faster", "never", "always"] = "if faster"
+    """Whether clusters share every kernel where the batch has fewer images than there are clusters: each then computes
+    a part of every layer's output, and reads from DDR what others have stored. ``if faster``: both that and one image
+    per cluster are simulated, and the faster is taken."""
 
     # Division of layers among cores
     most_padding: Share = 0.125

@@ -65,6 +65,11 @@ class DsaView:
         )  # fmt: skip
 
     @property
+    def divides_kernels(self) -> bool:
+        """Whether the clusters in use share every kernel, instead of the images of the batch."""
+        return self.tuning.kernels_divided == "always" and self.clusters > 1
+
+    @property
     def cores_per_cluster(self) -> int:
         return self.spec.cores_per_cluster
 

@@ -27,6 +27,9 @@ class GpuTuning:
     skips_masked: bool = True
     """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
     compute them, so runs that are measured have false."""
+    folds_dequantisation: bool = True
+    """Whether dequantisation is part of the products that use it, under policies that fuse. In generated code it is
+    not, so runs that are measured have false."""
     streams: bool = True
     """Whether a block may compute a softmax between two products for some of its reduction at a time, with running
     statistics (`scheduler.kernels.layer.Layer.streamed`). No code is generated for that yet."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import EnergyModel, Machine, MachineSpec, MachineSummary, Program, SimulationResult, simulate
@@ -26,6 +26,17 @@ class Simulated:
 
     program: Program
     result: SimulationResult
+
+
+class WaysToShare(NamedTuple):
+    """Tunings with which the parts of a machine share the batch, or every kernel where it has too few images."""
+
+    batch: Any
+    """Tuning with which every part has images of its own."""
+    kernels: Any = None
+    """Tuning with which every part computes a part of every kernel; None where that is not wanted, or not possible."""
+    is_forced: bool = False
+    """Whether kernels are shared wherever the batch has fewer images than there are parts, even if that is slower."""
 
 
 def _one_part(spec: Any) -> int:
@@ -57,6 +68,8 @@ class MachineKind:
     """Number of identical parts of a machine, such as clusters, that split the batch and run the same program."""
     fewer_parts: Callable[[Any], tuple[int, ...]] = _all_parts
     """Smaller numbers of parts worth trying, the largest first; empty where fewer parts are never faster."""
+    ways_to_share: Callable[[Any], WaysToShare] = WaysToShare
+    """Returns the ways in which parts may share a network, given the tuning (or None)."""
     dtypes: Callable[[Any], frozenset[str]]
     """Data types that a machine can compute in."""
     summary: Callable[[Any], MachineSummary]

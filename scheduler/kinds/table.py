@@ -52,9 +52,6 @@ class Placing:
     """Cache made by `MachineKind.new_cache`, shared between runs on this machine; None: nothing is cached."""
     kernels: KernelSource | None = None
     """Source of kernels' steps, of a kind whose kernels are loop programs; None: the built-in choice for all."""
-    folds_dequantisation: bool = True
-    """Whether policies that fuse get dequantisation folded into products, as runtimes compute it. Generated code, and
-    the simulation beside it, has the operators of the file."""
 
     @property
     def kind(self) -> MachineKind:

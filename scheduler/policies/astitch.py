@@ -38,6 +38,7 @@ from dsascape.scheduler.dsa.graphturbo.placement import Capacity
 from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads
 from dsascape.scheduler.dsa.schedule.limits import check_can_be_scheduled
 from dsascape.scheduler.dsa.schedule.schedule import Layout, Schedule
+from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
 from dsascape.scheduler.gpu.stitching import stitched
@@ -78,6 +79,8 @@ class AStitch:
         """
         if isinstance(costs, GpuCosts):
             return kernel_by_kernel(plan, costs, self.name)
+        if costs.view.divides_kernels:
+            raise ScheduleError(f"policy {self.name}: keeps tensors on chip, and so divides no kernel among clusters")
         evaluated: Evaluated = costs.evaluated.get(self, lambda: _search(plan, costs, self.name))
         return evaluated.schedule
 

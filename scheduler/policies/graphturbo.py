@@ -10,7 +10,7 @@ registers and shared memory (`scheduler.gpu.stitching`). The paper joins two con
 generator does; here the machine model decides how many layers join, and the simulation whether that was worth it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -24,6 +24,7 @@ from dsascape.fusion.fixed_pattern import fixed_pattern_of
 from dsascape.fusion.plan import FusionPlan, Split, plan_from_groups
 from dsascape.hw_models.simulation.pause import collector_paused
 from dsascape.scheduler.dsa.costs import DsaCosts, dsa_costs
+from dsascape.scheduler.dsa.deciding.divided import fastest_divided
 from dsascape.scheduler.dsa.deciding.evaluation import (
     Candidate,
     Evaluated,
@@ -129,7 +130,7 @@ class GraphTurbo:
         if fastest.plan.groups == plan.groups and self.order != "exact":
             return fastest
         with collector_paused():
-            return self._of_plan(plan, costs)
+            return self._divided((plan,), costs).schedule if costs.view.divides_kernels else self._of_plan(plan, costs)
 
     def _on_gpu(self, costs: GpuCosts) -> GpuSchedule:
         """Return the faster of stitched layers and separate layers; raise ``ScheduleError`` for options of scratchpads.
@@ -155,6 +156,8 @@ class GraphTurbo:
         one is no slower than these; where programs are large, single steps may cost time.
         """
         check_can_be_scheduled(costs)
+        if costs.view.divides_kernels:
+            return self._divided((*self._plans(costs), costs.analysis.of(fixed_pattern_of)), costs)
         evaluator = Evaluator(costs, self.name, paper_tiles=self.tiles == "paper")
         laid_out: dict[_PlanKey, float] = {}
         patience = left = costs.view.tuning.sizes_without_chance
@@ -175,6 +178,16 @@ class GraphTurbo:
         if evaluator.has_spent_budget():
             self._consider_all_sizes(evaluator, costs)
         return evaluator.chosen()
+
+    def _divided(self, plans: Iterable[FusionPlan], costs: DsaCosts) -> Evaluated:
+        """Return the fastest schedule of ``plans`` whose layers all clusters share; not in the paper.
+
+        Outputs go to DDR and sub-graphs have one instance, since all clusters read what each of them computes.
+        """
+        whole = (replace(plan, groups=tuple([replace(group, split=None) for group in plan.groups])) for plan in plans)
+        return fastest_divided(
+            whole, costs, self.name, overlaps_layers=self.instruction_scheduling, paper_tiles=self.tiles == "paper"
+        )
 
     def _consider_all_sizes(self, evaluator: Evaluator, costs: DsaCosts) -> None:
         """Evaluate the candidates left out after the first large programs: every buffer size, outputs in either memory.
@@ -264,9 +277,9 @@ class GraphTurbo:
 
         The first one, for the machine's own buffers and with instances, is the paper's.
         """
-        analysis = costs.analysis
+        analysis, cores = costs.analysis, costs.cores * (costs.view.clusters if costs.view.divides_kernels else 1)
         for headroom in costs.view.tuning.grouping_headrooms:
-            local_bytes = int(costs.cores * self._capacity(costs).local_bytes * (1 - headroom))
+            local_bytes = int(cores * self._capacity(costs).local_bytes * (1 - headroom))
             counts_inputs = self.footprint == "all"
             grouping = group_subgraphs(analysis, local_bytes, self.most_recompute, counts_inputs=counts_inputs)
             for cut in (True, False) if self.instances else (False,):

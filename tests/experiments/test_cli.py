@@ -23,9 +23,10 @@ from tests.scheduler.test_policy import install
 MEMORIES = {"local_buffer", "global_buffer", "ddr"}
 SIMULATE_KEYS = [
     "model", "hardware", "policy", "batch", "dtype", "latency_s", "throughput_per_s", "energy_j", "kernels",
-    "traffic_bytes", "utilisation", "peak_occupancy_bytes", "tensor_scopes", "bottleneck", "critical",
-    "parts", "parts_at_work", "padded", "batch_at_once", "iterations", "macs", "peak_macs_per_s",
-    "off_chip_bytes_per_s", "simulated_events", "wall_s", "batch_dims", "no_batch", "layers", "warnings",
+    "traffic_bytes", "utilisation", "utilisation_at_work", "peak_occupancy_bytes", "tensor_scopes", "bottleneck",
+    "critical", "parts", "parts_at_work", "parts_share", "padded", "batch_at_once", "iterations", "macs",
+    "peak_macs_per_s", "off_chip_bytes_per_s", "simulated_events", "wall_s", "batch_dims", "no_batch", "layers",
+    "warnings",
 ]  # fmt: skip
 FUSE_KEYS = {
     "model", "policy", "operators", "kernels", "intermediate_bytes_before", "intermediate_bytes_after",

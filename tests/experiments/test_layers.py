@@ -87,7 +87,9 @@ class TestPadding:
         argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "unfused", "--batch"]
 
         assert "\n  3 of 4 clusters at work; 1 image padded\n" in terminal.out(*argv, "5")
-        assert "\n  1 of 4 clusters at work\n" in terminal.out(*argv, "1")
+        alone = terminal.out(*argv, "1", "--set", "tuning.kernels_divided=never")
+        assert "\n  1 of 4 clusters at work\n" in alone
+        assert "\n  4 clusters share every kernel\n" in terminal.out(*argv, "1")
         assert "at work" not in terminal.out(*argv, "4")
 
 

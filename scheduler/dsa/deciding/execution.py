@@ -7,13 +7,14 @@ at once, as far as the buffers hold the tiles of all of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple
 
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.requests import ExecutionOptions, RunRequest, capacities, requests_of
 from dsascape.scheduler.dsa.placing.free_space import Blocks, RunAtWork
-from dsascape.scheduler.dsa.placing.needs import RunNeeds, needs_of
+from dsascape.scheduler.dsa.placing.needs import RunNeeds, from_clusters_bytes, needs_of
 from dsascape.scheduler.dsa.schedule.limits import check_ddr, check_instructions
 from dsascape.scheduler.dsa.schedule.schedule import (
     Execution,
@@ -87,11 +88,16 @@ class Decisions:
         self._steps = list(self._run_by_run(tilings, most_at_work))
         self._tilings = tilings
         executions = tuple([step.execution for step in self._steps])
+        if view.divides_kernels:
+            both = zip(layout.runs, executions, strict=True)
+            read_bytes = [(each, from_clusters_bytes(run, layout.slices, view.clusters)) for run, each in both]
+            executions = tuple([replace(each, from_clusters_bytes=size) for each, size in read_bytes])
         check_instructions(layout.runs, executions, view, layout.graph.name)
         overlaps = prefetch is not None or any(one.begins_after < number - 1 for number, one in enumerate(executions))
         return Schedule(
             layout.plan, layout.instances, layout.slices, costs.dtype, view.clusters, executions, prefetch,
             view.burst_bytes, "list scheduling" if overlaps else "by layer", policy,
+            "kernels" if view.divides_kernels else "batch",
         )  # fmt: skip
 
     def _run_by_run(self, tilings: Sequence[Tiling], most_at_work: int) -> Iterator["_Step"]:

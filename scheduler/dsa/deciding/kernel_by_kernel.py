@@ -1,12 +1,19 @@
-"""Kernel-by-kernel schedule of any plan: each kernel is one fused layer, all tensors go through DDR."""
+"""Kernel-by-kernel schedule of any plan: each kernel is one fused layer, all tensors go through DDR.
+
+Clusters that share every kernel each compute a part of every layer (`placing.division`).
+"""
+
+from collections.abc import Callable, Sequence
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.placing.binding import Binding, plain_binding
+from dsascape.scheduler.dsa.placing.division import division_of
 from dsascape.scheduler.dsa.schedule.schedule import BufferScope, Instance, LayerRun, Layout, Schedule, TensorSlice
-from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.cut import single_layer
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Box, box_volume, full_box
 
@@ -16,27 +23,36 @@ def kernel_by_kernel(plan: FusionPlan, costs: DsaCosts, policy: str = "") -> Sch
     return decide(through_ddr(plan, costs), costs, policy)
 
 
-def through_ddr(plan: FusionPlan, costs: DsaCosts) -> Layout:
-    """Return the layout of the plan's kernels in order, each a layer over its whole output, all tensors in DDR."""
+LayersOf = Callable[[Analysis, Sequence[int]], tuple[Layer, ...]]
+"""Function from a network and the operators of a kernel to its layers in order; none if all operators are views."""
+
+
+def through_ddr(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf = single_layer) -> Layout:
+    """Return the layout of the plan's kernels in order, their layers over whole outputs, all tensors in DDR.
+
+    A layer's output is divided among the clusters if these share every kernel.
+    """
     graph = plan.graph
     slices: list[TensorSlice] = []
     holds: dict[str, int] = {}
     instances = []
     for number, group in enumerate(plan.groups):
-        layer = layer_of(costs.analysis, group.ops)
-        if layer is None:
-            instances.append(Instance(f"views {number}", number, ()))
-            continue
-        box = full_box(layer.sink.shape)
-        binding = layer_binding(layer, box, costs.cores, costs.view.tuning.most_padding)
-        reads = {name: (holds[name],) for name in layer.inputs if name in holds}
-        written = []
-        for name in layer.outputs:
-            holds[name] = len(slices)
-            written.append(len(slices))
-            slices.append(stored(graph, name, full_box(graph.tensors[name].shape), "ddr", binding))
-        run = LayerRun(layer, box, binding, reads, tuple(written))
-        instances.append(Instance(layer.sink.name, number, (run,)))
+        layers = layers_of(costs.analysis, group.ops)
+        runs = []
+        for layer in layers:
+            divided = division_of(layer, costs) if costs.view.divides_kernels else None
+            box = full_box(layer.sink.shape) if divided is None else divided.part(full_box(layer.sink.shape), 0)
+            binding = layer_binding(layer, box, costs.cores, costs.view.tuning.most_padding)
+            reads = {name: (holds[name],) for name in layer.inputs if name in holds}
+            written = []
+            for name in layer.outputs:
+                holds[name] = len(slices)
+                written.append(len(slices))
+                whole = stored(graph, name, full_box(graph.tensors[name].shape), "ddr", binding)
+                slices.append(of_clusters(whole, divided))
+            runs.append(LayerRun(layer, box, binding, reads, tuple(written), divided))
+        name = layers[-1].sink.name if layers else f"views {number}"
+        instances.append(Instance(name, number, tuple(runs)))
     return Layout(plan, tuple(instances), tuple(slices))
 
 
@@ -51,3 +67,10 @@ def stored(graph: Graph, name: str, box: Box, memory: BufferScope, binding: Bind
     if len(binding.factors) != len(box):
         binding = plain_binding([hi - lo for lo, hi in box], tensor.order, binding.cores)
     return TensorSlice(name, box, memory, binding, tensor.bytes_of(box_volume(box)))
+
+
+def of_clusters(whole: TensorSlice, divided: Binding | None) -> TensorSlice:
+    """Return the slice of which each cluster stores its part by ``divided``, or all of it if that is None."""
+    if divided is None:
+        return whole
+    return whole._replace(size_bytes=whole.size_bytes // divided.cores, divided=divided)

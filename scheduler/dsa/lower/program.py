@@ -88,7 +88,7 @@ class _Lowering:
             work = builder.work(Work(unit="launch", payload=Launch()), self._view.spec.launch_ps)
             launch = builder.add(work, instance.name, _exits(self._at_work))
             if not number:
-                size = network_bytes(self._schedule.graph, self._view)
+                size = network_bytes(self._schedule, self._view)
                 builder.allocate(launch, Buffer(DDR, size, label="weights and inputs"))
             self._at_work, self._ended, self._entry = [], [((launch,), None)], (launch,)
             if self._prefetch is not None:

@@ -128,6 +128,25 @@ def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) ->
     return by_operand
 
 
+def from_clusters_bytes(run: LayerRun, slices: Sequence[TensorSlice], clusters: int) -> int:
+    """Return the bytes of ``run``'s inputs that only other clusters have stored in DDR: the most of ``clusters``."""
+    divided = [
+        (name, slices[number].box, division)
+        for name, held in run.reads.items() for number in held
+        if (division := slices[number].divided) is not None
+    ]  # fmt: skip
+    most, tensors = 0, run.layer.graph.tensors
+    for cluster in range(clusters) if divided else ():
+        need, lacked_bytes = layer_needs(run.layer, run.cluster_box(cluster)), 0
+        for name, box, division in divided:
+            counted = needed_and_held(cluster % division.cores, need.get(name), [(box, division)])
+            if counted is not None:
+                needed, own = counted
+                lacked_bytes += tensors[name].bytes_of(needed - own)
+        most = max(most, lacked_bytes)
+    return most
+
+
 class RunNeeds(NamedTuple):
     """Halo bytes and operand routes of a run, independent of its tiles."""
 

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from dsascape.scheduler.dsa.schedule.schedule import BufferScope, QueueOrder
+from dsascape.scheduler.dsa.schedule.schedule import BufferScope, ClustersShare, QueueOrder
 from dsascape.scheduler.kernels.schedule_file import NetworkRecord, Number, Numbers, OriginRecord, Record, Size
 
 FORMAT: Final = "dsascape schedule 1"
@@ -12,6 +12,8 @@ FORMAT: Final = "dsascape schedule 1"
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = Annotated[tuple[Number, Number], Field(strict=False)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
+Parts = Annotated[tuple[Size, ...], Field(strict=False)] | None
+"""Parts per dimension, one per cluster; None for a box that every cluster has as a whole."""
 
 
 class MachineRecord(Record):
@@ -20,6 +22,7 @@ class MachineRecord(Record):
     kind: Literal["clustered_dsa"]
     clusters: Size
     cores_per_cluster: Size
+    clusters_share: ClustersShare = "batch"
 
 
 class SplitRecord(Record):
@@ -47,7 +50,7 @@ class PrefetchRecord(Record):
 
 
 class SliceRecord(Record):
-    """Stored part of an activation: its box, memory, address, and cores per dimension."""
+    """Stored part of an activation: its box, memory, address, cores per dimension, and its division among clusters."""
 
     tensor: str
     box: Annotated[tuple[Interval, ...], Field(strict=False)]
@@ -55,6 +58,7 @@ class SliceRecord(Record):
     address: Number | None
     cores: Annotated[tuple[Size, ...], Field(strict=False)]
     order: Numbers
+    divided: Parts = None
 
 
 class RouteRecord(Record):
@@ -87,7 +91,7 @@ class HaloRecord(Record):
 
 
 class RunRecord(Record):
-    """One layer run: operators, box, cores, slices read and written (by number), and tiling."""
+    """One layer run: operators, the first cluster's box, cores, slices read and written (by number), and tiling."""
 
     number: Number
     output: str
@@ -107,6 +111,8 @@ class RunRecord(Record):
     routes: dict[str, RouteRecord]
     halo: HaloRecord
     begins_after: Annotated[int, Field(ge=-1)]
+    divided: Parts = None
+    from_clusters_bytes: Number = 0
     addresses: AddressesRecord = AddressesRecord()
 
 

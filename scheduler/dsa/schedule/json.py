@@ -45,7 +45,7 @@ from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.schedule_file import network_record, origin_record
 from dsascape.wording import count
-from dsascape.workloads.loopnest import box_volume
+from dsascape.workloads.loopnest import Box, box_volume, full_box
 
 _MOST_NAMED = 3
 
@@ -57,7 +57,10 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
     file = ScheduleFile(
         format=FORMAT,
         network=network_record(graph, schedule.dtype),
-        machine=MachineRecord(kind="clustered_dsa", clusters=schedule.clusters, cores_per_cluster=cores),
+        machine=MachineRecord(
+            kind="clustered_dsa", clusters=schedule.clusters, cores_per_cluster=cores,
+            clusters_share=schedule.clusters_share,
+        ),
         policy=schedule.policy,
         queue_order=schedule.queue_order,
         burst_bytes=schedule.burst_bytes,
@@ -73,7 +76,7 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
         slices=tuple(
             SliceRecord(
                 tensor=each.tensor, box=each.box, memory=each.memory, address=each.address,
-                cores=each.binding.factors, order=each.binding.order,
+                cores=each.binding.factors, order=each.binding.order, divided=_parts(each.divided),
             )
             for each in schedule.slices
         ),
@@ -102,8 +105,13 @@ def _run_record(schedule: Schedule, run: LayerRun, number: int) -> RunRecord:
         store_burst_bytes=tiling.store_burst_bytes, units=execution.units,
         routes={name: RouteRecord.model_validate(route._asdict()) for name, route in execution.routes.items()},
         halo=HaloRecord(core_bytes=halo.core_bytes, rounds=halo.rounds), begins_after=execution.begins_after,
+        divided=_parts(run.divided), from_clusters_bytes=execution.from_clusters_bytes,
         addresses=AddressesRecord.model_validate(_fields(execution.addresses)),
     )  # fmt: skip
+
+
+def _parts(divided: Binding | None) -> tuple[int, ...] | None:
+    return None if divided is None else divided.factors
 
 
 def read_schedule(data: object, costs: DsaCosts) -> Schedule:
@@ -141,6 +149,8 @@ class _Reader:
         self._same("network.operators", file.network.operators, len(self._graph.ops))
         self._same("network.dtype", file.network.dtype, self._costs.dtype)
         self._same("machine.clusters", file.machine.clusters, view.clusters)
+        share = "kernels" if view.divides_kernels else "batch"
+        self._same("machine.clusters_share", file.machine.clusters_share, share)
         if file.machine.cores_per_cluster > view.cores_per_cluster:
             self._same("machine.cores_per_cluster", file.machine.cores_per_cluster, view.cores_per_cluster)
         slices = tuple(self._slice(each, number) for number, each in enumerate(file.slices))
@@ -164,7 +174,7 @@ class _Reader:
         prefetch = None if file.prefetch is None else PrefetchBuffers(**file.prefetch.model_dump())
         return Schedule(
             self._plan(), tuple(instances), slices, self._costs.dtype, view.clusters, tuple(executions), prefetch,
-            file.burst_bytes, file.queue_order, file.policy,
+            file.burst_bytes, file.queue_order, file.policy, file.machine.clusters_share,
         )  # fmt: skip
 
     def _same(self, what: str, has: object, needs: object) -> None:
@@ -192,8 +202,9 @@ class _Reader:
             raise ScheduleError(f"{where}: the network has no such tensor")
         self._in_shape(record.box, tensor.shape, where)
         binding = _binding(record.cores, record.order, len(tensor.shape), where)
-        size_bytes = tensor.bytes_of(box_volume(record.box))
-        return TensorSlice(record.tensor, record.box, record.memory, binding, size_bytes, record.address)
+        divided = _division(record.divided, record.box, where)
+        size_bytes = tensor.bytes_of(box_volume(record.box)) // (1 if divided is None else divided.cores)
+        return TensorSlice(record.tensor, record.box, record.memory, binding, size_bytes, record.address, divided)
 
     def _in_shape(self, box: tuple[tuple[int, int], ...], shape: tuple[int, ...], where: str) -> None:
         if len(box) != len(shape) or any(not lo < hi <= size for (lo, hi), size in zip(box, shape, strict=False)):
@@ -214,7 +225,8 @@ class _Reader:
             if name not in layer.inputs:
                 raise ScheduleError(f"reads: {name!r} is no input; inputs are {', '.join(layer.inputs)}")
         binding = _binding(record.cores, record.order, len(record.box), "cores")
-        return LayerRun(layer, record.box, binding, dict(record.reads), record.writes)
+        divided = _division(record.divided, full_box(layer.sink.shape), "divided")
+        return LayerRun(layer, record.box, binding, dict(record.reads), record.writes, divided)
 
     def _execution(self, record: RunRecord, run: LayerRun, slices: tuple[TensorSlice, ...]) -> Execution:
         routes = {name: Route(**route.model_dump()) for name, route in record.routes.items()}
@@ -224,8 +236,9 @@ class _Reader:
         places = record.addresses
         addresses = TileAddresses(**{name: _plain(getattr(places, name)) for name in AddressesRecord.model_fields})
         return Execution(
-            routes, record.units, self._tiling(record, run, routes, slices), exchange, addresses, record.begins_after
-        )
+            routes, record.units, self._tiling(record, run, routes, slices), exchange, addresses, record.begins_after,
+            record.from_clusters_bytes,
+        )  # fmt: skip
 
     def _tiling(
         self, record: RunRecord, run: LayerRun, routes: dict[str, Route], slices: tuple[TensorSlice, ...]
@@ -261,6 +274,15 @@ class _Reader:
 
 def _plain(places: dict[str, Addresses] | Addresses) -> Any:
     return dict(places) if isinstance(places, dict) else places
+
+
+def _division(parts: tuple[int, ...] | None, box: Box, where: str) -> Binding | None:
+    """Return the division of ``box`` among clusters; raise ``ScheduleError`` for parts that are not equally large."""
+    if parts is None:
+        return None
+    if len(parts) != len(box) or any((hi - lo) % part for (lo, hi), part in zip(box, parts, strict=False)):
+        raise ScheduleError(f"{where}: divided {list(parts)} does not divide box {list(map(list, box))} evenly")
+    return Binding(parts, tuple(range(len(parts))))
 
 
 def _binding(factors: tuple[int, ...], order: tuple[int, ...], rank: int, where: str) -> Binding:

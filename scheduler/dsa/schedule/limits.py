@@ -13,18 +13,39 @@ from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun, Layout
 from dsascape.scheduler.dsa.view import DDR, DsaView
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.cut import layer_of, layers_by_pattern
-from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.layer import Layer, layer_needs
 from dsascape.wording import count
-from dsascape.workloads.graph import Graph
+from dsascape.workloads.loopnest import box_volume
 
 _PER_PASS = 4
 """Approximate number of instructions per pass over a tile: loads, computation, store."""
 
 
-def network_bytes(graph: Graph, view: DsaView) -> int:
-    """Return one cluster's share of the bytes of weights and network inputs in DDR; all weights if DDR is private."""
-    copies = 1 if view.spec.ddr.sharing == "private" else view.clusters
-    return graph.weight_bytes // copies + sum(graph.tensors[name].size_bytes for name in graph.inputs)
+def network_bytes(layout: Layout, view: DsaView) -> int:
+    """Return one cluster's share of the bytes of weights and network inputs in DDR.
+
+    A private part of DDR holds all weights that its cluster reads: of a layer that is divided among clusters, perhaps
+    a part of them.
+    """
+    graph = layout.graph
+    inputs_bytes = sum(graph.tensors[name].size_bytes for name in graph.inputs)
+    if view.spec.ddr.sharing == "private":
+        return _weight_bytes(layout) + inputs_bytes
+    is_divided = any(run.divided is not None for run in layout.runs)  # then all clusters read the same inputs
+    return graph.weight_bytes // view.clusters + inputs_bytes // (view.clusters if is_divided else 1)
+
+
+def _weight_bytes(layout: Layout) -> int:
+    """Return the bytes of weights of which a cluster has a copy: all, but of those that divided runs read, the part."""
+    graph, most = layout.graph, dict[str, int]()
+    for run in layout.runs:
+        need = layer_needs(run.layer, run.box) if run.divided is not None else {}
+        for name in run.layer.inputs:
+            tensor = graph.tensors[name]
+            size = tensor.bytes_of(box_volume(need[name])) if name in need else tensor.size_bytes
+            if tensor.role == "weight":
+                most[name] = max(most.get(name, 0), size)
+    return graph.weight_bytes - sum(graph.tensors[name].size_bytes - size for name, size in most.items())
 
 
 def check_ddr(layout: Layout, view: DsaView) -> None:
@@ -44,7 +65,7 @@ def check_ddr(layout: Layout, view: DsaView) -> None:
         alive += step
         most = max(most, alive)
     capacity = view.spec.ddr.capacity_bytes
-    needed = (network_bytes(layout.graph, view) + most) * view.spec.ddr_parts(view.clusters)
+    needed = (network_bytes(layout, view) + most) * view.spec.ddr_parts(view.clusters)
     if needed > capacity:
         detail = ""
         if stored:

@@ -22,6 +22,9 @@ from dsascape.workloads.loopnest import Box
 
 BufferScope = Literal["local_buffer", "global_buffer", "ddr"]
 QueueOrder = Literal["by layer", "list scheduling"]
+ClustersShare = Literal["batch", "kernels"]
+"""Work that clusters share: the images of the batch, each cluster running the whole network on its own images; or every
+kernel, each cluster computing its part of every layer's output for all images."""
 Addresses = tuple[int, ...]
 """Addresses that the versions of a buffer use in rotation; empty for a buffer without fixed addresses."""
 
@@ -35,13 +38,16 @@ class TensorSlice(NamedTuple):
     binding: Binding
     """Distribution over the cores' local buffers (if that is its memory)."""
     size_bytes: int
-    """Size of the whole slice on one cluster, in bytes."""
+    """Bytes that one cluster stores: the whole slice, or its part of a slice that is divided among clusters."""
     address: int | None = None
     """Start address in its memory, the same in every core's; None in DDR, where no addresses are assigned."""
+    divided: Binding | None = None
+    """Division of the box among clusters, each of which stores its part in DDR, where all clusters read it; None: every
+    cluster stores the whole box."""
 
     def at(self, memory: BufferScope, address: int | None) -> "TensorSlice":
         """Return the slice moved to ``memory`` and ``address``."""
-        return TensorSlice(self.tensor, self.box, memory, self.binding, self.size_bytes, address)
+        return self._replace(memory=memory, address=address)
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -82,11 +88,27 @@ class LayerRun:
     """Numbers of the slices that hold each activation read; network inputs and weights, all in DDR, are not listed."""
     writes: tuple[int, ...]
     """Numbers of the slices written: the layer's outputs in order."""
+    divided: Binding | None = None
+    """Division of the run among clusters, each of which computes one part of `whole_box`: ``box`` is the first
+    cluster's, and all parts are equally large. With fewer parts than clusters, several clusters compute the same part.
+    None: every cluster computes ``box``."""
 
     @property
     def extents(self) -> tuple[int, ...]:
         """Elements per dimension of the box."""
         return tuple([hi - lo for lo, hi in self.box])
+
+    @property
+    def whole_box(self) -> Box:
+        """Box that all clusters compute together."""
+        if self.divided is None:
+            return self.box
+        sides = zip(self.box, self.divided.factors, strict=True)
+        return tuple([(lo, lo + (hi - lo) * parts) for (lo, hi), parts in sides])
+
+    def cluster_box(self, cluster: int) -> Box:
+        """Return the box that ``cluster`` computes."""
+        return self.box if self.divided is None else self.divided.part(self.whole_box, cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +180,16 @@ class Execution:
     addresses: TileAddresses
     begins_after: int
     """Number of the last layer run that has ended when this one begins; later ones may still be executing."""
+    from_clusters_bytes: int = 0
+    """Bytes of its inputs that one cluster reads from DDR and that only other clusters have stored there: the most of
+    any cluster."""
 
     def __str__(self) -> str:
         routes = ", ".join(f"{name} from {route}" for name, route in self.routes.items())
         halo = f"; halo {self.exchange.core_bytes} B in {self.exchange.rounds}" if self.exchange.core_bytes else ""
+        others = f"; {self.from_clusters_bytes} B stored by other clusters" if self.from_clusters_bytes else ""
         return (
-            f"tile {self.tiling} on {','.join(self.units)}; {routes or 'all at home'}{halo};"
+            f"tile {self.tiling} on {','.join(self.units)}; {routes or 'all at home'}{halo}{others};"
             f" begins after run {self.begins_after}; {self.addresses}"
         )
 
@@ -232,6 +258,7 @@ class Schedule(Layout):
     queue_order: QueueOrder
     """Order of instructions in the units' queues: layer by layer, or list scheduling (most urgent ready one first)."""
     policy: str = ""
+    clusters_share: ClustersShare = "batch"
 
     @property
     def is_interleaved(self) -> bool:
@@ -246,7 +273,7 @@ class Schedule(Layout):
                 box = "x".join(f"{lo}:{hi}" for lo, hi in run.box)
                 cores = "x".join(map(str, run.binding.factors))
                 memories = ",".join(self.slices[number].memory for number in run.writes)
-                lines.append(f"    {run.layer.sink.name}[{box}] bind={cores} -> {memories}")
+                lines.append(f"    {run.layer.sink.name}[{box}]{_divided(run)} bind={cores} -> {memories}")
         return "\n".join(lines)
 
     def in_full(self) -> str:
@@ -254,7 +281,8 @@ class Schedule(Layout):
         lines = [
             f"schedule {self.policy} of {self.graph.name}: {count(self.kernels, 'kernel')}, queues {self.queue_order}"
         ]
-        lines.append(f"  {self.dtype} on {count(self.clusters, 'cluster')}, DMA bursts of {self.burst_bytes} B")
+        shared = ", which share every kernel" if self.clusters_share == "kernels" else ""
+        lines.append(f"  {self.dtype} on {count(self.clusters, 'cluster')}{shared}, DMA bursts of {self.burst_bytes} B")
         if self.prefetch is not None:
             kept = self.prefetch
             lines.append(
@@ -269,10 +297,18 @@ class Schedule(Layout):
                 cores = "x".join(map(str, run.binding.factors))
                 written = (self.slices[place] for place in run.writes)
                 where = ",".join(f"{each.memory}" + _at(each.address) for each in written)
-                lines.append(f"    {number}: {run.layer.sink.name}[{box}] bind={cores} -> {where}")
+                lines.append(f"    {number}: {run.layer.sink.name}[{box}]{_divided(run)} bind={cores} -> {where}")
                 lines.append(f"       {self.executions[number]}")
                 number += 1
         return "\n".join(lines)
+
+
+def _divided(run: LayerRun) -> str:
+    """Return text on the division of a run among clusters; empty if every cluster computes its whole box."""
+    if run.divided is None:
+        return ""
+    whole = "x".join(f"{lo}:{hi}" for lo, hi in run.whole_box)
+    return f" of [{whole}] clusters={'x'.join(map(str, run.divided.factors))}"
 
 
 def _at(address: int | None) -> str:

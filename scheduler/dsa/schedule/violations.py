@@ -10,12 +10,13 @@ from dsascape.scheduler.dsa.deciding.execution import buffer_sizes, fetched_at_o
 from dsascape.scheduler.dsa.deciding.requests import capacities
 from dsascape.scheduler.dsa.deciding.unit_choice import can_do
 from dsascape.scheduler.dsa.placing.allocation import Block
+from dsascape.scheduler.dsa.placing.division import divides
 from dsascape.scheduler.dsa.placing.free_space import overlap
-from dsascape.scheduler.dsa.placing.needs import halo_bytes, routes, whole_needs
+from dsascape.scheduler.dsa.placing.needs import from_clusters_bytes, halo_bytes, routes, whole_needs
 from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun, Layout, Schedule, TensorSlice
 from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from dsascape.wording import count
-from dsascape.workloads.loopnest import Box, box_volume, intersect
+from dsascape.workloads.loopnest import Box, box_volume, full_box, intersect
 
 
 def violations(schedule: Schedule, view: DsaView) -> list[str]:
@@ -134,6 +135,7 @@ class _Replay:
         halo = halo_bytes(run, slices)
         if execution.exchange.core_bytes != halo:
             yield f"cores exchange {execution.exchange.core_bytes} B; the bindings of the slices require {halo}"
+        yield from self._division(run, execution)
         if run.binding.cores > self._view.cores_per_cluster:
             yield f"is bound to {count(run.binding.cores, 'core')}; a cluster has {self._view.cores_per_cluster}"
         part = run.binding.part_extents(run.extents)
@@ -146,6 +148,24 @@ class _Replay:
             for used, size, memory in zip(execution.tiling.prefetch_bytes, room, (LOCAL, GLOBAL), strict=True):
                 if used > size:
                     yield f"its weights take {used} B of the {memory}'s prefetch buffer, which holds {size}"
+
+    def _division(self, run: LayerRun, execution: Execution) -> Iterator[str]:
+        """Yield messages on a division among clusters that its schedule, its outputs or its inputs do not have."""
+        schedule, clusters = self._schedule, self._schedule.clusters
+        if run.divided is not None:
+            if schedule.clusters_share != "kernels" or clusters % run.divided.cores:
+                shared = f"{count(clusters, 'cluster')} share the {schedule.clusters_share}"
+                yield f"is divided into {count(run.divided.cores, 'part')}; {shared}"
+            if run.whole_box != full_box(run.layer.sink.shape) or not divides(run.layer, run.divided):
+                yield "is divided among clusters into parts that are not all equal, or not all of its outputs"
+        for each in (schedule.slices[number] for number in run.writes):
+            if each.divided != run.divided:
+                yield f"{each.tensor!r} is stored as another part than the cluster computes"
+            elif each.divided is not None and each.memory != DDR:
+                yield f"{each.tensor!r} is divided among clusters; others cannot read it in the {each.memory}"
+        others = from_clusters_bytes(run, schedule.slices, clusters)
+        if execution.from_clusters_bytes != others:
+            yield f"reads {execution.from_clusters_bytes} B that other clusters store; its slices require {others}"
 
     def _begin(self, number: int, run: LayerRun, execution: Execution) -> Iterator[str]:
         """Yield messages on conflicts of a run with those after ``begins_after``, which may still be executing."""
@@ -227,7 +247,7 @@ def _wrong_slices(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[str]
         each = slices[number]
         if each.tensor not in run.layer.outputs:
             yield f"writes slice {number} of {each.tensor!r}, which it does not compute"
-        elif each.tensor == run.layer.sink.name and each.box != run.box:
+        elif each.tensor == run.layer.sink.name and each.box != run.whole_box:
             yield f"writes slice {number}, which is another part of {each.tensor!r} than it computes"
 
 

@@ -3,6 +3,8 @@
 import pytest
 
 from dsascape import simulate
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.points import DesignPoint, RunRecord, Workload
 from dsascape.hw_models import ClusteredDsa, HardwareError, dsa_machine, load_hardware, with_values
 from dsascape.scheduler import ScheduleError, make_policy
 
@@ -14,6 +16,13 @@ def latency_s(machine: ClusteredDsa, batch: int) -> float:
     return simulate("vgg16", machine, "fixed-pattern", batch=batch).record.latency_s
 
 
+def in_one_cluster(machine: ClusteredDsa) -> RunRecord:
+    """Return the figures of one image, whose kernels clusters do not share."""
+    tuning = {"kernels_divided": "never"}
+    point = DesignPoint(Workload("vgg16", 1), machine, make_policy("fixed-pattern"), tuning=tuning)
+    return evaluate(point).record
+
+
 def test_a_part_has_its_share_of_capacity_and_bandwidth() -> None:
     whole, part = dsa_machine(SHARED).memories["ddr"], dsa_machine(PRIVATE).memories["ddr"]
 
@@ -22,9 +31,15 @@ def test_a_part_has_its_share_of_capacity_and_bandwidth() -> None:
     assert part.bandwidth_bytes_per_s * 4 == whole.bandwidth_bytes_per_s
 
 
-def test_one_image_uses_one_cluster_and_a_quarter_of_the_bandwidth() -> None:
+def test_one_image_in_one_cluster_has_a_quarter_of_the_bandwidth() -> None:
     """VGG-16 at one image waits for its 276 MB of weights: 2.2 times as fast a DDR until the link of 64 GB/s bounds."""
-    assert latency_s(PRIVATE, 1) > 1.8 * latency_s(SHARED, 1)
+    assert in_one_cluster(PRIVATE).latency_s > 1.8 * in_one_cluster(SHARED).latency_s
+
+
+def test_one_image_whose_kernels_clusters_share_has_all_of_it() -> None:
+    """Clusters read and write equal parts of DDR at any time, so it makes no difference whether these are private."""
+    assert latency_s(PRIVATE, 1) == pytest.approx(latency_s(SHARED, 1), rel=1e-6)
+    assert latency_s(PRIVATE, 1) < in_one_cluster(PRIVATE).latency_s / 2
 
 
 def test_with_all_clusters_at_work_it_makes_no_difference() -> None:
@@ -38,9 +53,11 @@ def test_with_all_clusters_at_work_it_makes_no_difference() -> None:
 
 
 def test_utilisation_counts_the_parts_that_are_idle() -> None:
-    used = simulate("vgg16", PRIVATE, "fixed-pattern", batch=1).record.utilisation["ddr"]
+    record = in_one_cluster(PRIVATE)
 
-    assert 0.1 < used <= 0.25
+    assert 0.1 < record.utilisation["ddr"] <= 0.25
+    assert record.utilisation_at_work["ddr"] == pytest.approx(4 * record.utilisation["ddr"], rel=1e-6)
+    assert record.utilisation_at_work["matrix"] == pytest.approx(4 * record.utilisation["matrix"], rel=1e-6)
 
 
 def test_every_cluster_holds_all_weights() -> None:

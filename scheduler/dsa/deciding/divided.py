@@ -1,0 +1,41 @@
+"""Schedules of sub-graphs that clusters share: each layer divided among them, results passed on through DDR.
+
+A policy that keeps tensors in local buffers cannot do so where the next layer needs what other clusters have computed.
+So of its plan the kernels remain, each launched once on all clusters: its layers follow one another without a launch
+between them, and with overlapping layers their weights are prefetched. A layer begins when its producers have ended on
+all clusters; that costs no time beyond the start-ups of their last store and its first load (assumed).
+"""
+
+from collections.abc import Iterable
+
+from dsascape.fusion.plan import FusionPlan
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.evaluation import Evaluated, evaluate_schedule
+from dsascape.scheduler.dsa.deciding.execution import decide
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.cut import layers_by_pattern
+
+
+def fastest_divided(
+    plans: Iterable[FusionPlan], costs: DsaCosts, policy: str, *, overlaps_layers: bool, paper_tiles: bool = False
+) -> Evaluated:
+    """Return the fastest schedule of ``plans`` with every layer divided among the clusters, by simulation.
+
+    ``overlaps_layers``: schedules with overlapping layers are simulated, too. Raises ``ScheduleError`` if none of the
+    plans can be scheduled.
+    """
+    distinct = {tuple([group.ops for group in plan.groups]): plan for plan in plans}
+    tried: list[Evaluated] = []
+    refusal = ""
+    for plan in distinct.values():
+        layout = through_ddr(plan, costs, layers_by_pattern)
+        for overlaps in (True, False) if overlaps_layers else (False,):
+            try:
+                schedule = decide(layout, costs, policy, overlaps_layers=overlaps, paper_tiles=paper_tiles)
+                tried.append(evaluate_schedule(schedule, costs))
+            except ScheduleError as error:
+                refusal = refusal or str(error)
+    if not tried:
+        raise ScheduleError(refusal or f"{costs.analysis.graph.name}: there is no plan to divide among clusters")
+    return min(tried, key=lambda evaluated: evaluated.seconds)

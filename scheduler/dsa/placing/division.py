@@ -1,0 +1,84 @@
+"""Division of layers among clusters that share every kernel, by the dimension that is fastest by estimate.
+
+Each cluster computes an equal part of a layer's output, as one rank of a tensor-parallel network does: some output
+channels, heads, rows or images. It stores that part in DDR, and reads there what the next layer needs, including what
+other clusters have stored. Parts are equal, so all clusters stay in lockstep. Reductions are not divided: partial sums
+would have to be exchanged and added up.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.placing.binding import Binding
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.layer import Layer, layer_needs
+from dsascape.scheduler.parts import divisors
+from dsascape.workloads.loopnest import Box, box_volume, full_box
+
+_MOST_DIVISIONS = 16
+"""Maximum number of divisions of a layer that are estimated, those that cut the fewest dimensions first; assumed."""
+
+
+def division_of(layer: Layer, costs: DsaCosts) -> Binding | None:
+    """Return the division of a layer's outputs among the clusters of ``costs`` with the shortest estimated time.
+
+    Of all divisions, those into the most parts are estimated. On a tie, the outermost dimension is cut. None for a
+    layer that cannot be divided into equal parts: then every cluster computes and stores all of it.
+    """
+    key = layer.signature, costs.view.timing, costs.dtype
+    divided: Binding | None = layer.analysis.table(_fastest).get(key, lambda: _fastest(layer, costs))
+    return divided
+
+
+def _fastest(layer: Layer, costs: DsaCosts) -> Binding | None:
+    shape = layer.sink.shape
+    for parts in divisors(costs.view.clusters)[:-1]:
+        timed: list[tuple[float, Binding]] = []
+        for division in itertools.islice(_divisions(layer, parts), _MOST_DIVISIONS):
+            try:
+                timed.append((costs.layer_ps(layer, division.part_extents(shape)), division))
+            except ScheduleError:  # not even the smallest tile fits
+                continue
+        if timed:
+            return min(timed, key=lambda entry: entry[0])[1]
+    return None
+
+
+def _divisions(layer: Layer, parts: int) -> Iterator[Binding]:
+    """Yield the divisions of a layer's outputs into ``parts`` equal parts, fewest cut dimensions first."""
+    shape = layer.sink.shape
+    choices = [
+        [1] if dim in layer.together or not size else divisors(math.gcd(parts, size)) for dim, size in enumerate(shape)
+    ]
+    every = [factors for factors in itertools.product(*choices) if math.prod(factors) == parts]
+    every.sort(key=lambda factors: sum(factor > 1 for factor in factors))
+    divisions = (Binding(factors, tuple(range(len(shape)))) for factors in every)
+    yield from (division for division in divisions if divides(layer, division))
+
+
+def divides(layer: Layer, division: Binding) -> bool:
+    """Return whether ``division`` divides all outputs of a layer into equal parts, of equal work.
+
+    Each part of another output than the sink is what the same part of the sink computes of it. Clusters do different
+    work where an output is put together from operands of which not all clusters need as much.
+    """
+    whole = full_box(layer.sink.shape)
+    needs = [layer_needs(layer, division.part(whole, number)) for number in range(division.cores)]
+    if layer.puts_together and not _are_alike(needs, layer.inputs):
+        return False
+    for name in layer.outputs:
+        shape = layer.graph.tensors[name].shape
+        if len(shape) != len(division.factors) or not division.divides(shape):
+            return False
+        parts = [division.part(full_box(shape), number) for number in range(division.cores)]
+        if name != layer.sink.name and parts != [each.get(name) for each in needs]:
+            return False
+    return True
+
+
+def _are_alike(needs: list[Mapping[str, Box]], names: tuple[str, ...]) -> bool:
+    """Return whether all clusters need equally large boxes of each operand."""
+    sizes = [[box_volume(each[name]) if name in each else 0 for name in names] for each in needs]
+    return all(size == sizes[0] for size in sizes)
