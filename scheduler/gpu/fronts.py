@@ -70,7 +70,10 @@ def room_of(layer: Layer, tile: Extents, view: GpuView, stream: int | None = Non
     """Return the bytes of a block's shared memory beside what lies there from one contraction to the next."""
     nests = nests_of(layer)
     works = nests.works(layer, tile, stream)
-    held = [each.element_bytes * work.outputs for each, work in zip(nests.nests, works, strict=True) if each.is_shared]
+    held = [
+        each.element_bytes * work.most_outputs
+        for each, work in zip(nests.nests, works, strict=True) if each.is_shared
+    ]  # fmt: skip
     return max(view.spec.sms.shared.per_block_bytes - sum(held), 0)
 
 
