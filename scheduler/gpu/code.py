@@ -49,7 +49,7 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
     held = staged = registers = sums_kept = 0
     for number, (nest, work) in enumerate(zip(nests.nests, nests.works(layer, tiles.tile, tiles.stream), strict=True)):
         if nest.is_shared:
-            held += math.ceil(work.outputs * nest.element_bytes)
+            held += math.ceil(work.most_outputs * nest.element_bytes)
         parts = parts_of(nests, number, layer, tiles, sms.warp)
         if parts is not None:
             registers = max(registers, _registers(nest, parts, view))

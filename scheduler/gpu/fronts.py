@@ -72,7 +72,7 @@ def room_of(layer: Layer, tile: Extents, view: GpuView, stream: int | None = Non
     nests = nests_of(layer)
     works = nests.works(layer, tile, stream)
     own = zip(nests.nests, works, strict=True)
-    held = [math.ceil(each.element_bytes * work.outputs) for each, work in own if each.is_shared]
+    held = [math.ceil(each.element_bytes * work.most_outputs) for each, work in own if each.is_shared]
     return max(view.spec.sms.shared.per_block_bytes - sum(held), 0)
 
 

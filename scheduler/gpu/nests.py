@@ -109,6 +109,8 @@ class NestWork(NamedTuple):
     """Elements of each tensor that it reads."""
     share: float = 1.0
     """Mean fraction of such boxes for which it has this work; how often, where it is done piece by piece."""
+    most_outputs: int = 0
+    """Elements written for the box that has most of them: a mask leaves other ones fewer."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,8 @@ class BlockNests:
                 extents, made = of_tile[number].extents, of_tile[number].operations
                 share = of_tile[number].share * (pieces if number <= self.anchor else 1.0)
                 outputs = _written(each.compiled.nest, extents)
-            works += [NestWork(extents, made, outputs, _read(each, extents), share)] * alike
+            most = _most_written(each.compiled.nest, extents, outputs)
+            works += [NestWork(extents, made, outputs, _read(each, extents), share, most)] * alike
         return works
 
     def product(
@@ -201,6 +204,18 @@ class BlockNests:
 
 def _written(nest: LoopNest, extents: Sequence[int]) -> int:
     return math.prod([extents[loop] for index in nest.write.indices for loop, _ in index.terms])
+
+
+def _most_written(nest: LoopNest, extents: Sequence[int], outputs: int) -> int:
+    """Return the most elements that any box like this writes, of so many ``outputs`` in the mean."""
+    bound, whole = nest.bound, nest.extents
+    if bound is None or not extents[bound.outer]:
+        return outputs
+    cut = extents[bound.outer], whole[bound.outer], whole[bound.inner]
+    is_written = any(loop == bound.inner for index in nest.write.indices for loop, _ in index.terms)
+    if not is_written or extents[bound.inner] != bound.band.mean_columns(*cut):
+        return outputs
+    return outputs // extents[bound.inner] * bound.band.most_columns(*cut)
 
 
 def _read(nest: BlockNest, extents: Sequence[int]) -> list[int]:

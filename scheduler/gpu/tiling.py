@@ -92,12 +92,12 @@ def least_ps(layer: Layer, view: GpuView) -> float:
     Of what is read with gaps, or where data says, less may move.
     """
     spec, nests = view.spec, [each.nest for each in layer.nests]
-    macs = sum([work.operations.macs for work in layer.tile_work(layer.sink.shape).nests])
     size_bytes = 0
     if not any(index.opaque for nest in nests for read in nest.reads for index in read.indices):
         size_bytes = sum([each.used_bytes for each in footprints_of(layer).operands if not each.has_gaps])
     moving_ps = size_bytes * PS_PER_S / spec.dram.sustained_bytes_per_s
-    return spec.launch_ps + max(moving_ps, macs * PS_PER_S / spec.peak_macs_per_s(view.product or view.dtype))
+    peak_macs_per_s = spec.peak_macs_per_s(view.product or view.dtype)
+    return spec.launch_ps + max(moving_ps, layer.whole_macs * PS_PER_S / peak_macs_per_s)
 
 
 def _tried(layer: Layer, view: GpuView) -> Sequence[GpuTiles]:

@@ -197,6 +197,12 @@ class Layer(Subgraph):
         """Whether a loop of some nest is bounded by another, as a mask's of attention."""
         return any(compiled.nest.bound is not None for compiled in self.nests)
 
+    @property
+    def whole_macs(self) -> int:
+        """Multiply-accumulates of all nests for the whole sink as one tile; of bounded nests, those executed."""
+        works = self.tile_work(self.sink.shape).nests
+        return sum([(each.nest.operations() if each.nest.bound else each.operations).macs for each in works])
+
     @cached_property
     def streamed(self) -> frozenset[LoopNest]:
         """Statistics that are accumulated piece by piece along with the anchor, a softmax's over the keys."""

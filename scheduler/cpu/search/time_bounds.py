@@ -48,7 +48,7 @@ def _most_time_of_ps(layer: Layer, dtype: str, view: CpuView) -> float:
 
 def _vectors(layer: Layer, dtype: str, view: CpuView) -> float:
     """Return the multiply-accumulates of ``layer`` in full vectors."""
-    macs = sum([work.operations.macs for work in layer.tile_work(layer.sink.shape).nests])
+    macs = layer.whole_macs
     return macs / max(view.lanes(dtype), 1)
 
 
