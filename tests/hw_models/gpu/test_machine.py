@@ -256,7 +256,7 @@ class TestSpec:
             ("sms.shared.per_block", "164 KiB", "sms.shared.per_block is 167936 B, which takes 168960 B"),
             ("sms.threads", 512, "sms.threads is 512; needs at least threads_per_block: 1024"),
             ("sms.threads_per_block", 1000, "sms.threads_per_block is 1000; needs a multiple of warp: 32"),
-            ("energy.mac.bf16", None, "energy.mac has fp32, fp16, int8; needs bf16 too, which sms computes"),
+            ("energy.mac.bf16", None, "energy.mac has fp32, fp16, int8, int4; needs bf16 too, which sms computes"),
             ("dram.bandwidth", 3, "dram.bandwidth: has 3, which has no unit"),
             ("sms.lane.fp16", 3, "there is no lane (did you mean lanes?)"),
         ],
