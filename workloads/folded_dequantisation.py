@@ -22,7 +22,7 @@ TRANSPOSE = "Transpose"
 PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
 """Operators of whose operands, the first two inputs, an importer keeps the dequantisation."""
 _SCALE = Operations(simple=2)
-"""Of each sum: its zero points' share is subtracted, and it is multiplied by both scales."""
+"""Operations for each sum: subtraction of the zero points' share, and multiplication by both scales."""
 _OPERANDS = 2
 
 
