@@ -5,6 +5,7 @@ from itertools import combinations
 
 import pandas as pd
 
+from dsascape.experiments.question.points import SIZES
 from dsascape.experiments.report.curves import latency_curves, trade_offs
 from dsascape.experiments.report.frames import (
     best_points,
@@ -47,8 +48,6 @@ from dsascape.wording import count
 EVERYWHERE = "all networks"
 GRID = "grid"
 """The search method that runs all points."""
-_OF_WORKLOADS = ("batch", "sequence", "image")
-"""Axes that do not change the machine."""
 _MOST_OF_FRONT = 200
 _NO_BASE = (
     "The unmodified base machine is not among the points that ran, so nothing is compared with it; a sweep over values"
@@ -150,7 +149,7 @@ def _speedups(evaluation: Evaluation) -> tuple[Figure, ...]:
 
 def _against_base(evaluation: Evaluation) -> Iterator[Figure]:
     """Yield the comparison with the same network and policy on the base machine."""
-    swept = [axis for axis in evaluation.axes if axis not in (*_OF_WORKLOADS, "hardware")]
+    swept = [axis for axis in evaluation.axes if axis not in (*SIZES, "hardware")]
     if not swept:
         return
     ratio = evaluation.against_base.reindex(usable(evaluation.points).index).dropna()

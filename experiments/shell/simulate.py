@@ -76,7 +76,7 @@ def requested_workload(arguments: argparse.Namespace) -> Workload:
     dims = named_dims(arguments.dim)
     return Workload(
         arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify, tuple(dims.items()),
-        arguments.image, stated_batch(arguments.batch_dim),
+        arguments.image, stated_batch(arguments.batch_dim), arguments.context, arguments.tokens,
     )  # fmt: skip
 
 
