@@ -206,7 +206,9 @@ LANGUAGE_ENTRIES: tuple[ZooEntry, ...] = tuple(
         file=name,
         task="text generation",
         source=f"written from config.json of {model.card}, opset 24",
-        left_out="encoder" if name.startswith("whisper") else "",
+        left_out="encoder, and the products of its output with weights of keys and values"
+        if name.startswith("whisper")
+        else "",
     )
     for name, model in LANGUAGE_MODELS.items()
 )

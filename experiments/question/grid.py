@@ -304,7 +304,7 @@ def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dic
     own = Workload(model, dtype=entry.dtype, simplify=entry.simplify, dims=dims, batch_dims=batch_dims)
     stated = {name: getattr(entry, name) for name in SIZES}
     for each in itertools.product(*map(_listed, stated.values())):
-        sizes = dict(zip(stated, each, strict=True))
+        sizes: dict[str, Any] = dict(zip(stated, each, strict=True))
         workload = replace(own, **sizes)
         changes = dims or entry.batch_dim or any(sizes[name] is not None for name in LENGTHS)
         if model.endswith(".onnx") or changes:

@@ -18,7 +18,7 @@ FIGURES = (
     "latency_s", "throughput_per_s", "energy_j", "area_mm2", "kernels", "macs", "peak_macs_per_s",
     "off_chip_bytes_per_s", "is_base", "simulated_events", "wall_s",
 )  # fmt: skip
-DICTIONARIES = ("traffic_bytes.", "utilisation.", "peak_occupancy_bytes.", "tensor_scopes.", "critical.")
+DICTIONARIES = ("traffic_bytes.", "utilisation.", "peak_occupancy_bytes.", "tensor_scopes.", "critical.", "language.")
 MAXIMISED = frozenset({"throughput_per_s"})
 USUAL_BASELINE = "fixed-pattern"
 

@@ -21,6 +21,7 @@ from dsascape.experiments.report.frames import (
     usable,
 )
 from dsascape.experiments.report.installed_sections import installed_sections
+from dsascape.experiments.report.language_section import language_section
 from dsascape.experiments.report.layout import Evaluation, Figure, Section
 from dsascape.experiments.report.leading import source_of, with_leading_source
 from dsascape.experiments.report.measured_section import measured_sections
@@ -70,6 +71,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
         Section("fastest", "Fastest points", _fastest(lead) if ran else (), source_of(lead.every)),
         Section("speedup", "Policies compared", _speedups(lead) if ran else (), source_of(lead.every)),
         Section("sweep", "Over the sweep", (*_curves(lead), *_winners(lead)) if ran else (), source_of(lead.every)),
+        Section("language", "Tokens", tuple(language_section(evaluation)) if ran else ()),
         Section("base", "Against the base machine", tuple(_against_base(lead)) if ran else (), source_of(lead.every)),
         Section("measured", "Predicted beside measured", tuple(measured_sections(evaluation)) if ran else (), ""),
         Section("critical", "Where the latency goes", tuple(critical_sections(evaluation)) if ran else ()),

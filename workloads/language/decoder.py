@@ -1,5 +1,7 @@
 """Decoders of attention and feed-forward networks, of the Llama family and behind an encoder, as ONNX models."""
 
+from typing import Any
+
 from onnx import TensorProto
 
 from dsascape.workloads.decomposition.writer import OWN
@@ -76,7 +78,7 @@ def _self_attention(model: ModelWriter, sizes: Decoder, data: str, layer: str, t
     shape = BATCH, sizes.key_heads, CONTEXT, sizes.head_width
     past = [model.input(f"{layer}.past_{part}", *shape) for part in ("key", "value")]
     present = [f"{layer}.present_{part}" for part in ("key", "value")]
-    heads = {"q_num_heads": sizes.heads, "kv_num_heads": sizes.key_heads}
+    heads: dict[str, Any] = {"q_num_heads": sizes.heads, "kv_num_heads": sizes.key_heads}
     to = f"{layer}.attention"
     model.several("Attention", query, key, value, "", *past, to=(to, *present), is_causal=1, **heads)
     for name in present:

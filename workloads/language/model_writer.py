@@ -67,7 +67,7 @@ class ModelWriter:
         """Return the model as the bytes of a file without weights."""
         graph = helper.make_graph(self._nodes, self._name, self._inputs, self._outputs, self._constants)
         domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(OWN, 1)]
-        model = helper.make_model(graph, opset_imports=domains)
+        model = helper.make_model(graph, opset_imports=domains, ir_version=10)
         helper.set_model_props(model, {WEIGHTS_KEY: json.dumps(self._weights)})
         return model.SerializeToString()
 
