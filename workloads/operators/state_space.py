@@ -2,54 +2,41 @@
 
 from collections.abc import Sequence
 
-from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 from dsascape.workloads.operators.access import at, whole
 from dsascape.workloads.operators.registry import Lowered, NodeContext, operator
 
-_MAC = Operations(macs=1)
 _STATE = Operations(simple=4, special=1)
 """Of each element of a state: step times rate, its exponential, the decay, the new part, and their sum."""
-_SKIP = Operations(simple=1)
 
 
 def _shapes(context: NodeContext) -> list[tuple[Sequence[int], str]]:
     data, rates = context.input(0), context.input(2)
-    length = int(context.attributes["length"])
-    return [((data.shape[0], length, data.shape[2]), data.dtype), ((data.shape[0], *rates.shape), data.dtype)]
+    return [((data.shape[0], int(context.attributes["length"]), *rates.shape), data.dtype)]
 
 
 @operator("dsascape::ScanChunk", shapes=_shapes, layout="row_major", partial=True)
 def _scan_chunk(context: NodeContext) -> Lowered:
-    """Update a state for each channel token by token, and read it out; return the outputs and the last state.
+    """Update a state for each channel token by token; return the states behind all tokens of a chunk.
 
-    Inputs: data and steps [batch, tokens, channels], rates [channels, states], what enters and what leaves
-    [batch, tokens, states], the share of the data that skips the state [channels], the state before
-    [batch, channels, states]. The chunk has ``length`` tokens from ``first`` on.
+    Inputs: data and steps [batch, tokens, channels], rates [channels, states], what enters [batch, tokens, states],
+    the state before [batch, channels, states]. The chunk has ``length`` tokens from ``first`` on; the result is
+    [batch, length, channels, states].
     """
-    data, steps, rates, entering, leaving, skipping, start = (context.input(place) for place in range(7))
-    batch, tokens, channels = data.shape
-    states = rates.shape[1]
-    for place, shape in enumerate(
-        (data.shape, data.shape, (channels, states), *2 * ((batch, tokens, states),), (channels,))
-    ):
-        context.expect(place, *shape)
-    context.expect(6, batch, channels, states)
-    length = int(context.attributes["length"])
-    held = Tensor(f"{context.results[0].name}:states", (batch, length, channels, states), data.dtype, "activation")
+    data, steps, rates, entering, start = (context.input(place) for place in range(5))
+    batch, length, channels, states = context.output.shape
+    tokens = data.shape[1]
+    context.expect(1, *data.shape)
+    context.expect(3, batch, tokens, states)
+    context.expect(4, batch, channels, states)
+    loops = Loop("b", batch), Loop("t", length), Loop("d", channels), Loop("n", states)
     b, t, d, n = range(4)
     now = Index(((t, 1),), offset=int(context.attributes["first"]))
     of_channels = [Access(each.name, each.shape, (at(b), now, at(d))) for each in (data, steps)]
-    enters, leaves = (Access(each.name, each.shape, (at(b), now, at(n))) for each in (entering, leaving))
-    loops = Loop("b", batch), Loop("t", length), Loop("d", channels), Loop("n", states)
+    enters = Access(entering.name, entering.shape, (at(b), now, at(n)))
     reads = (*of_channels, whole(rates, (d, n)), enters, whole(start, (b, d, n)))
-    before = Access(held.name, held.shape, (at(b), Index(((t, 1),), offset=-1), at(d), at(n)))
-    nests = [LoopNest("state", loops, reads, whole(held, (b, t, d, n)), per_output=_STATE, carried=before)]
-    summed = *loops[:3], Loop("n", states, reduction=True)
-    reads = (whole(held, (b, t, d, n)), leaves, of_channels[0], whole(skipping, (d,)))
-    nests.append(LoopNest("output", summed, reads, whole(context.results[0], (b, t, d)), _MAC, _SKIP))
-    last = context.optional_output(1)
-    if last is not None:
-        end = Access(held.name, held.shape, (at(0), Index(offset=length - 1), at(1), at(2)))
-        nests.append(LoopNest("last", (loops[b], loops[d], loops[n]), (end,), whole(last, (0, 1, 2))))
-    return Lowered(tuple(nests), (held,))
+    before = None  # a single token follows the state that is read, none of its own
+    if length > 1:
+        before = Access(context.output.name, context.output.shape, (at(b), Index(((t, 1),), offset=-1), at(d), at(n)))
+    write = whole(context.output, (b, t, d, n))
+    return Lowered((LoopNest("ScanChunk", loops, reads, write, per_output=_STATE, carried=before),))
