@@ -6,7 +6,7 @@ import pandas as pd
 
 from dsascape.experiments.point.language import ARITHMETIC, CACHE, WEIGHTS, paced_by
 from dsascape.experiments.report.curves import latency_curves
-from dsascape.experiments.report.frames import cut, shared_values, usable
+from dsascape.experiments.report.frames import cut, numbers, shared_values, usable
 from dsascape.experiments.report.layout import Evaluation, Figure
 from dsascape.experiments.report.tables import Format, quantity_formats, table_of
 from dsascape.experiments.report.words import SIMULATED, significant
@@ -33,14 +33,14 @@ def language_section(evaluation: Evaluation) -> Iterator[Figure]:
         yield Figure(
             f"Tokens of all sequences per second over {axis}, simulated.",
             svg=latency_curves(
-                line, axis, values, evaluation.looks, f"tokens-{axis}", joined=joined, figure_drawn=_RATE
+                line, axis, values, evaluation.looks, f"tokens-{axis}", joined=joined, drawn=(_RATE, SIMULATED)
             ),
             numbers=table_of(wide, quantity_formats(wide, values, "1/s")),
         )
     yield Figure(
         "Passes of language models: time to the first token where the prompt has no context, energy of a token, and the"
         " least times of reading the weights, of reading and writing the caches (both at the peak off-chip bandwidth),"
-        f" and of the arithmetic at the machine's peak. The greatest sets the pace. All is {SIMULATED} but these bounds.",
+        f" and of the arithmetic at the machine's peak. The greatest sets the pace. The rest is {SIMULATED}.",
         tables=(table_of(*_passes(usable(points), evaluation)),),
     )
 
@@ -55,12 +55,14 @@ def _passes(ran: pd.DataFrame, evaluation: Evaluation) -> tuple[pd.DataFrame, di
         columns={"first_token_s": "first token", "energy_per_token_j": "energy of a token"}
         | {f"{bound}_s": bound for bound in _BOUNDS}
     )
-    paced = [paced_by(row) for row in figures.to_dict("records")]
+    times = [f"{bound}_s" for bound in _BOUNDS]
+    each = zip(*(numbers(figures, name) for name in times), strict=True)
+    paced = [paced_by(dict(zip(times, row, strict=True))) for row in each]
     shown = [name for name in own if own[name].notna().any()]
     table = ran[["network", "policy", *evaluation.axes]].join(own[shown]).assign(**{"paced by": paced})
-    times = [name for name in ("first token", *_BOUNDS) if name in shown]
+    in_seconds = [name for name in ("first token", *_BOUNDS) if name in shown]
     formats = {
         "tokens_per_s": ("tokens per second", significant),
-        **quantity_formats(table, times, "s"), **quantity_formats(table, ["energy of a token"], "J"),
+        **quantity_formats(table, in_seconds, "s"), **quantity_formats(table, ["energy of a token"], "J"),
     }  # fmt: skip
     return table, formats

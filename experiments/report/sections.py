@@ -196,7 +196,7 @@ def _curves(evaluation: Evaluation) -> Iterator[Figure]:
         yield Figure(
             f"{source.capitalize()} latency over {axis}. {_held(line, evaluation, [axis])}",
             svg=latency_curves(
-                line, axis, values, evaluation.looks, f"curve{number}", joined=joined, source=source
+                line, axis, values, evaluation.looks, f"curve{number}", joined=joined, drawn=("latency_s", source)
             ),
             numbers=table_of(wide, quantity_formats(wide, values, "s")),
         )

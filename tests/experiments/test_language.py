@@ -95,6 +95,12 @@ class TestSizes:
         assert "first_token_s" not in found["language"]
         assert "1 token behind 512" in terminal.out(*words)
 
+    @pytest.mark.parametrize("hardware", ["adreno640", "kirin990"])
+    def test_weights_that_exceed_the_memory_are_refused_by_their_size(self, terminal: Terminal, hardware: str) -> None:
+        words = ["simulate", "llama-3-8b", "--hardware", hardware, "--policy", "fixed-pattern", "--context", "8"]
+
+        assert "weights, inputs and results need" in terminal.refused(*words)
+
     def test_other_networks_have_no_figures_of_tokens(self, terminal: Terminal) -> None:
         words = ["simulate", "bert-tiny", "--hardware", "h100", "--policy", "fixed-pattern"]
 
