@@ -11,6 +11,7 @@ import pandas as pd
 from dsascape.experiments.engine.run import run_points
 from dsascape.experiments.point.clusters_in_use import run_on_best_clusters, share_of_cluster
 from dsascape.experiments.point.job import Job, Outcome
+from dsascape.experiments.point.language import pass_of
 from dsascape.experiments.question.network import check_dtype, default_dtype
 from dsascape.experiments.question.points import DesignPoint, Workload, policy_of, split_tuning
 from dsascape.experiments.question.repeated import check_values
@@ -30,15 +31,21 @@ def simulate(
     batch: int | None = None,
     dtype: str | None = None,
     batch_dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> Outcome:
     """Simulate one network on one machine; return its ``record``, ``schedule``, ``program`` and ``result``.
 
     ``batch`` is the batch of the whole machine, by default the network's own. ``batch_dims`` names the batch dimension
     of each input of a network given by name (empty: the network has no batch); by default it is inferred from the
-    data flow. Raises ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError``, each with what
+    data flow. ``dims`` has sizes of open dimensions of such a network, as the ``context`` and ``tokens`` of a language
+    model. Raises ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError``, each with what
     to change.
     """
-    graph = load_network(network, batch_dims=batch_dims) if isinstance(network, str) else network
+    if isinstance(network, str):
+        graph = load_network(network, dims=dims, batch_dims=batch_dims)
+        passed = pass_of(Workload(network, dims=tuple((dims or {}).items())))
+    else:
+        graph, passed = network, None
     machine = load_hardware(hardware) if isinstance(hardware, str) else hardware
     chosen = policy_of(policy) if isinstance(policy, str) else policy
     batch = graph.batch if batch is None else batch
@@ -46,7 +53,7 @@ def simulate(
     dtype = check_dtype(dtype or default_dtype(machine), machine)
     cast = graph.with_batch(share).with_dtype(dtype)
     placing = Placing(hardware=machine, parts=clusters, dtype=dtype)
-    return run_on_best_clusters(Analysis(cast), chosen, Job(graph.name, batch, placing))
+    return run_on_best_clusters(Analysis(cast), chosen, Job(graph.name, batch, placing, passed=passed))
 
 
 def sweep(

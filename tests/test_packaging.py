@@ -14,7 +14,7 @@ import pytest
 from packaging.version import Version
 
 from dsascape import hardware_names
-from dsascape.workloads import zoo_names
+from dsascape.workloads import exported_names
 from dsascape.workloads.zoo import zoo_entry
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -117,7 +117,7 @@ class TestWhatIsBuilt:
 
     def test_a_wheel_holds_machines_networks_templates_and_types(self, names: list[str]) -> None:
         wanted = {f"dsascape/hw_models/presets/{name}.yaml" for name in hardware_names()}
-        wanted |= {f"dsascape/workloads/zoo/{zoo_entry(name).file}.onnx.xz" for name in zoo_names()}
+        wanted |= {f"dsascape/workloads/zoo/{zoo_entry(name).file}.onnx.xz" for name in exported_names()}
         wanted |= {f"dsascape/{room}/py.typed" for room in ROOMS} | {"dsascape/py.typed"}
 
         assert wanted - set(names) == set()

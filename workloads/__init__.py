@@ -3,7 +3,7 @@
 from dsascape.workloads.graph import DTYPE_BITS, Graph, Op, Tensor, WorkloadError
 from dsascape.workloads.loading import import_onnx, load_network
 from dsascape.workloads.loopnest import Access, Box, Index, Interval, Loop, LoopNest, Operations
-from dsascape.workloads.zoo import ZooEntry, zoo_entry, zoo_names
+from dsascape.workloads.zoo import ZooEntry, exported_names, zoo_entry, zoo_names
 
 __all__ = [
     "DTYPE_BITS",
@@ -19,6 +19,7 @@ __all__ = [
     "Tensor",
     "WorkloadError",
     "ZooEntry",
+    "exported_names",
     "import_onnx",
     "load_network",
     "zoo_entry",

@@ -25,6 +25,8 @@ _VARIABLE = "DSASCAPE_CACHE"
 _LARGEST_BYTES = 256 * 2**20
 """Bytes of a decompressed entry at most; more is never written."""
 _HEADER = b"dsascape imported network, form 3\n"
+_OWN = "dsascape::"
+"""Beginning of the kinds of operators that this package has; those of others may change without its code."""
 _LENGTH_BYTES = 8
 _BODY = len(_HEADER) + hashlib.sha256().digest_size
 
@@ -52,7 +54,8 @@ def cached(content: bytes, name: str, options: ImportOptions, make: Callable[[],
     if stored is not None:
         return stored
     graph = make()
-    if isinstance(graph.rebuild, Reimport) and not any("::" in op.kind for op in graph.ops):
+    is_ours = all("::" not in op.kind or op.kind.startswith(_OWN) for op in graph.ops)
+    if isinstance(graph.rebuild, Reimport) and is_ours:
         _write(path, identity, graph, graph.rebuild)
     return graph
 

@@ -1,10 +1,12 @@
 """Networks by the name that a user types (of the zoo, or the path of an ONNX file), or from an ONNX file's bytes."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Unpack
 
 from dsascape.workloads.cache import cached
 from dsascape.workloads.graph import Graph, WorkloadError
+from dsascape.workloads.language.configurations import CONTEXT, LANGUAGE_MODELS, PROMPT, TOKENS, Decoder
 from dsascape.workloads.reimport import Sizes, naming, options_of, read_bytes, read_network
 from dsascape.workloads.zoo import zoo_entry, zoo_names
 
@@ -31,14 +33,39 @@ def load_network(name_or_path: str | Path, **sizes: Unpack[Sizes]) -> Graph:
         given["batch"] = entry.default_batch
     if given.get("sequence") is None:
         given["sequence"] = entry.sequence
+    if entry.is_language_model:
+        given["dims"] = open_dims(entry.name, given.get("dims") or {})
     options = options_of(entry.name, given)
     with naming(entry.name):
         return cached(
-            entry.path.read_bytes(),
+            entry.identity,
             entry.name,
             options,
             lambda: read_network(entry.read_bytes(), entry.name, entry.name, options, stripped=True),
         )
+
+
+def open_dims(name: str, given: Mapping[str, int]) -> dict[str, int]:
+    """Return the open sizes of the language model ``name``; raise ``WorkloadError`` for more tokens than it takes.
+
+    The state of a state space has no context: it does not grow.
+    """
+    model, (context, tokens) = LANGUAGE_MODELS[name], pass_sizes(given)
+    if context + tokens > model.longest:
+        raise WorkloadError(
+            f"{name}: context has {context} and tokens {tokens}; they need to be at most {model.longest} together"
+        )
+    dims = {**given, CONTEXT: context, TOKENS: tokens}
+    return {each: size for each, size in dims.items() if each != CONTEXT or isinstance(model, Decoder)}
+
+
+def pass_sizes(given: Mapping[str, int]) -> tuple[int, int]:
+    """Return the tokens that the caches of a language model hold before a pass, and those that the pass processes.
+
+    Behind a context, one token by default; without a context, a prompt of ``PROMPT`` tokens.
+    """
+    context = given.get(CONTEXT, 0)
+    return context, given.get(TOKENS, 1 if context else PROMPT)
 
 
 def import_onnx(source: str | Path | bytes, *, name: str | None = None, **sizes: Unpack[Sizes]) -> Graph:

@@ -1,4 +1,4 @@
-"""Model zoo: networks of the papers as ONNX graphs without weights, shipped with the package.
+"""Model zoo: networks of the papers as ONNX graphs without weights, and language models written from their sizes.
 
 ``python -m dsascape.workloads.export`` re-creates the files; ``workloads/export/catalogue.py`` lists their recipes.
 """
@@ -7,8 +7,10 @@ import difflib
 import lzma
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
 
 from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.language.configurations import LANGUAGE_MODELS
 
 FOLDER = Path(__file__).parent / "zoo"
 """Folder of the network files."""
@@ -54,12 +56,20 @@ class ZooEntry:
     """Papers that evaluate the network."""
 
     @property
+    def is_language_model(self) -> bool:
+        """Whether the network is written from its sizes, and takes a context and a number of tokens."""
+        return self.name in LANGUAGE_MODELS
+
+    @property
     def path(self) -> Path:
         """The compressed file."""
         return FOLDER / f"{self.file}.onnx.xz"
 
     def read_bytes(self) -> bytes:
         """Return the decompressed ONNX model; raise ``ZooFileError`` if the file is damaged or too large."""
+        if self.is_language_model:
+            written: bytes = resolve_name("dsascape.workloads.language.models:model_file")(self.name)
+            return written
         decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
         try:
             content = decompressor.decompress(self.path.read_bytes(), max_length=MAX_FILE_BYTES + 1)
@@ -71,15 +81,25 @@ class ZooEntry:
             raise ZooFileError(f"{self.path}: cut short after {len(content)} B of content")
         return content
 
+    @property
+    def identity(self) -> bytes:
+        """Content that differs wherever the model does: the compressed file, or the sizes that it is written from."""
+        return repr(LANGUAGE_MODELS[self.name]).encode() if self.is_language_model else self.path.read_bytes()
+
 
 def zoo_names() -> tuple[str, ...]:
-    """Return every name in the order of ``ENTRIES``."""
+    """Return every name: networks with a file in the order of ``ENTRIES``, then the language models."""
+    return tuple(entry.name for entry in (*ENTRIES, *LANGUAGE_ENTRIES))
+
+
+def exported_names() -> tuple[str, ...]:
+    """Return the names of the networks that have a file."""
     return tuple(entry.name for entry in ENTRIES)
 
 
 def zoo_entry(name: str) -> ZooEntry:
     """Return the entry called ``name``; raise ``UnknownModelError``, with the nearest names, if there is none."""
-    for entry in ENTRIES:
+    for entry in (*ENTRIES, *LANGUAGE_ENTRIES):
         if entry.name == name:
             return entry
     if Path(name).is_dir():
@@ -179,3 +199,17 @@ ENTRIES: tuple[ZooEntry, ...] = (
         if entry.name not in _NOT_RAW
     ),
 )
+
+LANGUAGE_ENTRIES: tuple[ZooEntry, ...] = tuple(
+    ZooEntry(
+        name=name,
+        file=name,
+        task="text generation",
+        source=f"written from config.json of {model.card}, opset 24",
+        left_out="encoder, and the products of its output with weights of keys and values"
+        if name.startswith("whisper")
+        else "",
+    )
+    for name, model in LANGUAGE_MODELS.items()
+)
+"""Language models, for any context and number of tokens (see ``workloads/language``)."""

@@ -67,7 +67,7 @@ def described(point: DesignPoint) -> Row:
     """Return a point's row without its figures."""
     workload = point.workload
     return {
-        "model": workload.family if {"sequence", "image"} & set(point.swept) else workload.label,
+        "model": workload.label_beside(point.swept),
         "hardware": point.hardware.name, "policy": point.decided_by, "batch": workload.batch,
         "dtype": workload.dtype or default_dtype(point.hardware), "area_mm2": point.hardware.area_mm2,
         **point.swept, **_measured_on(point), **_origin(point), "error": None,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dsascape.workloads.graph import Graph, Op
+from dsascape.workloads.language import LANGUAGE_MODELS, Decoder
 from dsascape.workloads.loading import load_network
 from dsascape.workloads.loopnest import mapping_of
 from dsascape.workloads.onnx_file import layers_in
@@ -138,6 +139,8 @@ def _lines() -> Iterator[str]:
             yield f"- **{name}, {COLUMNS[column]}** ({relative:+.0%}): {REASONS[name, column]}."
     yield ""
     yield from _zoo_lines()
+    yield ""
+    yield from language_lines()
 
 
 def _zoo_lines() -> Iterator[str]:
@@ -150,6 +153,20 @@ def _zoo_lines() -> Iterator[str]:
         yield (
             f"| {entry.name} | {entry.task} | {row.batch} | {row.operators} | {row.parameters / 1e6:.2f} "
             f"| {row.flops / 1e9:.3f} | {row.activation_bytes / 1e6:.1f} | {entry.left_out} |"
+        )
+
+
+def language_lines() -> Iterator[str]:
+    """Yield the section on language models, with the table of their sizes."""
+    yield _OF_LANGUAGE
+    yield ""
+    yield "| name | sizes from config.json of | layers | hidden | parameters M | bytes of a token in the caches, fp16 |"
+    yield "|---|---|--:|--:|--:|--:|"
+    for name, model in LANGUAGE_MODELS.items():
+        grows = 2 * 2 * model.layers * model.key_heads * model.head_width if isinstance(model, Decoder) else 0
+        yield (
+            f"| {name} | {model.card} | {model.layers} | {model.hidden} | {model.parameters / 1e6:,.1f}"
+            f" | {f'{grows:,}' if grows else 'none: its state does not grow'} |"
         )
 
 
@@ -185,6 +202,31 @@ YAML `batch_dim`, in Python `batch_dims`). Where no batch flows through, the net
 and the report says why.
 
 ## DNNFusion's Tables 5 and 6 (before optimisation) compared with ours"""
+
+_OF_LANGUAGE = """\
+## Language models
+
+These are written from published sizes (`workloads/language`), as files without weights whose batch, tokens and context
+are open; attention, rotary embeddings and normalisation are the standard's operators, as in files that people bring.
+A pass has a *context*, tokens that the caches hold before it, and *tokens*, those that it processes for each sequence:
+`--context 2048` alone is one token behind 2,048, `--tokens 2048` alone a prompt of 2,048, and without either it is a
+prompt of 256; in YAML `context` and `tokens`, which may be lists. An `.onnx` file whose open dimensions are called so
+takes them, too. Scores are computed of the last token only.
+
+- Experts (mixtral-8x7b, qwen3-30b-a3b) are chosen evenly and independently. Of E experts, R tokens that choose k each
+  use E (1 - (1 - k/E)^R) in expectation, rounded; the weights of so many are read, and each works on an equal share
+  of the choices, rounded up (`workloads/decomposition/experts.py`). At one token these are k; a prompt uses all.
+- whisper-decoder is the decoder of whisper-small. Keys and values of the encoder's output are inputs: their products
+  are computed once for a recording and left out, as is the encoder.
+- The selective scan of mamba runs in chunks of 256 tokens that hand on the state; states of a chunk are a tensor, so a
+  policy decides whether they leave the chip. No context changes its figures.
+- Causal attention is computed in full where a prompt has many tokens.
+
+`simulate --json` has for them `language`, a run's rows `language.*`: `context`, `tokens`, `tokens_per_s` (of all
+sequences), `first_token_s` (a prompt without context: its latency), `energy_per_token_j`, `weight_bytes` and
+`cache_bytes` (read and written, each once), and three least times, `weights_s` and `cache_s` at the peak off-chip
+bandwidth and `arithmetic_s` at the peak of multiply-accumulates. `paced_by` in the JSON is arithmetic where that takes
+longer than weights and caches together, else the longer of these two."""
 
 _LEFT_OUT = (
     "ranking of proposals, suppression of boxes, their sorting to pyramid levels and the image's resizing"

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from dsascape.experiments.point.clusters_in_use import run_on_best_clusters, share_of_cluster, sharing_kernels
 from dsascape.experiments.point.job import Job, Outcome
+from dsascape.experiments.point.language import pass_of
 from dsascape.experiments.question.network import check_dtype, default_dtype, network, own_batch
 from dsascape.experiments.question.points import DesignPoint, Workload, WrittenKernels
 from dsascape.experiments.question.tuned_kernels import kernel_file
@@ -42,7 +43,7 @@ def job_of(
         hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), cache=cache,
         kernels=None if kernels is None else kernel_file(kernels, hardware),
     )  # fmt: skip
-    job = Job(workload.label, batch, placing)
+    job = Job(workload.label, batch, placing, passed=pass_of(workload))
     if shares_kernels and kind.ways_to_share(placing.tuning).kernels is not None:
         share, job = batch, sharing_kernels(job, at_work if at_work in counts else counts[0])
     return network(workload, share, dtype), job

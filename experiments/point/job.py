@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from dsascape.experiments.point.language import Pass, language_figures
 from dsascape.experiments.point.pipeline import Stages, run_schedule, run_stages
 from dsascape.experiments.question.points import RunRecord
 from dsascape.hw_models import Program, SimulationResult
@@ -36,6 +37,8 @@ class Job:
     """Number of sequential runs of each cluster's graph."""
     shares_kernels: bool = False
     """Whether the parts in use share every kernel of one graph, instead of each running the graph on its own images."""
+    passed: Pass | None = None
+    """Pass of a language model; None for other networks."""
 
 
 def run_graph(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
@@ -72,6 +75,7 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         macs=schedule.graph.operations.macs * job.batch // schedule.graph.batch,
         peak_macs_per_s=mean_peak_macs_per_s(schedule.graph, hardware, job.placing.dtype),
         off_chip_bytes_per_s=job.placing.kind.summary(hardware).off_chip_bytes_per_s,
+        language={},
         latency_s=latency_s,
         throughput_per_s=job.batch / latency_s,
         energy_j=result.energy_j * job.iterations,
@@ -86,6 +90,8 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         simulated_events=result.simulated_events,
         wall_s=time.perf_counter() - started,
     )
+    if job.passed is not None:
+        record = replace(record, language=language_figures(schedule.graph, job.passed, record))
     return Outcome(record, schedule, stages.program, result)
 
 

@@ -16,9 +16,8 @@ def simulate_command(point: DesignPoint, origin: Origin) -> str:
     words = ["dsascape", "simulate", _place(workload.model)]
     words += _option("--hardware", origin.hardware)
     words += _option("--policy", point.policy_file or point.policy.name)
-    lengths = ("--batch", workload.batch), ("--sequence", workload.sequence), ("--image", workload.image)
-    for flag, size in (*lengths, ("--dtype", workload.dtype)):
-        words += [] if size is None else _option(flag, str(size))
+    for name, size in (*workload.sizes.items(), ("dtype", workload.dtype)):
+        words += [] if size is None else _option(f"--{name}", str(size))
     words += ["--simplify"] if workload.simplify else []
     if workload.batch_dims is not None:
         for stated in [f"{name}:{dim}" for name, dim in workload.batch_dims] or ["none"]:

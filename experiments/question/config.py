@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from dsascape.experiments.question.points import SIZES
 from dsascape.hw_models.common.spec_types import NetworkDType
 from dsascape.hw_models.text.messages import shown
 from dsascape.hw_models.text.yaml_file import YamlError, explain, parse_yaml, read_text, shown_path
@@ -45,6 +46,14 @@ def _one_or_several(value: Any) -> Any:
     return [] if value is None else [value] if isinstance(value, str) else value
 
 
+def _context(value: Any) -> Any:
+    """Validate a number of tokens in a cache, 0 included, or a list of them."""
+    wrong = [each for each in (value if isinstance(value, list) else [value]) if each != 0 and not _is_count(each)]
+    if value is not None and (wrong or value == [] or any(each is False for each in _as_list(value))):
+        raise ValueError(f"has {shown(wrong[0] if wrong else value)}; needs whole numbers from 0 to {LARGEST_COUNT}")
+    return _once(value) if isinstance(value, list) else value
+
+
 def _once(values: list[Any]) -> list[Any]:
     """Refuse a list with repeated values."""
     for position, value in enumerate(values):
@@ -61,14 +70,18 @@ Scalar = Annotated[Any, BeforeValidator(_scalar, json_schema_input_type=str | in
 ScalarOrNull = Annotated[Any, BeforeValidator(_scalar_or_null, json_schema_input_type=str | int | float | None)]
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]*$")]
 Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+CountFromZero = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 Counts = Annotated[
     int | list[int] | None, BeforeValidator(_counts, json_schema_input_type=Count | list[Count] | None)
+]  # fmt: skip
+Contexts = Annotated[
+    int | list[int] | None, BeforeValidator(_context, json_schema_input_type=CountFromZero | list[CountFromZero] | None)
 ]  # fmt: skip
 Objective = Literal["latency_s", "energy_j", "area_mm2", "throughput_per_s"]
 
 
 class WorkloadEntry(BaseModel):
-    """A network and the sizes to run it at; a list of batches, sequence lengths or image sizes is swept."""
+    """A network and the sizes to run it at; a list of batches, lengths, contexts, tokens or image sizes is swept."""
 
     model_config = STRICT
 
@@ -80,6 +93,10 @@ class WorkloadEntry(BaseModel):
     """Tokens of a language network's inputs."""
     image: Counts = None
     """Side of the input images, in pixels."""
+    context: Contexts = None
+    """Tokens that the caches of a language model hold before the pass."""
+    tokens: Counts = None
+    """Tokens that a pass of a language model processes for each sequence."""
     dtype: NetworkDType | None = None
     """Dtype of what the file leaves open; by default the machine's."""
     simplify: bool = False
@@ -217,7 +234,7 @@ class Experiment(BaseModel):
         for entry in self.hardware:
             for path, values in entry.sweep.items():
                 values_of.setdefault(path, {}).update(dict.fromkeys(map(str, values)))
-        for option in ("batch", "sequence", "image"):
+        for option in SIZES:
             several = [getattr(w, option) for w in self.workloads if isinstance(getattr(w, option), list)]
             if several:
                 values_of[option] = dict.fromkeys(str(value) for values in several for value in values)

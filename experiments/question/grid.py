@@ -24,6 +24,8 @@ from dsascape.experiments.question.config import (
 )
 from dsascape.experiments.question.network import load
 from dsascape.experiments.question.points import (
+    LENGTHS,
+    SIZES,
     TUNING,
     DesignPoint,
     MeasuredOn,
@@ -101,7 +103,7 @@ class Grid:
     """Workloads x machines x policies; in a point's number the policy changes fastest, the workload slowest."""
 
     workloads: tuple[tuple[Workload, Mapping[str, str]], ...]
-    """Each workload with the sizes swept to get it (batch, sequence, image)."""
+    """Each workload with the sizes swept to get it (such as its batch)."""
     machines: tuple[Machines, ...]
     policies: tuple[tuple[Policy, str], ...]
     """Each policy with the file that defines it; empty for built-in and installed policies."""
@@ -273,7 +275,7 @@ def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
 
 
 def _size(experiment: Experiment) -> int:
-    sizes = sum(prod(len(_listed(each)) for each in (w.batch, w.sequence, w.image)) for w in experiment.workloads)
+    sizes = sum(prod(len(_listed(getattr(w, name))) for name in SIZES) for w in experiment.workloads)
     machines = sum(prod(map(len, entry.sweep.values())) for entry in experiment.hardware)
     return sizes * machines * len(experiment.policies)
 
@@ -298,18 +300,18 @@ def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dic
         model = str(_beside(model, path))
     else:
         zoo_entry(model)
-    lengths = itertools.product(_listed(entry.batch), _listed(entry.sequence), _listed(entry.image))
-    for batch, sequence, image in lengths:
-        dims = tuple(sorted(entry.dims.items()))
-        batch_dims = stated_batch(entry.batch_dim)
-        workload = Workload(model, batch, sequence, entry.dtype, entry.simplify, dims, image, batch_dims)
-        if model.endswith(".onnx") or sequence is not None or image is not None or entry.dims or entry.batch_dim:
+    dims, batch_dims = tuple(sorted(entry.dims.items())), stated_batch(entry.batch_dim)
+    own = Workload(model, dtype=entry.dtype, simplify=entry.simplify, dims=dims, batch_dims=batch_dims)
+    stated = {name: getattr(entry, name) for name in SIZES}
+    for each in itertools.product(*map(_listed, stated.values())):
+        sizes: dict[str, Any] = dict(zip(stated, each, strict=True))
+        workload = replace(own, **sizes)
+        changes = dims or entry.batch_dim or any(sizes[name] is not None for name in LENGTHS)
+        if model.endswith(".onnx") or changes:
             graph = load(workload, None)
             if graph.no_batch and batch_dims is None:
                 _LOG.warning("%s: no batch: %s", model, graph.no_batch)
-        lists = {"batch": (entry.batch, batch), "sequence": (entry.sequence, sequence), "image": (entry.image, image)}
-        swept = {name: str(one) for name, (several, one) in lists.items() if isinstance(several, list)}
-        yield workload, swept
+        yield workload, {name: str(sizes[name]) for name, several in stated.items() if isinstance(several, list)}
 
 
 def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:

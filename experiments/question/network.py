@@ -47,7 +47,7 @@ def load(workload: Workload, batch: int | None) -> Graph:
         batch=batch,
         sequence=workload.sequence,
         simplify=workload.simplify,
-        dims=dict(workload.dims),
+        dims=workload.dimensions,
         image=workload.image,
         batch_dims=None if workload.batch_dims is None else dict(workload.batch_dims),
     )

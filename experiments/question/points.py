@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -20,6 +20,13 @@ TUNING = "tuning."
 
 CODE_DIGITS = 12
 
+LENGTHS = ("sequence", "image", "context", "tokens")
+"""Sizes of one image or sequence that an experiment may sweep; they are part of a workload's label."""
+SIZES = ("batch", *LENGTHS)
+"""Sizes of a workload that an experiment may sweep."""
+
+_PREFIXES = {"context": "context", "tokens": "tokens"}
+"""What stands before a length in a label."""
 Figure = float | int | str | None
 Row = dict[str, Figure]
 _LONGEST_DIMENSION = 3
@@ -43,15 +50,36 @@ class Workload:
     """Side of the input images, in pixels."""
     batch_dims: tuple[tuple[str, int], ...] | None = None
     """Batch dimension of each input that has one; empty: there is no batch; None: inferred from the data flow."""
+    context: int | None = None
+    """Tokens that the caches of a language model hold before the pass."""
+    tokens: int | None = None
+    """Tokens that a pass of a language model processes for each sequence."""
 
     @property
     def label(self) -> str:
         """Name of the workload in reports."""
-        return "-".join([self.family, *(str(size) for size in (self.sequence, self.image) if size is not None)])
+        return self.label_beside(())
+
+    def label_beside(self, swept: Container[str]) -> str:
+        """Return the name in reports of a sweep over the sizes ``swept``, which have columns of their own."""
+        stated = {name: size for name, size in self.sizes.items() if size is not None and name not in swept}
+        lengths = [f"{_PREFIXES.get(name, '')}{stated[name]}" for name in LENGTHS if name in stated]
+        return "-".join([self.family, *lengths])
+
+    @property
+    def sizes(self) -> dict[str, int | None]:
+        """Sizes that an experiment may sweep, by name; None: the network's own."""
+        return {name: getattr(self, name) for name in SIZES}
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        """Sizes of the dynamic dimensions, those of the pass of a language model included."""
+        of_pass = {"context": self.context, "tokens": self.tokens}
+        return dict(self.dims) | {name: size for name, size in of_pass.items() if size is not None}
 
     @property
     def family(self) -> str:
-        """Label without sequence length and image size, shared by a sweep over them."""
+        """Label without the sizes that may be swept, shared by a sweep over them."""
         name = Path(self.model).stem if self.model.endswith(".onnx") else self.model
         said = [*(["simplified"] if self.simplify else []), *(f"{dim}={size}" for dim, size in self.dims)]
         if self.batch_dims is not None:
@@ -268,7 +296,7 @@ def _file_hash(path: str) -> str:
 @lru_cache(maxsize=256)
 def content_hash(model: str) -> str:
     """Return the SHA-256 of the network's file, so that a changed file has a new key."""
-    data = Path(model).read_bytes() if model.endswith(".onnx") else zoo_entry(model).read_bytes()
+    data = Path(model).read_bytes() if model.endswith(".onnx") else zoo_entry(model).identity
     return hashlib.sha256(data).hexdigest()
 
 
@@ -313,12 +341,14 @@ class RunRecord:
     """Peak multiply-accumulates per second of the whole machine, of products in several dtypes the mean by time."""
     off_chip_bytes_per_s: float
     """Peak off-chip bandwidth of the whole machine; with ``macs`` and the traffic it gives the roofline."""
+    language: Mapping[str, float]
+    """Figures of a language model's pass (see ``experiments/point/language.py``); empty for other networks."""
     simulated_events: int
     wall_s: float
 
     def as_json(self) -> dict[str, Any]:
-        """Return the record as the dictionary that ``simulate --json`` prints."""
-        return asdict(self)
+        """Return the record as the dictionary that ``simulate --json`` prints, ``language`` only if not empty."""
+        return {name: value for name, value in asdict(self).items() if name != "language" or value}
 
     def flat(self) -> dict[str, Figure]:
         """Return the record as a table row; mappings become columns like ``traffic_bytes.ddr``."""

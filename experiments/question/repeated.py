@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dsascape.experiments.question.network import default_dtype, load, own_batch
-from dsascape.experiments.question.points import Workload, split_tuning
+from dsascape.experiments.question.points import LENGTHS, Workload, split_tuning
 from dsascape.hw_models import AnyHardware, HardwareError, with_values
 from dsascape.hw_models.text.messages import shown
 from dsascape.scheduler import Policy, ScheduleError, make_tuning, policy_label
@@ -112,15 +112,19 @@ def _model(workload: Workload) -> str:
 def _sizes(several: Sequence[Workload]) -> list[Hashable]:
     """Return comparable (batch, sizes) of one network's workloads; sizes that only some leave open are resolved."""
     batches = {each.batch for each in several}
-    lengths = {(each.sequence, each.image) for each in several}
+    lengths = {_lengths(each) for each in several}
     is_open = len(lengths) > 1 and any(None in sizes for sizes in zip(*lengths, strict=True))
     return [
         (
             own_batch(each).size if each.batch is None and len(batches) > 1 else each.batch,
-            _shapes(each) if is_open else (each.sequence, each.image),
+            _shapes(each) if is_open else _lengths(each),
         )
         for each in several
     ]
+
+
+def _lengths(workload: Workload) -> tuple[int | None, ...]:
+    return tuple([workload.sizes[name] for name in LENGTHS])
 
 
 def _shapes(workload: Workload) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -128,7 +132,7 @@ def _shapes(workload: Workload) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _told(workload: Workload) -> str:
-    sizes = {"batch": workload.batch, "sequence": workload.sequence, "image": workload.image, "dtype": workload.dtype}
-    said = ", ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
+    sizes = [*workload.sizes.items(), ("dtype", workload.dtype)]
+    said = ", ".join(f"{name} {size}" for name, size in sizes if size is not None)
     name = shown(Path(workload.model).name if workload.model.endswith(".onnx") else workload.model)
     return f"{name} ({said})" if said else name

@@ -35,12 +35,12 @@ _LOG_FROM_RATIO = 20
 @house_style
 def latency_curves(
     points: pd.DataFrame, axis: str, values: Sequence[str], looks: Looks, figure_id: str, *, joined: bool = True,
-    source: str = "simulated",
+    drawn: tuple[str, str] = ("latency_s", "simulated"),
 ) -> Markup:  # fmt: skip
-    """Draw latency over the values of one axis: a panel per network, a line per policy.
+    """Draw latency, or another figure, over the values of one axis: a panel per network, a line per policy.
 
-    ``source`` is "simulated" or "measured". ``points`` has at most one row per network, policy and value. Points that
-    differ in more than that value should not be ``joined`` by lines.
+    ``drawn`` is the column, and "simulated" or "measured". ``points`` has at most one row per network, policy and
+    value. Points that differ in more than that value should not be ``joined`` by lines.
     """
     networks = [str(name) for name in points["network"].unique()]
     policies = [policy for policy in looks if (points["policy"] == policy).any()]
@@ -56,14 +56,16 @@ def latency_curves(
     )
     place = {value: number for number, value in enumerate(values)}
     spots = []
-    logarithmic = any(spread(own["latency_s"]) > _LOG_FROM_RATIO for _, own in points.groupby("network"))
+    column = drawn[0]
+    logarithmic = any(spread(own[column]) > _LOG_FROM_RATIO for _, own in points.groupby("network"))
+    words, base_unit = meaning(column, drawn[1])
     for index, (axes, network) in enumerate(zip(all_axes, networks, strict=True)):
         own = points.loc[points["network"] == network]
-        divisor, unit = scale_of(own["latency_s"], "s")
+        divisor, unit = scale_of(own[column], base_unit)
         for policy in policies:
             line = own.loc[own["policy"] == policy].sort_values(axis, key=lambda column: column.map(place))
             look = looks[policy]
-            x, y = line[axis].map(place), line["latency_s"] / divisor
+            x, y = line[axis].map(place), line[column] / divisor
             spots += spots_along(axes, x, y)
             axes.plot(
                 x.to_numpy(),
@@ -76,14 +78,14 @@ def latency_curves(
                 markeredgecolor=PAPER,
                 clip_on=False,
             )
-        value_scale(axes, "y", own["latency_s"] / divisor, logarithmic=logarithmic, from_zero=True)
+        value_scale(axes, "y", own[column] / divisor, logarithmic=logarithmic, from_zero=True)
         name_ticks(axes, values, room)
         axes.set_xlim(-0.35, len(values) - 0.65)
         axes.set_title(clipped(network, 40))
-        axes.set_ylabel(f"{source} latency [{unit}]")
+        axes.set_ylabel(f"{words} [{unit}]")
         if index + columns >= len(networks):
             axes.set_xlabel(clipped(axis, 44))
-    return to_svg(figure, figure_id, f"Latency over {axis} for each network and policy", spots)
+    return to_svg(figure, figure_id, f"{words.capitalize()} over {axis} for each network and policy", spots)
 
 
 @house_style

@@ -20,6 +20,7 @@ FIGURES = (
 )  # fmt: skip
 DICTIONARIES = (
     "traffic_bytes.", "utilisation.", "utilisation_at_work.", "peak_occupancy_bytes.", "tensor_scopes.", "critical.",
+    "language.",
 )  # fmt: skip
 MAXIMISED = frozenset({"throughput_per_s"})
 USUAL_BASELINE = "fixed-pattern"

@@ -5,6 +5,7 @@ from itertools import combinations
 
 import pandas as pd
 
+from dsascape.experiments.question.points import SIZES
 from dsascape.experiments.report.curves import latency_curves, trade_offs
 from dsascape.experiments.report.frames import (
     best_points,
@@ -20,6 +21,7 @@ from dsascape.experiments.report.frames import (
     usable,
 )
 from dsascape.experiments.report.installed_sections import installed_sections
+from dsascape.experiments.report.language_section import language_section
 from dsascape.experiments.report.layout import Evaluation, Figure, Section
 from dsascape.experiments.report.leading import source_of, with_leading_source
 from dsascape.experiments.report.measured_section import measured_sections
@@ -47,8 +49,6 @@ from dsascape.wording import count
 EVERYWHERE = "all networks"
 GRID = "grid"
 """The search method that runs all points."""
-_OF_WORKLOADS = ("batch", "sequence", "image")
-"""Axes that do not change the machine."""
 _MOST_OF_FRONT = 200
 _NO_BASE = (
     "The unmodified base machine is not among the points that ran, so nothing is compared with it; a sweep over values"
@@ -71,6 +71,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
         Section("fastest", "Fastest points", _fastest(lead) if ran else (), source_of(lead.every)),
         Section("speedup", "Policies compared", _speedups(lead) if ran else (), source_of(lead.every)),
         Section("sweep", "Over the sweep", (*_curves(lead), *_winners(lead)) if ran else (), source_of(lead.every)),
+        Section("language", "Tokens", tuple(language_section(evaluation)) if ran else ()),
         Section("base", "Against the base machine", tuple(_against_base(lead)) if ran else (), source_of(lead.every)),
         Section("measured", "Predicted beside measured", tuple(measured_sections(evaluation)) if ran else (), ""),
         Section("critical", "Where the latency goes", tuple(critical_sections(evaluation)) if ran else ()),
@@ -150,7 +151,7 @@ def _speedups(evaluation: Evaluation) -> tuple[Figure, ...]:
 
 def _against_base(evaluation: Evaluation) -> Iterator[Figure]:
     """Yield the comparison with the same network and policy on the base machine."""
-    swept = [axis for axis in evaluation.axes if axis not in (*_OF_WORKLOADS, "hardware")]
+    swept = [axis for axis in evaluation.axes if axis not in (*SIZES, "hardware")]
     if not swept:
         return
     ratio = evaluation.against_base.reindex(usable(evaluation.points).index).dropna()
@@ -195,7 +196,7 @@ def _curves(evaluation: Evaluation) -> Iterator[Figure]:
         yield Figure(
             f"{source.capitalize()} latency over {axis}. {_held(line, evaluation, [axis])}",
             svg=latency_curves(
-                line, axis, values, evaluation.looks, f"curve{number}", joined=joined, source=source
+                line, axis, values, evaluation.looks, f"curve{number}", joined=joined, drawn=("latency_s", source)
             ),
             numbers=table_of(wide, quantity_formats(wide, values, "s")),
         )

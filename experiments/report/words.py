@@ -38,6 +38,7 @@ _MEANINGS = {
     "energy_j": ("energy", "J"),
     "area_mm2": ("area", "mm²"),
     "throughput_per_s": ("throughput", "1/s"),
+    "language.tokens_per_s": ("tokens per second", "1/s"),
 }
 MEASURED, SIMULATED = "measured", "simulated"
 """Sources of figures: real devices, or the simulator."""

@@ -20,7 +20,8 @@ from dsascape.hw_models.text.quantities import format_bytes, readable
 from dsascape.scheduler import broken_policies, kind_of, policy_types
 from dsascape.scheduler.kinds.table import kind_named
 from dsascape.wording import count
-from dsascape.workloads import WorkloadError, load_network, zoo_names
+from dsascape.workloads import WorkloadError, exported_names, load_network
+from dsascape.workloads.language import LANGUAGE_MODELS
 from dsascape.workloads.summary import summarise, summarise_kinds
 from dsascape.workloads.zoo import zoo_entry
 
@@ -32,7 +33,7 @@ def models(arguments: argparse.Namespace) -> Answer:
     if arguments.picture is not None:
         raise WorkloadError("models: --picture draws one network; name it")
     entries: list[dict[str, Any]] = []
-    for name in zoo_names():
+    for name in exported_names():
         entry = zoo_entry(name)
         graph = load_network(name)
         entries.append(
@@ -48,7 +49,21 @@ def models(arguments: argparse.Namespace) -> Answer:
         for m in entries
     ]
     columns = ("name", "task", "operators", "parameters (M)", "GFLOP", "activations (MB)")
-    return Answer({"models": entries}, table("Networks", columns, rows))
+    of_language = [
+        {"name": name, "card": model.card, "layers": model.layers, "parameters": model.parameters,
+         "longest": model.longest}
+        for name, model in LANGUAGE_MODELS.items()
+    ]  # fmt: skip
+    of_tokens = "Language models, for any --context and --tokens"
+    listed = [(name, model.card, model.layers, model.parameters / 1e6) for name, model in LANGUAGE_MODELS.items()]
+    second = table(of_tokens, ("name", "card on huggingface.co", "layers", "parameters (M)"), listed)
+    first = table("Networks", columns, rows)
+
+    def show() -> None:
+        first()
+        second()
+
+    return Answer({"models": entries, "language_models": of_language}, show)
 
 
 def _one_model(arguments: argparse.Namespace) -> Answer:

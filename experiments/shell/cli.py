@@ -261,6 +261,10 @@ def _network_options(
     sub.add_argument("model", metavar=model, nargs="?" if optional else None, help=f"{network}{or_else}")
     sub.add_argument("--batch", type=_count, metavar="N", help="batch of the whole machine")
     sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
+    held = "tokens that the caches of a language model hold before the pass (default: 0)"
+    sub.add_argument("--context", type=partial(_count, least=0), metavar="N", help=held)
+    passed = "tokens that a pass of a language model processes (default: 1 behind a context, else 256)"
+    sub.add_argument("--tokens", type=_count, metavar="N", help=passed)
     sub.add_argument("--image", type=_count, metavar="N", help="pixels along each side of image inputs")
     _dim_option(sub)
     _batch_dim_option(sub)

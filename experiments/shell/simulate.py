@@ -2,13 +2,14 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from dsascape.experiments.point.decompose import leaves_batches_open
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.far_beyond import warnings_of
 from dsascape.experiments.point.job import Outcome
+from dsascape.experiments.point.language import ARITHMETIC, CACHE, WEIGHTS, paced_by
 from dsascape.experiments.point.layers import LayerFigures, layers_of
 from dsascape.experiments.point.loops import loops_text
 from dsascape.experiments.point.replay import run_schedule_file, write_schedule
@@ -33,6 +34,7 @@ from dsascape.scheduler import Policy, ScheduleError
 from dsascape.scheduler.product_rates import rates_lacking
 from dsascape.wording import count
 
+_BYTES_OF = {WEIGHTS: "weight_bytes", CACHE: "cache_bytes"}
 _WORDS = {"true": True, "false": False, "null": None}
 _MOST_LAYERS = 10
 """Largest number of layers shown without ``--json``."""
@@ -77,7 +79,7 @@ def requested_workload(arguments: argparse.Namespace) -> Workload:
     dims = named_dims(arguments.dim)
     return Workload(
         arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify, tuple(dims.items()),
-        arguments.image, stated_batch(arguments.batch_dim),
+        arguments.image, stated_batch(arguments.batch_dim), arguments.context, arguments.tokens,
     )  # fmt: skip
 
 
@@ -122,6 +124,8 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers)
     data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers], "warnings": warnings}
     data |= {} if loops is None else {"loops": loops}
+    if outcome.record.language:
+        data["language"] = {**outcome.record.language, "paced_by": paced_by(outcome.record.language)}
     tries_fewer = arguments.schedule is None and leaves_batches_open(requested_policy(arguments))
 
     def show() -> None:
@@ -146,6 +150,8 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
         f"  {format_ps(round(record.latency_s * PS_PER_S))}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
         f" {count(record.kernels, 'kernel')}; bound by [bold]{record.bottleneck}[/bold]"
     )
+    if record.language:
+        _show_pass(console, record.language)
     show_origin(console, outcome.schedule.plan)
     if outcome.schedule.graph.no_batch:
         console.print(f"  no batch: {shown_text(outcome.schedule.graph.no_batch)}")
@@ -201,6 +207,21 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
     some = f", {len(rows)} of {len(layers)}" if len(rows) < len(layers) else ""
     headings = ("layer", "runs", "critical time", "share", "limited by", *record.traffic_bytes)
     table(f"Layers with most of the critical path{some} (--json has all)", headings, rows)()
+
+
+def _show_pass(console: Console, figures: Mapping[str, float]) -> None:
+    """Print the figures of a language model's pass: its tokens, and the least times that bound it."""
+    tokens, context = int(figures["tokens"]), int(figures["context"])
+    console.print(
+        f"  {count(tokens, 'token')} behind {context:,}: {figures['tokens_per_s']:,.4g} tokens/s,"
+        f" {figures['energy_per_token_j']:.3g} J a token; paced by [bold]{paced_by(figures)}[/bold]"
+    )
+    said = [
+        f"{name} {format_ps(round(figures[f'{name}_s'] * PS_PER_S))}"
+        + (f" ({format_bytes(int(figures[of]))})" if (of := _BYTES_OF.get(name, "")) else "")
+        for name in (WEIGHTS, CACHE, ARITHMETIC)
+    ]
+    console.print(f"  at least: {', '.join(said)}")
 
 
 def show_origin(console: Console, plan: FusionPlan) -> None:

@@ -15,6 +15,7 @@ from dsascape.scheduler.cpu.cost.work import KernelWork, kernel_work
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.places import check_kept
 
 
 def lower(schedule: CpuSchedule, costs: CpuCosts) -> Program:
@@ -22,6 +23,8 @@ def lower(schedule: CpuSchedule, costs: CpuCosts) -> Program:
     view = costs.view
     instructions: list[Instruction] = []
     buffers, allocates, frees = _places(schedule)
+    kept = [buffers[place] for place in frees.get(len(schedule.runs), ())]
+    check_kept(schedule.graph.name, kept, view.spec.dram.capacity_bytes)
     waits: tuple[int, ...] = ()
     for number, (kernel, work) in enumerate(zip(schedule.runs, works(schedule, view), strict=True)):
         call = Instruction(

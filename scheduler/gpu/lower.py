@@ -15,7 +15,7 @@ from dsascape.scheduler.gpu.residency import found_in_l2
 from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.gpu.work import KernelWork, grid_of, kernel_work, off_chip_of
-from dsascape.scheduler.kernels.places import places_of
+from dsascape.scheduler.kernels.places import check_kept, places_of
 
 
 def lower(schedule: GpuSchedule, costs: GpuCosts) -> Program:
@@ -24,6 +24,8 @@ def lower(schedule: GpuSchedule, costs: GpuCosts) -> Program:
     instructions: list[Instruction] = []
     places = places_of([kernel.layer for kernel in schedule.runs], DRAM)
     buffers = list(places.buffers)
+    kept = [buffers[place] for place in places.freed.get(len(schedule.runs), ())]
+    check_kept(schedule.graph.name, kept, view.spec.dram.capacity_bytes)
     waits: tuple[int, ...] = ()
     for number, (kernel, work) in enumerate(zip(schedule.runs, works(schedule, view), strict=True)):
         shared, taken, freed = len(buffers), places.taken.get(number, ()), places.freed.get(number, ())

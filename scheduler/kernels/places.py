@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsascape.hw_models import Buffer
+from dsascape.hw_models.text.quantities import format_bytes
+from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer
 
 
@@ -16,6 +18,17 @@ class Places:
     """Buffers that each kernel is the first to use; constants and inputs are allocated by the first kernel."""
     freed: dict[int, list[int]]
     """Buffers that each kernel is the last to use; constants and results are never freed."""
+
+
+def check_kept(network: str, buffers: Sequence[Buffer], capacity_bytes: int) -> None:
+    """Raise ``ScheduleError`` if the buffers that are never freed exceed their memory's capacity."""
+    kept = sum([buffer.size_bytes for buffer in buffers])
+    if kept > capacity_bytes:
+        memory = buffers[0].memory
+        raise ScheduleError(
+            f"{network}: weights, inputs and results need {format_bytes(kept)} of {memory};"
+            f" {memory}.capacity is {format_bytes(capacity_bytes)}: lower batch, sequence or context, or raise it"
+        )
 
 
 def places_of(layers: Sequence[Layer], memory: str) -> Places:

@@ -16,7 +16,7 @@ from dsascape.experiments.shell.cli import main
 from dsascape.hw_models import preset_names
 from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
 from dsascape.scheduler import policy_types
-from dsascape.workloads import zoo_entry, zoo_names
+from dsascape.workloads import exported_names, zoo_entry
 from tests.experiments.terminal import Terminal
 from tests.scheduler.test_policy import install
 
@@ -55,14 +55,14 @@ class TestCatalogue:
     def test_models(self, terminal: Terminal) -> None:
         listed = terminal.json("models")["models"]
 
-        assert [entry["name"] for entry in listed] == list(zoo_names())
+        assert [entry["name"] for entry in listed] == list(exported_names())
         assert all(entry["operators"] > 0 and entry["gflop"] > 0 for entry in listed)
 
     def test_a_pipe_gets_whole_names_and_lines(self, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("COLUMNS", "40")
         lines = terminal.out("models").splitlines()
 
-        for name in zoo_names():
+        for name in exported_names():
             assert any(f" {name} " in line for line in lines), name
         kernels = terminal.out("fuse", "bert-tiny", "--policy", "unfused").splitlines()
         assert any("layer_norm_4" in line and line.count("layer_norm_4") == 2 for line in kernels)

@@ -6,10 +6,10 @@ import onnx
 import pytest
 from onnx import ModelProto, NodeProto
 
-from dsascape.workloads import load_network, zoo_names
+from dsascape.workloads import exported_names, load_network
 from dsascape.workloads.zoo import zoo_entry
 
-NAMES = [name for name in zoo_names() if zoo_entry(name).sequence is None]
+NAMES = [name for name in exported_names() if zoo_entry(name).sequence is None]
 UNUSED = {"bert-tiny": 384 * 128, "bert-tiny-raw": 384 * 128}
 """Rows of the position table behind the sequence of 128, which nothing reads."""
 Shapes = dict[str, tuple[int, ...]]

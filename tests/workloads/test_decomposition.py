@@ -224,6 +224,26 @@ def test_a_fused_operator_computes_what_onnxruntime_computes(name: str) -> None:
     agrees(network(kind, used, **how), used)
 
 
+OF_TOKENS = {name: drawn(BATCH, NEW, WIDTH // 2) for name in "cs"}
+TURNED: dict[str, tuple[Feeds, dict[str, Any]]] = {
+    "of tokens": ({"x": drawn(BATCH, NEW, SIZE)} | OF_TOKENS, {"inputs": "x c s", "num_heads": HEADS}),
+    "of positions": (HALF | {"x": drawn(BATCH, HEADS, NEW, WIDTH), "p": PLACES}, {"inputs": "x c s p"}),
+    "of neighbours": (
+        HALF | {"x": drawn(BATCH, NEW, SIZE), "p": PLACES}, {"inputs": "x c s p", "num_heads": HEADS, "interleaved": 1},
+    ),
+    "in part": (
+        {"x": drawn(BATCH, NEW, SIZE), "p": PLACES, "c": drawn(16, 4), "s": drawn(16, 5)[:, :4]},
+        {"inputs": "x c s p", "num_heads": HEADS, "rotary_embedding_dim": 8},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_a_rotary_embedding_of_the_standard_computes_what_onnxruntime_computes(name: str) -> None:
+    feeds, how = TURNED[name]
+    agrees(network("RotaryEmbedding", feeds, opset=23, **how), feeds)
+
+
 def test_query_heads_that_share_a_key_head_are_rows_of_one_product() -> None:
     graph = read(network("Attention", GROUPED, inputs="q k v", opset=24))
     scores = next(op for op in graph.ops if op.kind == "Einsum").nests[0]

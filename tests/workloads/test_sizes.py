@@ -5,7 +5,7 @@ import pickle
 import pytest
 from onnx import TensorProto, helper
 
-from dsascape.workloads import WorkloadError, load_network, zoo_names
+from dsascape.workloads import WorkloadError, exported_names, load_network
 from tests.workloads.onnx_models import model, read, relu
 
 SEQUENCE_NETWORKS = ("bert-base", "bert-tiny", "tinybert", "distilbert", "mobilebert", "albert", "gpt2")
@@ -14,7 +14,7 @@ FIXED_BATCH = ("faster-rcnn", "mask-rcnn", "faster-rcnn-raw", "mask-rcnn-raw")
 
 class TestSizes:
     @pytest.mark.sampled(24)
-    @pytest.mark.parametrize("name", zoo_names())
+    @pytest.mark.parametrize("name", exported_names())
     def test_twice_the_batch_is_twice_the_work(self, name: str) -> None:
         one = load_network(name)
         if name in FIXED_BATCH:

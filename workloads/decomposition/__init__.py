@@ -3,7 +3,7 @@
 A module registers a function for each kind; the walk over a file replaces a node by the nodes that the function writes.
 """
 
-from dsascape.workloads.decomposition import attention, microsoft, microsoft_attention, rotary
+from dsascape.workloads.decomposition import attention, experts, microsoft, microsoft_attention, rotary, state_space
 from dsascape.workloads.decomposition.writer import DECOMPOSED, MICROSOFT, NodeWriter, decomposed
 
 __all__ = [
@@ -12,7 +12,9 @@ __all__ = [
     "NodeWriter",
     "attention",
     "decomposed",
+    "experts",
     "microsoft",
     "microsoft_attention",
     "rotary",
+    "state_space",
 ]

@@ -14,9 +14,9 @@ class Rotation:
     """How heads are turned."""
 
     caches: tuple[str, str]
-    """Cosines and sines: [positions, half of the elements that are turned]."""
+    """Cosines and sines of each position or each token; the last dimension is half of the elements that are turned."""
     positions: str
-    """Number of each token: [batch or 1, length]."""
+    """Number of each token, [batch or 1, length]; empty where the caches are [batch, length, half] already."""
     width: int
     """Elements of a head; those behind the ones that are turned stay as they are."""
     is_interleaved: bool
@@ -27,7 +27,7 @@ class Rotation:
 
 def write_rotary(writer: NodeWriter, split: str, how: Rotation, to: str = "") -> str:
     """Write the rotation of ``split``, [batch, length, heads, width] or with heads first; return the result's name."""
-    half = writer.shape(how.caches[0])[1]
+    half = writer.shape(how.caches[0])[-1]
     width, is_interleaved = how.width, how.is_interleaved
     turned = 2 * half
     data, rest = split, ""
@@ -38,7 +38,8 @@ def write_rotary(writer: NodeWriter, split: str, how: Rotation, to: str = "") ->
         )  # fmt: skip
     place = writer.ints(1 if how.heads_first else 2)
     cosine, sine = [
-        writer.op("Unsqueeze", writer.op("Gather", cache, how.positions, axis=0), place) for cache in how.caches
+        writer.op("Unsqueeze", writer.op("Gather", cache, how.positions, axis=0) if how.positions else cache, place)
+        for cache in how.caches
     ]
     one, other = _pairs(writer, data, half, is_interleaved=is_interleaved)
     first = writer.op("Sub", writer.op("Mul", one, cosine), writer.op("Mul", other, sine))
@@ -63,6 +64,29 @@ def _pairs(writer: NodeWriter, data: str, half: int, *, is_interleaved: bool) ->
         for start, end in zip(starts, ends, strict=True)
     ]
     return one, other
+
+
+@decomposed("RotaryEmbedding")
+def _standard_rotary(writer: NodeWriter) -> None:
+    """Rotary embedding of opset 23: positions come last, and are left out where caches are those of the tokens."""
+    data, caches = writer.input(0), (writer.input(1), writer.input(2))
+    shape, half = writer.shape(data), writer.shape(caches[0])[-1]
+    turned = int(writer.number("rotary_embedding_dim", 0))
+    if turned not in (0, 2 * half):
+        raise UnsupportedOperatorError(
+            f"rotary_embedding_dim is {turned}; the caches turn {count(2 * half, 'element')}"
+        )
+    is_interleaved = writer.flag("interleaved")
+    if len(shape) != _PACKED_RANK:
+        turn = Rotation(caches, writer.optional(3), shape[3], is_interleaved, heads_first=True)
+        write_rotary(writer, data, turn, writer.output(0))
+        return
+    heads = int(writer.number("num_heads", 0))
+    if not heads or shape[2] % heads:
+        raise UnsupportedOperatorError(f"{count(shape[2], 'element')} a token: no {count(heads, 'head')}")
+    split = writer.reshape(data, 0, 0, heads, shape[2] // heads)
+    turn = Rotation(caches, writer.optional(3), shape[2] // heads, is_interleaved)
+    writer.reshape(write_rotary(writer, split, turn), 0, 0, shape[2], to=writer.output(0))
 
 
 @decomposed(f"{MICROSOFT}::RotaryEmbedding")

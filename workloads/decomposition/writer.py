@@ -13,6 +13,8 @@ from dsascape.workloads.walk_state import Typed, WalkState, attributes_of, node_
 
 MICROSOFT = "com.microsoft"
 """Domain of the operators that onnxruntime adds to the standard."""
+OWN = "dsascape"
+"""Domain of the operators by which the zoo's language models state what the standard has no operator for."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from dsascape.workloads.operators import (
     sampling,
     shaping,
     signal,
+    state_space,
 )
 from dsascape.workloads.operators.registry import (
     NOT_TAKEN,
@@ -50,4 +51,5 @@ __all__ = [
     "sampling",
     "shaping",
     "signal",
+    "state_space",
 ]

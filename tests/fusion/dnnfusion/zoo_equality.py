@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime
 
 from dsascape.fusion.dnnfusion.rewriting import rewritten
-from dsascape.workloads import Graph, load_network, zoo_names
+from dsascape.workloads import Graph, exported_names, load_network
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import Executable, drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
@@ -64,7 +64,7 @@ def sensitivity(graph: Graph) -> float:
 def main(names: Sequence[str]) -> int:
     """Compare the networks ``names``, or all; return the exit code."""
     failed = False
-    for name in names or zoo_names():
+    for name in names or exported_names():
         graph = load_network(name)
         found = rewritten(Analysis(graph))
         if found.graph is graph:

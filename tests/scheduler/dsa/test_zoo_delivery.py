@@ -6,7 +6,7 @@ from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
 from dsascape.scheduler import make_policy
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.dsa.view import DsaView
-from dsascape.workloads import load_network, zoo_names
+from dsascape.workloads import exported_names, load_network
 from tests.scheduler.dsa.delivery import Needs, check_delivery
 from tests.scheduler.runs import schedule_of
 
@@ -38,7 +38,7 @@ def needs() -> Needs:
 
 
 @pytest.mark.sampled(10)
-@pytest.mark.parametrize(("number", "network"), list(enumerate(zoo_names())), ids=zoo_names())
+@pytest.mark.parametrize(("number", "network"), list(enumerate(exported_names())), ids=exported_names())
 def test_every_network_gets_what_it_computes_with(number: int, network: str, needs: Needs) -> None:
     graph = load_network(network)
     for policy, changes in cases(number, network):
