@@ -140,7 +140,7 @@ class TestExperimentFiles:
             ("{model: llama-3-8b, context: -1}", "context.*whole numbers from 0"),
             ("{model: llama-3-8b, context: [true]}", "context.*whole numbers from 0"),
             ("{model: llama-3-8b, tokens: 0}", "tokens.*whole numbers from 1"),
-            ("{model: llama-3-8b, context: 8000, tokens: 512}", "at most 8192 together"),
+            ("{model: llama-3-8b, context: 8000, tokens: 512}", "8512 together .* needs 8192 at most"),
             ("{model: llama-3-8b, context: [8, 8]}", "8 twice"),
         ],
     )
