@@ -53,7 +53,8 @@ def open_dims(name: str, given: Mapping[str, int]) -> dict[str, int]:
     model, (context, tokens) = LANGUAGE_MODELS[name], pass_sizes(given)
     if context + tokens > model.longest:
         raise WorkloadError(
-            f"{name}: context has {context} and tokens {tokens}; they need to be at most {model.longest} together"
+            f"{name}: context and tokens are {context + tokens} together ({context}, {tokens});"
+            f" needs {model.longest} at most"
         )
     dims = {**given, CONTEXT: context, TOKENS: tokens}
     return {each: size for each, size in dims.items() if each != CONTEXT or isinstance(model, Decoder)}

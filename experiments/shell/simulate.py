@@ -213,8 +213,8 @@ def _show_pass(console: Console, figures: Mapping[str, float]) -> None:
     """Print the figures of a language model's pass: its tokens, and the least times that bound it."""
     tokens, context = int(figures["tokens"]), int(figures["context"])
     console.print(
-        f"  {count(tokens, 'token')} behind {context:,}: {figures['tokens_per_s']:,.4g} tokens/s,"
-        f" {figures['energy_per_token_j']:.3g} J a token; paced by [bold]{paced_by(figures)}[/bold]"
+        f"  {count(tokens, 'token')} behind {context:,}; tokens per second: {figures['tokens_per_s']:,.4g},"
+        f" energy of a token: {figures['energy_per_token_j']:.3g} J; paced by [bold]{paced_by(figures)}[/bold]"
     )
     said = [
         f"{name} {format_ps(round(figures[f'{name}_s'] * PS_PER_S))}"

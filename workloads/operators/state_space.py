@@ -7,7 +7,7 @@ from dsascape.workloads.operators.access import at, whole
 from dsascape.workloads.operators.registry import Lowered, NodeContext, operator
 
 _STATE = Operations(simple=4, special=1)
-"""Of each element of a state: step times rate, its exponential, the decay, the new part, and their sum."""
+"""Operations of one element of a state: step times rate, its exponential, the decay, the new part, their sum."""
 
 
 def _shapes(context: NodeContext) -> list[tuple[Sequence[int], str]]:
