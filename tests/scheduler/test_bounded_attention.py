@@ -3,9 +3,13 @@
 import pytest
 from onnx import helper
 
-from dsascape import simulate
+from dsascape import load_hardware, simulate
 from dsascape.experiments.question.points import RunRecord
+from dsascape.scheduler import Placing
+from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.scheduler.gpu.schedule_json import read_schedule, schedule_json
+from dsascape.workloads.analysis import Analysis
 from tests.workloads.test_masked_attention import network
 
 MACHINES = ("kirin990", "h100", "stcp920")
@@ -54,6 +58,9 @@ def test_tiles_of_streamed_attention_are_written_and_read() -> None:
     outcome = simulate(graph, "h100", "ago", dtype="fp16")
     assert isinstance(outcome.schedule, GpuSchedule)
     (kernel,) = outcome.schedule.runs
+    costs = Placing(hardware=load_hardware("h100"), parts=1, dtype="fp16").costs(Analysis(outcome.schedule.plan.graph))
+    assert isinstance(costs, GpuCosts)
 
     assert kernel.tiles.stream is not None
     assert f"{kernel.tiles.stream} of the depth at a time" in str(kernel)
+    assert read_schedule(schedule_json(outcome.schedule), costs).runs[0].tiles == kernel.tiles
