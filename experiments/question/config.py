@@ -130,6 +130,27 @@ class Measuring(BaseModel):
     """Whether caches are flushed before each timing; otherwise they hold what the run before left."""
 
 
+ScheduleMode = Literal["anew", "keep"]
+"""``anew``: the policy plans and schedules for each changed machine. ``keep``: the schedule of the unchanged machine
+runs on each changed one, as code that is already compiled does."""
+
+
+class WhatIfEntry(BaseModel):
+    """Request for the effects of changed machine values on one point of the run."""
+
+    model_config = STRICT
+
+    values: list[Name] = Field(default_factory=list)
+    """Paths of numbers or sections to halve and double, or ``PATH=VALUE,VALUE``; empty: all numbers."""
+    schedule: ScheduleMode = "anew"
+
+
+def _with_values(value: Any) -> Any:
+    if value is True:
+        return {}
+    return {"values": value} if isinstance(value, list) else value or None
+
+
 def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
@@ -159,6 +180,8 @@ class Experiment(BaseModel):
     """Measurement options; None: points are simulated only."""
     kernels: Name | None = None
     """Folder of tuned kernels (``dsascape tune --out``) for all points; None: the built-in choice."""
+    what_if: Annotated[WhatIfEntry | None, BeforeValidator(_with_values)] = None
+    """Effects of changed machine values for the report; ``true`` varies all numbers, a list those that it names."""
     question: str = ""
 
     @field_validator("workloads", mode="before")

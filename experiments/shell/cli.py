@@ -157,6 +157,15 @@ def _simulate_options(simulate: argparse.ArgumentParser) -> None:
     of_kernel = "print the loops of a kernel of a CPU or GPU: its name or number"
     simulate.add_argument("--loops", metavar="KERNEL", help=of_kernel)
     simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
+    varied = (
+        "effects of single values of the machine: halved and doubled, all numbers or those at a path or in a section,"
+        " or set to given values, such as ddr.bandwidth=100GB/s,200GB/s"
+    )
+    simulate.add_argument("--what-if", action="append", nargs="?", const="", metavar="A.B[=V,V]", help=varied)
+    scheduled = "what changed machines run: schedules made anew (default), or that of the unchanged machine"
+    simulate.add_argument("--what-if-schedule", choices=("anew", "keep"), help=scheduled)
+    drawn = "draw the effects of --what-if"
+    simulate.add_argument("--out", type=Path, metavar="FILE.svg|FILE.html", help=drawn)
 
 
 def _added(

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from dsascape.experiments.point.decompose import leaves_batches_open
-from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.far_beyond import warnings_of
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.layers import LayerFigures, layers_of
 from dsascape.experiments.point.loops import loops_text
-from dsascape.experiments.point.replay import run_schedule_file, write_schedule
+from dsascape.experiments.point.replay import simulated, write_schedule, written_schedule
+from dsascape.experiments.question.command_line import plain_value
 from dsascape.experiments.question.points import (
     DesignPoint,
     Workload,
@@ -25,6 +25,7 @@ from dsascape.experiments.question.points import (
 from dsascape.experiments.question.tuned_kernels import kernels_said
 from dsascape.experiments.results.files import check_place, for_terminal, replacing
 from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
+from dsascape.experiments.shell.what_if import check_what_if, show_what_if, simulated_what_if, what_if_data
 from dsascape.fusion import FusionPlan
 from dsascape.hw_models import AnyHardware, load_hardware, with_values, write_perfetto
 from dsascape.hw_models.simulation.pause import collect_seldom
@@ -32,7 +33,6 @@ from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
 from dsascape.wording import count
 
-_WORDS = {"true": True, "false": False, "null": None}
 _MOST_LAYERS = 10
 """Largest number of layers shown without ``--json``."""
 
@@ -49,19 +49,8 @@ def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise ScheduleError(f"{flag} has {text[:60]!r}; needs NAME=VALUE")
-        values[name] = _plain(value)
+        values[name] = plain_value(value)
     return values
-
-
-def _plain(text: str) -> object:
-    if text in _WORDS:
-        return _WORDS[text]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, object]]:
@@ -98,17 +87,20 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     collect_seldom()
     check_place(arguments.trace, "--trace")
     check_place(arguments.schedule_out, "--schedule-out")
+    check_what_if(arguments)
     spec, tuning = _machine(arguments)
     workload = requested_workload(arguments)
     if arguments.schedule is None:
         kernels = requested_kernels(arguments, spec)
-        outcome = evaluate(DesignPoint(workload, spec, requested_policy(arguments), tuning=tuning, kernels=kernels))
+        point = DesignPoint(workload, spec, requested_policy(arguments), tuning=tuning, kernels=kernels)
     elif arguments.option:
         raise ScheduleError("--option does not go with --schedule, which replaces the policy")
     elif arguments.kernels is not None:
         raise ScheduleError("--kernels does not go with --schedule, which has its own kernels")
     else:
-        outcome = run_schedule_file(arguments.schedule, workload, spec, tuning)
+        policy, written = written_schedule(arguments.schedule)
+        point = DesignPoint(workload, spec, policy, tuning=tuning, schedule=written)
+    outcome = simulated(point)
     if arguments.schedule_out is not None:
         write_schedule(outcome.schedule, spec, arguments.schedule_out)
     if arguments.trace is not None:
@@ -121,6 +113,8 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     warnings = warnings_of(outcome, layers)
     data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers], "warnings": warnings}
     data |= {} if loops is None else {"loops": loops}
+    study = None if arguments.what_if is None else simulated_what_if(arguments, point)
+    data |= {} if study is None else {"what_if": what_if_data(study)}
     tries_fewer = arguments.schedule is None and leaves_batches_open(requested_policy(arguments))
 
     def show() -> None:
@@ -130,6 +124,8 @@ def simulate(arguments: argparse.Namespace) -> Answer:
                 Console().print(f"[bold]warning:[/bold] {shown_text(warning)}")
         else:
             sys.stdout.write(loops + "\n")
+        if study is not None:
+            show_what_if(study)
 
     return Answer(data, show)
 

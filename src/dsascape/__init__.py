@@ -18,7 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsascape.experiments.api import policy_names, simulate, sweep
+    from dsascape.experiments.api import policy_names, simulate, sweep, what_if
     from dsascape.experiments.point.job import Outcome
     from dsascape.experiments.question.points import RunRecord
     from dsascape.experiments.question.version import __version__
@@ -49,11 +49,12 @@ __all__ = [
     "policy_names",
     "simulate",
     "sweep",
+    "what_if",
     "with_values",
 ]
 
 _PLACES = {
-    "dsascape.experiments.api": ("policy_names", "simulate", "sweep"),
+    "dsascape.experiments.api": ("policy_names", "simulate", "sweep", "what_if"),
     "dsascape.experiments.point.job": ("Outcome",),
     "dsascape.experiments.question.points": ("RunRecord",),
     "dsascape.experiments.question.version": ("__version__",),
