@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import get_args
 
 from dsascape.experiments.question.config import ScheduleMode
 from dsascape.experiments.question.points import RunRecord
 from dsascape.hw_models.machine_files.sources import Source
 
-SCHEDULE_MODES: tuple[ScheduleMode, ...] = get_args(ScheduleMode)
 SMALLEST = 0.001
 """Smallest relative change that counts as an effect."""
 TOLERANCE = 0.02

@@ -4,11 +4,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
+from pkgutil import resolve_name
 
 from dsascape.experiments.point.decompose import leaves_batches_open
 from dsascape.experiments.point.far_beyond import warnings_of
 from dsascape.experiments.point.job import Outcome
-from dsascape.experiments.point.layers import LayerFigures, layers_of
+from dsascape.experiments.point.layers import LayerFigures, layers_of, operators_of
 from dsascape.experiments.point.loops import loops_text
 from dsascape.experiments.point.replay import simulated, write_schedule, written_schedule
 from dsascape.experiments.question.command_line import plain_value
@@ -23,16 +25,16 @@ from dsascape.experiments.question.points import (
     written_kernels,
 )
 from dsascape.experiments.question.tuned_kernels import kernels_said
-from dsascape.experiments.results.files import check_place, for_terminal, replacing
+from dsascape.experiments.results.files import FileError, check_place, for_terminal, replacing
 from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
-from dsascape.experiments.shell.what_if import check_what_if, show_what_if, simulated_what_if, what_if_data
 from dsascape.fusion import FusionPlan
-from dsascape.hw_models import AnyHardware, load_hardware, with_values, write_perfetto
+from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values, write_perfetto
 from dsascape.hw_models.simulation.pause import collect_seldom
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
 from dsascape.wording import count
 
+_PICTURES = (".svg", ".html")
 _MOST_LAYERS = 10
 """Largest number of layers shown without ``--json``."""
 
@@ -87,7 +89,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     collect_seldom()
     check_place(arguments.trace, "--trace")
     check_place(arguments.schedule_out, "--schedule-out")
-    check_what_if(arguments)
+    _check_what_if(arguments)
     spec, tuning = _machine(arguments)
     workload = requested_workload(arguments)
     if arguments.schedule is None:
@@ -111,10 +113,14 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
     warnings = warnings_of(outcome, layers)
-    data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers], "warnings": warnings}
+    operators = operators_of(outcome)
+    told = [{**asdict(layer), "operators": operators.get(layer.layer, [])} for layer in layers]
+    data = outcome.record.as_json() | batched | {"layers": told, "warnings": warnings}
     data |= {} if loops is None else {"loops": loops}
-    study = None if arguments.what_if is None else simulated_what_if(arguments, point)
-    data |= {} if study is None else {"what_if": what_if_data(study)}
+    varied = None
+    if arguments.what_if is not None:  # only then is the module that draws imported
+        varied = resolve_name("dsascape.experiments.shell.what_if:what_if")(arguments, point)
+        data["what_if"] = varied.data
     tries_fewer = arguments.schedule is None and leaves_batches_open(requested_policy(arguments))
 
     def show() -> None:
@@ -124,10 +130,26 @@ def simulate(arguments: argparse.Namespace) -> Answer:
                 Console().print(f"[bold]warning:[/bold] {shown_text(warning)}")
         else:
             sys.stdout.write(loops + "\n")
-        if study is not None:
-            show_what_if(study)
+        if varied is not None:
+            varied.show()
 
     return Answer(data, show)
+
+
+def _check_what_if(arguments: argparse.Namespace) -> None:
+    """Raise ``HardwareError`` or ``FileError`` for options of ``--what-if`` that do not go together."""
+    mode: str | None = arguments.what_if_schedule
+    picture: Path | None = arguments.out
+    if arguments.what_if is None:
+        for flag, given in (("--out", picture), ("--what-if-schedule", mode)):
+            if given is not None:
+                raise HardwareError(f"{flag} goes with --what-if")
+        return
+    if arguments.schedule is not None and mode == "anew":
+        raise HardwareError("--what-if-schedule anew needs --policy; a schedule from a file is kept")
+    check_place(picture, "--out")
+    if picture is not None and picture.suffix not in _PICTURES:
+        raise FileError(f"--out has {picture}; needs a file that ends in {' or '.join(_PICTURES)}")
 
 
 def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_fewer: bool) -> None:

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +18,23 @@ from dsascape.experiments.question.variations import Variation, read_requests
 from dsascape.experiments.report.tornado import CHANGES, change_text, effect_text, named, with_effect
 from dsascape.experiments.report.what_if_page import what_if_page, what_if_picture
 from dsascape.experiments.report.what_if_section import GAIN_HEADINGS, gain_cells
-from dsascape.experiments.results.files import FileError, check_place, write_whole
+from dsascape.experiments.results.files import write_whole
 from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Swing, WhatIf
-from dsascape.experiments.shell.answers import say, table
-from dsascape.hw_models import HardwareError
+from dsascape.experiments.shell.answers import Answer, say, table
 from dsascape.wording import count
 
 _MOST_LINES = 20
 _BAR_CELLS = 24
 """Length of a bar on either side of the axis, in characters."""
-_PICTURES = (".svg", ".html")
 
 
-def check_what_if(arguments: argparse.Namespace) -> None:
-    """Raise ``HardwareError`` or ``FileError`` for options of ``--what-if`` that do not go together."""
-    mode: ScheduleMode | None = arguments.what_if_schedule
-    picture: Path | None = arguments.out
-    if arguments.what_if is None:
-        for flag, given in (("--out", picture), ("--what-if-schedule", mode)):
-            if given is not None:
-                raise HardwareError(f"{flag} goes with --what-if")
-        return
-    if arguments.schedule is not None and mode == "anew":
-        raise HardwareError("--what-if-schedule anew needs --policy; a schedule from a file is kept")
-    check_place(picture, "--out")
-    if picture is not None and picture.suffix not in _PICTURES:
-        raise FileError(f"--out has {picture}; needs a file that ends in {' or '.join(_PICTURES)}")
+def what_if(arguments: argparse.Namespace, point: DesignPoint) -> Answer:
+    """Return the effects that ``--what-if`` requests for a point, and draw them where ``--out`` says."""
+    study = _simulated(arguments, point)
+    return Answer(_data(study), partial(_show, study))
 
 
-def simulated_what_if(arguments: argparse.Namespace, point: DesignPoint) -> WhatIf:
+def _simulated(arguments: argparse.Namespace, point: DesignPoint) -> WhatIf:
     """Return the effects that ``--what-if`` asks for, and draw them where ``--out`` says."""
     mode: ScheduleMode = arguments.what_if_schedule or ("anew" if arguments.schedule is None else "keep")
     requests = read_requests([text for text in arguments.what_if if text])
@@ -63,7 +52,7 @@ def _with_progress(chosen: Sequence[Variation]) -> Iterable[Variation]:
     return track(chosen, "changed values", console=PlainConsole(stderr=True), transient=True)
 
 
-def what_if_data(study: WhatIf) -> dict[str, Any]:
+def _data(study: WhatIf) -> dict[str, Any]:
     """Return the effects as data for ``--json``; values are ordered by their effect on the latency."""
     return {
         "schedule": study.schedule,
@@ -74,7 +63,7 @@ def what_if_data(study: WhatIf) -> dict[str, Any]:
     }
 
 
-def show_what_if(study: WhatIf) -> None:
+def _show(study: WhatIf) -> None:
     """Print the effects: a tornado of the latency and one of the energy, shares beside gains, and what did not run."""
     how = "made anew for each machine" if study.schedule == "anew" else "kept from the unchanged machine"
     say("", f"What if? One value of {study.base.hardware} changed at a time, schedules {how}")
