@@ -179,7 +179,8 @@ def _nothing_common(before: Snapshot, after: Snapshot) -> str:
     old, new = _values(before), _values(after)
     differ = [name for name in sorted({*old, *new}) if not old.get(name, {""}) & new.get(name, {""})]
     told = [f"; {name}: {_some(old.get(name, set()))} and {_some(new.get(name, set()))}" for name in differ]
-    hint = f"; compared with --ignore {','.join(differ)}, they may differ in that" if differ and "model" not in differ else ""
+    may = differ and "model" not in differ
+    hint = f"; compared with --ignore {','.join(differ)}, they may differ in that" if may else ""
     return (
         f"{before.place} ({count(len(before.points), 'point')}) and {after.place}"
         f" ({count(len(after.points), 'point')}) have no point in common{''.join(told[:_MOST_NAMED])}{hint}"
