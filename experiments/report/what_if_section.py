@@ -7,15 +7,16 @@ import pandas as pd
 from dsascape.experiments.report.layout import Figure, Section
 from dsascape.experiments.report.tables import Table, table_of
 from dsascape.experiments.report.tornado import MOST_BARS, change_text, effect_text, tornado, with_effect
-from dsascape.experiments.report.words import MISSING, percent, quantity
+from dsascape.experiments.report.words import MISSING, enumeration, percent, quantity
 from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Gain, WhatIf
 from dsascape.wording import count
 
 MARKS_EXPLAINED = (
-    "In brackets: what the comment in the machine file says of a value's source. Assumed: not published. Derived: from"
-    " other figures. Calibrated: fitted to measurements. Default: not in the file. Set: changed after loading. No"
+    "In brackets above: what the comment in the machine file says of a value's source. Assumed: not published. Derived:"
+    " from other figures. Calibrated: fitted to measurements. Default: not in the file. Set: changed after loading. No"
     " source: without a comment. Without brackets: published or measured."
 )
+_MOST_WEAK = 3
 _SCHEDULES = {
     "anew": "The policy plans and schedules anew for each changed machine.",
     "keep": "The schedule of the unchanged machine runs on each changed one.",
@@ -25,6 +26,7 @@ _SCHEDULES = {
 def what_if_figures(study: WhatIf) -> Iterator[Figure]:
     """Yield a tornado of the latency and one of the energy, shares beside gains, and the table of all effects."""
     base = study.base
+    point = f"{base.model}, batch {base.batch}, on {base.hardware} under {base.policy}"
     figures = {"latency": quantity(base.latency_s, "s"), "energy": quantity(base.energy_j, "J")}
     for figure, amount in figures.items():
         effective = with_effect(study.swings, figure)
@@ -32,11 +34,11 @@ def what_if_figures(study: WhatIf) -> Iterator[Figure]:
             yield Figure(f"No varied value changes the {figure} by {100 * SMALLEST:g} % or more ({amount}).")
             continue
         shown = effective[:MOST_BARS]
-        some = f" The {len(shown)} largest of {len(effective)} are shown." if len(shown) < len(effective) else ""
+        some = f" The {len(shown)} largest of {len(effective)}." if len(shown) < len(effective) else ""
+        told = f" {_SCHEDULES[study.schedule]} {dependence(study)}" if figure == "latency" else ""
         yield Figure(
-            f"{base.model}, batch {base.batch}, on {base.hardware} under {base.policy}: change of the {figure}"
-            f" ({amount}) with one value of the machine at a time; the new value is at the bar."
-            f" {_SCHEDULES[study.schedule]} {MARKS_EXPLAINED}{some}",
+            f"{point}: change of the {figure} ({amount}) with one value of the machine at a time; the new value is at"
+            f" the bar.{some}{told}",
             svg=tornado(shown, figure, f"whatif-{figure}"),
         )
     if study.gains:
@@ -53,7 +55,17 @@ def what_if_figures(study: WhatIf) -> Iterator[Figure]:
             f" {100 * TOLERANCE:g} %. Schedules are chosen by estimates. {told}."
         )
     effects = _effects_table(study)
-    yield Figure(f"All {count(len(effects.rows), 'changed value')}, with the comments of the file.", numbers=effects)
+    yield Figure(
+        f"All {count(len(effects.rows), 'changed value')}, with the comments of the file. {MARKS_EXPLAINED}",
+        numbers=effects,
+    )
+
+
+def dependence(study: WhatIf) -> str:
+    """Return a sentence on the values without a published source that change the latency most; empty without any."""
+    weak = [swing for swing in with_effect(study.swings, "latency") if swing.source.mark][:_MOST_WEAK]
+    told = [f"{s.path} ({s.source.mark}, up to {percent(s.most('latency_change'))})" for s in weak]
+    return f"Of the values without a published source, the latency depends most on {enumeration(told)}." if told else ""
 
 
 def what_if_section(study: WhatIf | None) -> Section:
@@ -67,6 +79,7 @@ def gain_cells(gain: Gain) -> tuple[str, str, str, str]:
         return percent(gain.share), "none of the varied values", MISSING, MISSING
     limit = gain.limit
     far = MISSING if limit is None else f"{limit.setting}: {effect_text(limit, 'latency')}"
+    far += f", then bound by {limit.bottleneck}" if limit is not None and limit.bottleneck else ""
     near = f"{gain.faster.setting}: {effect_text(gain.faster, 'latency')}"
     return percent(gain.share), gain.path, near, far
 

@@ -17,7 +17,7 @@ from dsascape.experiments.question.points import DesignPoint
 from dsascape.experiments.question.variations import Variation, read_requests
 from dsascape.experiments.report.tornado import CHANGES, change_text, effect_text, named, with_effect
 from dsascape.experiments.report.what_if_page import what_if_page, what_if_picture
-from dsascape.experiments.report.what_if_section import GAIN_HEADINGS, gain_cells
+from dsascape.experiments.report.what_if_section import GAIN_HEADINGS, dependence, gain_cells
 from dsascape.experiments.results.files import write_whole
 from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Swing, WhatIf
 from dsascape.experiments.shell.answers import Answer, say, table
@@ -73,6 +73,8 @@ def _show(study: WhatIf) -> None:
             say("", *_tornado_lines(effective[:_MOST_LINES], figure))
         if len(effective) > _MOST_LINES:
             say(f"  and {count(len(effective) - _MOST_LINES, 'value')} more with a smaller effect")
+    weak = dependence(study)
+    say(*(["", weak] if weak else []))
     still = [s.path for s in study.swings if not any(with_effect([s], figure) for figure in CHANGES) and _ran(s)]
     if still:
         say("", f"Less than {100 * SMALLEST:g} % of either: {', '.join(still)}")

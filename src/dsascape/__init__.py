@@ -7,9 +7,10 @@
     print(outcome.record.latency_s, outcome.record.bottleneck)
 
 ``simulate`` runs one network on one machine under one policy and returns an ``Outcome``, whose ``record`` (a
-``RunRecord``) has the figures; ``sweep`` tries many and returns a pandas table. ``load_network`` and ``load_hardware``
-take names or paths; ``network_names``, ``hardware_names`` and ``policy_names`` say what comes along. What the caller
-has to mend is raised as one of the exceptions here, all of them ``ValueError``.
+``RunRecord``) has the figures; ``sweep`` tries many and returns a pandas table; ``what_if`` changes one value of the
+machine at a time. ``load_network`` and ``load_hardware`` take names or paths; ``network_names``, ``hardware_names`` and
+``policy_names`` say what comes along. What the caller has to mend is raised as one of the exceptions here, all of them
+``ValueError``.
 
 Each name is imported when it is first used, so that ``import dsascape`` takes no time.
 """
