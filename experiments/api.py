@@ -9,14 +9,17 @@ from typing import Any
 import pandas as pd
 
 from dsascape.experiments.engine.run import run_points
+from dsascape.experiments.engine.what_if import what_if_of
 from dsascape.experiments.point.clusters_in_use import run_on_best_clusters, share_of_cluster
 from dsascape.experiments.point.job import Job, Outcome
 from dsascape.experiments.point.language import pass_of
+from dsascape.experiments.question.config import ScheduleMode
 from dsascape.experiments.question.network import check_dtype, default_dtype
 from dsascape.experiments.question.points import DesignPoint, Workload, policy_of, split_tuning
 from dsascape.experiments.question.repeated import check_values
 from dsascape.experiments.results.columns import BOOK_KEEPING
 from dsascape.experiments.results.frame import read_results
+from dsascape.experiments.results.sensitivity import WhatIf
 from dsascape.hw_models import AnyHardware, load_hardware, with_values
 from dsascape.scheduler import Placing, Policy, kind_of, policy_types
 from dsascape.workloads import Graph, load_network
@@ -87,6 +90,33 @@ def sweep(
         place = Path(temporary if folder is None else folder)
         run_points(points, place, workers)
         return read_results(place, (point.key for point in points)).drop(columns=list(BOOK_KEEPING))
+
+
+def what_if(
+    network: str,
+    hardware: str | AnyHardware,
+    policy: str | Policy = "graphturbo",
+    *,
+    values: Mapping[str, Any] | Sequence[str] = (),
+    batch: int | None = None,
+    dtype: str | None = None,
+    schedule: ScheduleMode = "anew",
+) -> WhatIf:
+    """Return the effects on latency and energy of the machine's values, changed one at a time and simulated.
+
+    ``values`` maps paths to the values to try, or lists paths of numbers and sections to halve and double; by default,
+    all numbers of the machine are. With ``schedule`` "keep", the schedule of the unchanged machine runs on each
+    changed one; with "anew", the policy decides for each. Raises ``HardwareError`` for an unknown path or an invalid
+    value, and what `simulate` raises.
+    """
+    machine = load_hardware(hardware) if isinstance(hardware, str) else hardware
+    chosen, file = (policy_of(policy), policy) if isinstance(policy, str) else (policy, "")
+    given = values if isinstance(values, Mapping) else dict.fromkeys(values, ())
+    requests = {path: tuple(_several(tried)) for path, tried in given.items()}
+    point = DesignPoint(
+        Workload(network, batch, dtype=dtype), machine, chosen, policy_file=file if file.endswith(".py") else ""
+    )
+    return what_if_of(point, requests, schedule, hardware if isinstance(hardware, str) else "")
 
 
 def policy_names() -> tuple[str, ...]:

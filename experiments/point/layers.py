@@ -65,6 +65,24 @@ def layers_of(outcome: Outcome) -> list[LayerFigures]:
     return [_figures(name, total, moved_bytes, outcome.record.iterations) for name, total in sums.items()]
 
 
+def operators_of(outcome: Outcome) -> dict[str, list[str]]:
+    """Return the names of the operators that each layer computes, in topological order, by the layer's label.
+
+    An operator belongs to the layer that writes its output, otherwise to the first layer that its output leads to.
+    """
+    table, graph = outcome.program.instructions, outcome.schedule.graph
+    labels = set(_names(table, np.asarray(table.layer_runs)).values())
+    layer_of: dict[str, str] = {}
+    operators: dict[str, list[str]] = {}
+    for op in reversed(graph.ops):
+        own = next((name for name in op.outputs if name in labels), None)
+        layer = own or next((layer_of[name] for name in op.outputs if name in layer_of), None)
+        if layer is not None:
+            operators.setdefault(layer, []).insert(0, op.name)
+            layer_of |= dict.fromkeys((name for name in op.inputs if name in graph.producer), layer)
+    return operators
+
+
 _Numbers = npt.NDArray[np.integer[Any]]
 
 

@@ -62,6 +62,23 @@ def run_schedule_file(
     schedule of this network and machine, or one that cannot run.
     """
     data = _read(path)
+    try:
+        return run_written(data, workload, hardware, tuning)
+    except UnusableScheduleError as error:
+        raise ScheduleError(f"{path}: {error}") from error
+
+
+class UnusableScheduleError(ScheduleError):
+    """A written schedule that is for another network or machine, or that cannot run."""
+
+
+def run_written(
+    data: object, workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object]
+) -> Outcome:
+    """Simulate a schedule given as the data of its JSON document.
+
+    Raises ``UnusableScheduleError`` for data that are no schedule of this network and machine, or one that cannot run.
+    """
     shares_kernels = _machine(data).get("clusters_share") == "kernels"
     analysis, job = job_of(workload, hardware, tuning, at_work=_clusters(data), shares_kernels=shares_kernels)
     share = analysis.graph.batch
@@ -73,7 +90,7 @@ def run_schedule_file(
     try:
         schedule: Schedule = job.placing.kind.read(data, job.placing.costs(at_once))
     except ScheduleError as error:
-        raise ScheduleError(f"{path}: {error}") from error
+        raise UnusableScheduleError(str(error)) from error
     return replay(schedule, at_once, replace(job, iterations=-(-share // batch)))
 
 

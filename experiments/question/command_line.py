@@ -6,6 +6,9 @@ from dsascape.experiments.question.points import DesignPoint, Origin
 from dsascape.hw_models.text.messages import shown
 from dsascape.scheduler import changed_options
 
+Plain = str | int | float | bool | None
+_WORDS = {"true": True, "false": False, "null": None}
+
 
 def simulate_command(point: DesignPoint, origin: Origin) -> str:
     """Return the ``dsascape simulate`` command that reproduces the point's figures, quoted for a POSIX shell.
@@ -29,6 +32,18 @@ def simulate_command(point: DesignPoint, origin: Origin) -> str:
     for path, setting in origin.settings.items():
         words += _option("--set", f"{path}={_written(setting)}")
     return shlex.join(words)
+
+
+def plain_value(text: str) -> Plain:
+    """Return a value of a command line: numbers, true, false and null have YAML's meaning, all else is text."""
+    if text in _WORDS:
+        return _WORDS[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _option(flag: str, value: str) -> list[str]:

@@ -159,6 +159,28 @@ class Measuring(BaseModel):
     """Whether caches are flushed before each timing; otherwise they hold what the run before left."""
 
 
+ScheduleMode = Literal["anew", "keep"]
+"""``anew``: the policy plans and schedules for each changed machine. ``keep``: the schedule of the unchanged machine
+runs on each changed one, as code that is already compiled does."""
+
+
+class WhatIfEntry(BaseModel):
+    """Request for the effects of changed machine values on one point of the run."""
+
+    model_config = STRICT
+
+    values: list[Name] = Field(default_factory=list)
+    """Paths of numbers or sections to halve and double, or ``PATH=VALUE,VALUE``; empty: all numbers."""
+    schedule: ScheduleMode = "anew"
+    """``anew``: planned and scheduled for each changed machine. ``keep``: the schedule of the unchanged one runs."""
+
+
+def _with_values(value: Any) -> Any:
+    if value is True:
+        return {}
+    return {"values": value} if isinstance(value, list) else value or None
+
+
 def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
@@ -171,6 +193,7 @@ def _with_base(value: Any) -> Any:
     return {"base": value} if isinstance(value, str) else value
 
 
+_WhatIf = bool | list[Name] | WhatIfEntry | None
 _ENTRIES = Field(min_length=1, max_length=1000)
 _Workloads = Annotated[list[Name | WorkloadEntry], _ENTRIES]
 _Machines = Name | HardwareEntry | Annotated[list[Name | HardwareEntry], _ENTRIES]
@@ -198,6 +221,8 @@ class Experiment(BaseModel):
     """Measurement options; without them points are simulated only."""
     kernels: Name | None = None
     """Folder of tuned kernels (``dsascape tune --out``) for all points; by default the built-in choice."""
+    what_if: Annotated[WhatIfEntry | None, BeforeValidator(_with_values, json_schema_input_type=_WhatIf)] = None
+    """Effects of changed machine values for the report; ``true`` varies all numbers, a list those that it names."""
     question: str = ""
     """Question that the study answers, printed above the report; by default the comment in the file's first line."""
 

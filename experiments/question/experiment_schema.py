@@ -44,7 +44,7 @@ def experiment_page() -> str:
 
 _PARTS = {
     "WorkloadEntry": "An entry of `workloads`", "HardwareEntry": "An entry of `hardware`", "Search": "`search`",
-    "Measuring": "`measure`",
+    "Measuring": "`measure`", "WhatIfEntry": "`what_if`",
 }  # fmt: skip
 _NAMED = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}
 

@@ -40,6 +40,7 @@ from dsascape.experiments.question.points import (
 from dsascape.experiments.question.processor import processor_of
 from dsascape.experiments.question.repeated import check_machines, check_policies, check_values, check_workloads
 from dsascape.experiments.question.tuned_kernels import kernels_said
+from dsascape.experiments.question.variations import read_requests, variations
 from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values
 from dsascape.scheduler import Policy, ScheduleError, make_tuning
 from dsascape.tuner.measure import (
@@ -229,6 +230,9 @@ def read_experiment(
     machines = []
     for position, machine in enumerate(experiment.hardware):
         machines.append(_machines(machine, path, f"hardware.{position}"))
+    if experiment.what_if is not None:
+        with _at(path, "what_if"):
+            variations(machines[0].base, read_requests(experiment.what_if.values))
     with _at(path, "hardware"):
         check_machines([(each.base, each.sweep, each.tuning) for each in machines])
     _tell_apart(workloads, path)

@@ -2,20 +2,24 @@
 
 import datetime
 import json
+import logging
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from dsascape.experiments.engine.engines import Engine
+from dsascape.experiments.engine.what_if import what_if_of
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.job import Outcome
-from dsascape.experiments.question.config import Experiment
+from dsascape.experiments.question.config import Experiment, ScheduleMode
 from dsascape.experiments.question.grid import Grid
 from dsascape.experiments.question.points import DesignPoint
+from dsascape.experiments.question.variations import read_requests
 from dsascape.experiments.question.version import __version__
 from dsascape.experiments.report.frames import axes_of, best_points, prepared
 from dsascape.experiments.report.leading import leading
@@ -28,20 +32,25 @@ from dsascape.experiments.results.folder import (
     DamagedError,
     Note,
     added_keys,
-    forget_timelines,
+    forget_drawn,
     read_note,
     read_timelines,
+    read_what_if,
     write_note,
     write_timelines,
+    write_what_if,
 )
 from dsascape.experiments.results.frame import read_results, read_sound, write_csv
 from dsascape.experiments.results.parts import read_parts, swept_columns, write_parts_csv
+from dsascape.experiments.results.sensitivity import WhatIf
 from dsascape.experiments.results.store import KERNELS, ResultStore
 from dsascape.experiments.results.timeline import Span, Timeline
 from dsascape.hw_models import AnyHardware, ClusteredDsa, parameter_paths, perfetto_json
+from dsascape.hw_models.machine_files.overrides import value_at
 from dsascape.hw_models.text.quantities import readable
 from dsascape.scheduler import policy_label
 
+_log = logging.getLogger(__name__)
 REPORT = "report.html"
 BASELINE = "fixed-pattern"
 _MOST_KEYS_AT_START = 10_000
@@ -78,7 +87,7 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultS
     is_known = experiment.search.method != "nsga2" and planned <= _MOST_KEYS_AT_START
     keys = [point.key for point in grid.chosen(experiment.search)] if is_known else None
     rows, added = _hardware_rows(grid.machines[0].base), added_keys(folder)
-    forget_timelines(folder)
+    forget_drawn(folder)
     note = Note(experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False, added=added)
     write_note(note, folder)
     store.supersede_other_code(grid.point(0).code, added)
@@ -89,7 +98,7 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultS
 def end_study(
     experiment: Experiment, grid: Grid, points: Sequence[DesignPoint], store: ResultStore, engine: Engine
 ) -> None:
-    """Note that all ``points`` of a run are stored, and write the timelines of the most telling one.
+    """Note that all ``points`` of a run are stored; write timelines and what-if effects of the most telling one.
 
     Other rows are no longer current, except points that were measured one by one.
     """
@@ -103,6 +112,13 @@ def end_study(
             write_whole(folder / name, traced.perfetto)
             timelines.append(replace(traced.timeline, trace=name))
     write_timelines(timelines, folder)
+    if experiment.what_if is not None and telling:
+        vary = partial(varied_at, values=tuple(experiment.what_if.values), schedule=experiment.what_if.schedule)
+        for _, study in engine.results(vary, telling[-1:]):
+            if isinstance(study, WhatIf):
+                write_what_if(study, folder)
+            else:
+                _log.warning("what_if: %s", study.reason)
     keys = list(dict.fromkeys(point.key for point in points))
     rows, added = _hardware_rows(grid.machines[0].base), added_keys(folder)
     note = Note(experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True, added=added)
@@ -134,6 +150,11 @@ def write_report(folder: Path) -> Written:
             ]
         except DamagedError as error:
             remarks.append(str(error))
+    what_if: WhatIf | None = None
+    try:
+        what_if = read_what_if(folder)
+    except DamagedError as error:
+        remarks.append(str(error))
     remarks += results.remarks
     write_csv(results.frame, folder)
     write_parts_csv(results.frame, folder)
@@ -142,7 +163,8 @@ def write_report(folder: Path) -> Written:
         write_parts_csv(results.frame, folder, KERNELS)
     planned = len(results.frame) if note is None else note.planned + len(note.added)
     study = _study(folder, note, results.frame, tuple(timelines), tuple(remarks))
-    study = replace(study, layers=_layers_of_fastest(results.frame, study.swept, folder), kernels=kernels)
+    layers = _layers_of_fastest(results.frame, study.swept, folder)
+    study = replace(study, layers=layers, kernels=kernels, what_if=what_if)
     path = folder / REPORT
     write_whole(path, render_report(study))
     return Written(path, len(results.frame), planned, tuple(remarks))
@@ -224,13 +246,7 @@ def provenance() -> dict[str, str]:
 def _hardware_rows(machine: AnyHardware) -> list[tuple[str, str]]:
     """Return the machine's values as (dotted path, text)."""
     data = machine.model_dump(by_alias=True)
-    return [(path, readable(str(_at(data, path)))) for path in parameter_paths(machine)]
-
-
-def _at(data: Any, path: str) -> Any:
-    for part in path.split("."):
-        data = data[int(part)] if isinstance(data, Sequence) else data[part]
-    return data
+    return [(path, readable(str(value_at(data, path)))) for path in parameter_paths(machine)]
 
 
 def _presented(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
@@ -279,6 +295,12 @@ def traced_at(point: DesignPoint) -> Traced:
     outcome = evaluate(point)
     trace = perfetto_json(outcome.result, point.hardware.name)
     return Traced(timeline_of(outcome, point), json.dumps(trace, separators=(",", ":")))
+
+
+def varied_at(point: DesignPoint, values: Sequence[str], schedule: ScheduleMode) -> WhatIf:
+    """Simulate a design point with single values of its machine changed, as an experiment file requests them."""
+    source = "" if point.origin is None else point.origin.hardware
+    return what_if_of(point, read_requests(values), schedule, source)
 
 
 def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:

@@ -46,7 +46,7 @@ def render_report(study: Study) -> str:
     standing = _standing(study, points)
     timelines = timelines_drawn(study.timelines)
     scripts = [_script(name) for name in SCRIPTS]
-    return _template().render(
+    return template("report.html.j2").render(
         study=study,
         headline=headline,
         standing=standing,
@@ -93,7 +93,8 @@ def _script(name: str) -> Markup:
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """Return the template of a page, which may show figures as a report does."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -104,7 +105,7 @@ def _template() -> Template:
     environment.filters["breakable"] = _breakable
     environment.filters["counted"] = count
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def _breakable(text: str, longest: int = 22) -> Markup:

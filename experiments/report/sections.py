@@ -43,6 +43,7 @@ from dsascape.experiments.report.tables import (
     table_of,
     winner_heats,
 )
+from dsascape.experiments.report.what_if_section import what_if_section
 from dsascape.experiments.report.words import TIMES, enumeration, meaning, times
 from dsascape.wording import count
 
@@ -84,6 +85,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
             "tradeoffs", "Trade-offs", (*(() if search else front), *_trade_offs(lead)) if ran else (),
             source_of(lead.every),
         ),
+        what_if_section(evaluation.study.what_if),
         Section("timelines", "Timelines", tuple(timelines_section(evaluation.study.timelines))),
         *installed_sections(evaluation),
     ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from dsascape.experiments.results.sensitivity import WhatIf
 from dsascape.experiments.results.timeline import Timeline
 
 
@@ -36,3 +37,5 @@ class Study:
     """(title, layers with their figures) of the fastest point of each network."""
     kernels: pd.DataFrame | None = None
     """Measured kernels of all points that have a prediction, each with its ``network`` and ``policy``."""
+    what_if: WhatIf | None = None
+    """Effects of changed machine values on one point; None where none were simulated."""

@@ -36,7 +36,7 @@ _OF_FIGURES = {
     if (values := get_args(field.type)) and values[1] in TYPES
 }
 """Types of columns made from the record's mappings, by prefix such as ``traffic_bytes.``."""
-_TELL_APART = (
+TELL_APART = (
     "model", "hardware", "policy", "batch", "dtype", "target", "device", "measured_threads", "flushed_caches",
 )  # fmt: skip
 """Columns that identify a point, besides the swept ones."""
@@ -69,13 +69,18 @@ def in_order(columns: Iterable[str]) -> list[str]:
     return sorted(columns, key=place)
 
 
-def point_of_row(row: Mapping[str, object]) -> str:
-    """Return the identity of a row's point: a hash of its names and swept values, without figures."""
+def names_of_point(row: Mapping[str, object]) -> dict[str, object]:
+    """Return the parts of a row that identify its point: names, sizes and swept values, without figures."""
     figures = {*OF_ORIGIN, *OF_MEASUREMENT, *ALWAYS}
-    told = {
-        name: str(value)
+    return {
+        name: value
         for name, value in row.items()
         if value is not None
-        and (name in _TELL_APART or not (name in figures or name.startswith(tuple(_OF_FIGURES))))
+        and (name in TELL_APART or not (name in figures or name.startswith(tuple(_OF_FIGURES))))
     }
+
+
+def point_of_row(row: Mapping[str, object]) -> str:
+    """Return the identity of a row's point: a hash of its names and swept values, without figures."""
+    told = {name: str(value) for name, value in names_of_point(row).items()}
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:_POINT_DIGITS]

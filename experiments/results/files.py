@@ -72,6 +72,11 @@ def for_spreadsheet(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
 
 
+def without_apostrophe(text: str) -> str:
+    """Return ``text`` as it was before `for_spreadsheet`."""
+    return text[1:] if text[:1] == "'" and text[1:].startswith(_FORMULA) else text
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)

@@ -9,12 +9,14 @@ from pydantic import BaseModel, Field
 
 from dsascape.experiments.question.config import STRICT, Experiment, ExperimentError
 from dsascape.experiments.results.files import write_whole
+from dsascape.experiments.results.sensitivity import WhatIf
 from dsascape.experiments.results.timeline import Timeline
 from dsascape.hw_models.text.text_file import BYTE_ORDER_MARK
 
 T = TypeVar("T")
 EXPERIMENT_COPY = "experiment.json"
 TIMELINES = "timelines.json"
+WHAT_IF = "what_if.json"
 TRACES = ("perfetto-1.json", "perfetto-2.json")
 """File names of the timelines' runs in Perfetto's format."""
 
@@ -103,13 +105,27 @@ def read_timelines(folder: Path) -> list[Timeline]:
     return timelines
 
 
-def forget_timelines(folder: Path) -> None:
-    """Remove the timelines and traces of an earlier run."""
-    for name in (TIMELINES, *TRACES):
+def write_what_if(study: WhatIf, folder: Path) -> None:
+    """Write the effects of changed machine values to the folder."""
+    write_whole(folder / WHAT_IF, f"{_WHAT_IF.dump_json([study], indent=1).decode()}\n")
+
+
+def read_what_if(folder: Path) -> WhatIf | None:
+    """Read the effects of changed machine values, None where there are none; raise ``DamagedError``."""
+    if not (folder / WHAT_IF).exists():
+        return None
+    studies = _read(folder / WHAT_IF, _WHAT_IF, "run the experiment again for its what-if section")
+    return studies[0] if studies else None
+
+
+def forget_drawn(folder: Path) -> None:
+    """Remove the timelines, traces and what-if effects of an earlier run."""
+    for name in (TIMELINES, WHAT_IF, *TRACES):
         (folder / name).unlink(missing_ok=True)
 
 
 _LATEST_PS = 2**62
+_WHAT_IF = pydantic.TypeAdapter(list[WhatIf], config={"strict": True, "allow_inf_nan": False})
 _TIMELINES = pydantic.TypeAdapter(list[Timeline], config={"strict": True})
 
 

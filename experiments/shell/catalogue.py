@@ -15,6 +15,7 @@ from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table
 from dsascape.hw_models import HardwareError, load_hardware, parameter_paths, preset_names
 from dsascape.hw_models.machine_files.kinds import SPECS, broken_kinds
 from dsascape.hw_models.machine_files.machine_file import machine_file
+from dsascape.hw_models.machine_files.overrides import value_at
 from dsascape.hw_models.machine_files.reference import markdown, sections
 from dsascape.hw_models.text.quantities import format_bytes, readable
 from dsascape.scheduler import broken_policies, kind_of, policy_types
@@ -99,7 +100,7 @@ def hardware(arguments: argparse.Namespace) -> Answer:
     if arguments.name is not None:
         spec = load_hardware(arguments.name)
         data = spec.model_dump(by_alias=True, mode="json")
-        values = [(path, readable(str(_value_at(data, path)))) for path in parameter_paths(spec)]
+        values = [(path, readable(str(value_at(data, path)))) for path in parameter_paths(spec)]
         tuning = asdict(kind_of(spec).tuning())
         values += [(f"{TUNING}{name}", str(value)) for name, value in tuning.items()]
         return Answer(data, table(f"{spec.name}: what can be set and swept", ("path", "value"), values))
@@ -147,12 +148,6 @@ def parameters_page() -> str:
 def _write(text: str) -> None:
     """Write a text unchanged."""
     sys.stdout.write(text)
-
-
-def _value_at(data: Any, path: str) -> Any:
-    for part in path.split("."):
-        data = data[int(part)] if isinstance(data, list) else data[part]
-    return data
 
 
 def policies(arguments: argparse.Namespace) -> Answer:

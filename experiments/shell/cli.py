@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dsascape.experiments.question.version import __version__
 from dsascape.experiments.results.files import for_terminal
+from dsascape.experiments.shell.change_options import compare_options, what_if_options
 
 if TYPE_CHECKING:
     from dsascape.experiments.shell.answers import Answer
@@ -24,6 +25,7 @@ _USER_ERRORS = (
     "dsascape.experiments.question.config:ExperimentError",
     "dsascape.experiments.engine.engines:EngineError",
     "dsascape.experiments.results.files:FileError",
+    "dsascape.experiments.results.snapshot:CompareError",
     "dsascape.experiments.engine.limits:LimitError",
     "dsascape.experiments.results.store:StoreError",
     "dsascape.workloads:WorkloadError",
@@ -73,8 +75,8 @@ _WHERE = "device that runs the code: local, or rpc://HOST:PORT[/KEY] (default: %
 _TOLD = "log what happens to standard error, with the tracebacks of errors"
 EXIT_CODES = (
     "Exit codes: 0 all is well; 1 done, but points of a run have no figures, kernels failed, a bundle's runner wrote no"
-    " results, files of a folder are damaged, or an installed policy is broken; 2 a mistake, with one message;"
-    " 130 stopped from the keyboard."
+    " results, files of a folder are damaged, an installed policy is broken, or a point got slower than compare allows;"
+    " 2 a mistake, with one message; 130 stopped from the keyboard."
 )
 
 
@@ -144,6 +146,7 @@ def parser() -> argparse.ArgumentParser:
     add("report", _command("run", "report"), "write the report again from stored results").add_argument(
         "folder", type=Path, metavar="DIR"
     )
+    compare_options(add("compare", _command("compare", "compare"), "what changed between two sets of results"))
     return main
 
 
@@ -161,6 +164,7 @@ def _simulate_options(simulate: argparse.ArgumentParser) -> None:
     of_kernel = "print the loops of a kernel of a CPU or GPU: its name or number"
     simulate.add_argument("--loops", metavar="KERNEL", help=of_kernel)
     simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
+    what_if_options(simulate)
 
 
 def _added(

@@ -4,15 +4,17 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
+from pkgutil import resolve_name
 
 from dsascape.experiments.point.decompose import leaves_batches_open
-from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.far_beyond import warnings_of
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.language import ARITHMETIC, CACHE, WEIGHTS, paced_by
-from dsascape.experiments.point.layers import LayerFigures, layers_of
+from dsascape.experiments.point.layers import LayerFigures, layers_of, operators_of
 from dsascape.experiments.point.loops import loops_text
-from dsascape.experiments.point.replay import run_schedule_file, write_schedule
+from dsascape.experiments.point.replay import simulated, write_schedule, written_schedule
+from dsascape.experiments.question.command_line import plain_value
 from dsascape.experiments.question.points import (
     DesignPoint,
     Workload,
@@ -24,10 +26,10 @@ from dsascape.experiments.question.points import (
     written_kernels,
 )
 from dsascape.experiments.question.tuned_kernels import kernels_said
-from dsascape.experiments.results.files import check_place, for_terminal, replacing
+from dsascape.experiments.results.files import FileError, check_place, for_terminal, replacing
 from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
 from dsascape.fusion import FusionPlan
-from dsascape.hw_models import AnyHardware, load_hardware, with_values, write_perfetto
+from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values, write_perfetto
 from dsascape.hw_models.simulation.pause import collect_seldom
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
@@ -35,7 +37,7 @@ from dsascape.scheduler.product_rates import rates_lacking
 from dsascape.wording import count
 
 _BYTES_OF = {WEIGHTS: "weight_bytes", CACHE: "cache_bytes"}
-_WORDS = {"true": True, "false": False, "null": None}
+_PICTURES = (".svg", ".html")
 _MOST_LAYERS = 10
 """Largest number of layers shown without ``--json``."""
 
@@ -52,19 +54,8 @@ def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise ScheduleError(f"{flag} has {text[:60]!r}; needs NAME=VALUE")
-        values[name] = _plain(value)
+        values[name] = plain_value(value)
     return values
-
-
-def _plain(text: str) -> object:
-    if text in _WORDS:
-        return _WORDS[text]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, object]]:
@@ -101,17 +92,20 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     collect_seldom()
     check_place(arguments.trace, "--trace")
     check_place(arguments.schedule_out, "--schedule-out")
+    _check_what_if(arguments)
     spec, tuning = _machine(arguments)
     workload = requested_workload(arguments)
     if arguments.schedule is None:
         kernels = requested_kernels(arguments, spec)
-        outcome = evaluate(DesignPoint(workload, spec, requested_policy(arguments), tuning=tuning, kernels=kernels))
+        point = DesignPoint(workload, spec, requested_policy(arguments), tuning=tuning, kernels=kernels)
     elif arguments.option:
         raise ScheduleError("--option does not go with --schedule, which replaces the policy")
     elif arguments.kernels is not None:
         raise ScheduleError("--kernels does not go with --schedule, which has its own kernels")
     else:
-        outcome = run_schedule_file(arguments.schedule, workload, spec, tuning)
+        policy, written = written_schedule(arguments.schedule)
+        point = DesignPoint(workload, spec, policy, tuning=tuning, schedule=written)
+    outcome = simulated(point)
     if arguments.schedule_out is not None:
         write_schedule(outcome.schedule, spec, arguments.schedule_out)
     if arguments.trace is not None:
@@ -122,10 +116,16 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
     warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers)
-    data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers], "warnings": warnings}
+    operators = operators_of(outcome)
+    told = [{**asdict(layer), "operators": operators.get(layer.layer, [])} for layer in layers]
+    data = outcome.record.as_json() | batched | {"layers": told, "warnings": warnings}
     data |= {} if loops is None else {"loops": loops}
     if outcome.record.language:
         data["language"] = {**outcome.record.language, "paced_by": paced_by(outcome.record.language)}
+    varied = None
+    if arguments.what_if is not None:  # only then is the module that draws imported
+        varied = resolve_name("dsascape.experiments.shell.what_if:what_if")(arguments, point)
+        data["what_if"] = varied.data
     tries_fewer = arguments.schedule is None and leaves_batches_open(requested_policy(arguments))
 
     def show() -> None:
@@ -135,8 +135,26 @@ def simulate(arguments: argparse.Namespace) -> Answer:
                 Console().print(f"[bold]warning:[/bold] {shown_text(warning)}")
         else:
             sys.stdout.write(loops + "\n")
+        if varied is not None:
+            varied.show()
 
     return Answer(data, show)
+
+
+def _check_what_if(arguments: argparse.Namespace) -> None:
+    """Raise ``HardwareError`` or ``FileError`` for options of ``--what-if`` that do not go together."""
+    mode: str | None = arguments.what_if_schedule
+    picture: Path | None = arguments.out
+    if arguments.what_if is None:
+        for flag, given in (("--out", picture), ("--what-if-schedule", mode)):
+            if given is not None:
+                raise HardwareError(f"{flag} goes with --what-if")
+        return
+    if arguments.schedule is not None and mode == "anew":
+        raise HardwareError("--what-if-schedule anew needs --policy; a schedule from a file is kept")
+    check_place(picture, "--out")
+    if picture is not None and picture.suffix not in _PICTURES:
+        raise FileError(f"--out has {picture}; needs a file that ends in {' or '.join(_PICTURES)}")
 
 
 def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_fewer: bool) -> None:

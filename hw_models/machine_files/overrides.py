@@ -51,6 +51,13 @@ def leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield path
 
 
+def value_at(data: Any, path: str) -> Any:
+    """Return the value at ``path`` in ``data``; None if there is none."""
+    for part in path.split("."):
+        data = _entries(data).get(part)
+    return data
+
+
 def put(data: dict[str, Any], path: str, value: object, where: str) -> None:
     """Set ``value`` at ``path`` in ``data``, in place; its validity is checked later.
 

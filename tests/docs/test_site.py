@@ -105,7 +105,7 @@ def test_examples_print_what_the_page_says(name: str, request: pytest.FixtureReq
         assert printed == page(name).text, "pytest tests/docs --update-golden writes the page anew"
 
 
-@pytest.mark.parametrize("name", ["docs/index.md", "README.md", "docs/loops.md"])
+@pytest.mark.parametrize("name", ["docs/index.md", "README.md", "docs/loops.md", "docs/what-if.md"])
 def test_commands_print_what_the_page_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = Page((ROOT / name).read_text(encoding="utf-8")).blocks
     asked = [each for _, content in blocks for each in f"\n{content}".split("\n$ ")[1:] if each.startswith("dsascape")]

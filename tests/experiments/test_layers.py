@@ -109,10 +109,18 @@ class TestEveryOutput:
         argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "graphturbo", "--batch", "4"]
         found = terminal.json(*argv)
 
-        assert set(found["layers"][0]) == {"layer", "runs", "critical_s", "limited_by", "traffic_bytes"}
+        assert set(found["layers"][0]) == {"layer", "runs", "critical_s", "limited_by", "traffic_bytes", "operators"}
         assert sum(layer["critical_s"] for layer in found["layers"]) == pytest.approx(found["latency_s"])
         assert sum(found["critical"].values()) == pytest.approx(1)
         assert "Layers with most of the critical path" in terminal.out(*argv)
+
+    @pytest.mark.parametrize("hardware", ["stcp920", "kirin990", "a100"])
+    @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "dnnfusion"])
+    def test_json_has_each_operator_in_one_layer(self, hardware: str, policy: str, terminal: Terminal) -> None:
+        found = terminal.json("simulate", "bert-tiny", "--hardware", hardware, "--policy", policy)
+        names = [name for layer in found["layers"] for name in layer["operators"]]
+
+        assert len(names) == len(set(names)) > 50
 
     def test_the_store_has_a_table_of_them(self, folder: Path) -> None:
         with closing(sqlite3.connect(folder / "results.sqlite")) as connection:

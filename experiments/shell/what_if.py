@@ -1,0 +1,116 @@
+"""The option ``--what-if`` of ``simulate``: effects of changed machine values as text, as data, and as a picture."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console as PlainConsole
+from rich.progress import track
+
+from dsascape.experiments.engine.what_if import what_if_of
+from dsascape.experiments.question.config import ScheduleMode
+from dsascape.experiments.question.points import DesignPoint
+from dsascape.experiments.question.variations import Variation, read_requests
+from dsascape.experiments.report.tornado import CHANGES, change_text, effect_text, named, with_effect
+from dsascape.experiments.report.what_if_page import what_if_page, what_if_picture
+from dsascape.experiments.report.what_if_section import GAIN_HEADINGS, dependence, gain_cells
+from dsascape.experiments.results.files import write_whole
+from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Swing, WhatIf
+from dsascape.experiments.shell.answers import Answer, say, table
+from dsascape.wording import count
+
+_MOST_LINES = 20
+_BAR_CELLS = 24
+"""Length of a bar on either side of the axis, in characters."""
+
+
+def what_if(arguments: argparse.Namespace, point: DesignPoint) -> Answer:
+    """Return the effects that ``--what-if`` requests for a point, and draw them where ``--out`` says."""
+    study = _simulated(arguments, point)
+    return Answer(_data(study), partial(_show, study))
+
+
+def _simulated(arguments: argparse.Namespace, point: DesignPoint) -> WhatIf:
+    """Return the effects that ``--what-if`` asks for, and draw them where ``--out`` says."""
+    mode: ScheduleMode = arguments.what_if_schedule or ("anew" if arguments.schedule is None else "keep")
+    requests = read_requests([text for text in arguments.what_if if text])
+    study = what_if_of(point, requests, mode, arguments.hardware, _with_progress)
+    picture: Path | None = arguments.out
+    if picture is not None:
+        write_whole(picture, what_if_page(study) if picture.suffix == ".html" else what_if_picture(study))
+    return study
+
+
+def _with_progress(chosen: Sequence[Variation]) -> Iterable[Variation]:
+    """Show a progress bar on standard error if that is a terminal."""
+    if not sys.stderr.isatty():
+        return chosen
+    return track(chosen, "changed values", console=PlainConsole(stderr=True), transient=True)
+
+
+def _data(study: WhatIf) -> dict[str, Any]:
+    """Return the effects as data for ``--json``; values are ordered by their effect on the latency."""
+    return {
+        "schedule": study.schedule,
+        "values": [asdict(swing) for swing in study.swings],
+        "by_energy": [swing.path for swing in study.by_energy],
+        "gains": [asdict(gain) for gain in study.gains],
+        "anomalies": [{"path": swing.path, **asdict(effect)} for swing, effect in study.anomalies],
+    }
+
+
+def _show(study: WhatIf) -> None:
+    """Print the effects: a tornado of the latency and one of the energy, shares beside gains, and what did not run."""
+    how = "made anew for each machine" if study.schedule == "anew" else "kept from the unchanged machine"
+    say("", f"What if? One value of {study.base.hardware} changed at a time, schedules {how}")
+    for figure in CHANGES:
+        effective = with_effect(study.swings, figure)
+        if effective:
+            say("", *_tornado_lines(effective[:_MOST_LINES], figure))
+        if len(effective) > _MOST_LINES:
+            say(f"  and {count(len(effective) - _MOST_LINES, 'value')} more with a smaller effect")
+    weak = dependence(study)
+    say(*(["", weak] if weak else []))
+    still = [s.path for s in study.swings if not any(with_effect([s], figure) for figure in CHANGES) and _ran(s)]
+    if still:
+        say("", f"Less than {100 * SMALLEST:g} % of either: {', '.join(still)}")
+    if study.gains:
+        rows = [(gain.resource, *gain_cells(gain)) for gain in study.gains]
+        say("")
+        table("Share of the critical path, and what more of the resource gains", GAIN_HEADINGS, rows)()
+    for swing, effect in study.anomalies:
+        changed = effect_text(effect, "latency")
+        say(f"more is slower by more than {100 * TOLERANCE:g} %: {swing.path} = {effect.setting}: {changed}")
+    refused = [(swing, each) for swing in study.swings for each in swing.effects if each.refusal]
+    if refused:
+        say("", "Not simulated:", *[f"  {swing.path} = {each.setting}: {each.refusal}" for swing, each in refused])
+
+
+def _ran(swing: Swing) -> bool:
+    return any(not each.refusal for each in swing.effects)
+
+
+def _tornado_lines(swings: Sequence[Swing], figure: str) -> list[str]:
+    """Return a line for each value: its name, a bar to either side of the axis, and the changes."""
+    change = CHANGES[figure]
+    names = [named(swing) for swing in swings]
+    width = max(map(len, names))
+    changes = [[getattr(each, change) for each in swing.effects if not each.refusal] for swing in swings]
+    scale = max(abs(each) for several in changes for each in several)
+    lines = [f"{'':{width}}  {f'less {figure}':>{_BAR_CELLS}}|more {figure}"]
+    for name, swing, several in zip(names, swings, changes, strict=True):
+        down = _bar(-min(0.0, *several), scale)
+        up = _bar(max(0.0, *several), scale)
+        told = ", ".join(
+            f"{each.setting} {change_text(getattr(each, change))}" for each in swing.effects if not each.refusal
+        )
+        lines.append(f"{name:<{width}}  {down:>{_BAR_CELLS}}|{up:<{_BAR_CELLS}}  {told}")
+    return lines
+
+
+def _bar(change: float, scale: float) -> str:
+    return "█" * round(_BAR_CELLS * change / scale)
