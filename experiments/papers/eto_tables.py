@@ -1,4 +1,4 @@
-"""Reuse as in ETO beside searches from nothing, on a simulated P100, and beside what the paper's text says.
+"""Reuse as in ETO beside searches from nothing, on simulated machines, and beside what the paper's text says.
 
 ``python -m dsascape.experiments.papers.eto_tables RESULTS [OUT.md]``: runs the searches of the tuning experiments
 ``tuning*.yaml`` in ``experiments/papers/eto`` that have no result in RESULTS, and writes the page. A run that is
@@ -7,6 +7,7 @@ stopped goes on where it was.
 
 import argparse
 import logging
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,8 +43,12 @@ def page(studies: Sequence[Study], introduction: str) -> str:
 
 
 def _machine(study: Study, machine: str) -> str:
-    """Return the table of one machine, and the mean of each search's speed by that of the whole one."""
+    """Return the table of one machine, and the mean of each search's speed by that of the whole one.
+
+    What searches have found by themselves, without built-in choices, is told where each has tried every task.
+    """
     rows: list[Sequence[object]] = []
+    has_found = all(math.isfinite(sum(each.found_s)) for each in study.results if each.machine == machine)
     shares: dict[str, list[tuple[float, float]]] = {}
     for (its, label), results in study.groups().items():
         if its != machine:
@@ -57,9 +62,11 @@ def _machine(study: Study, machine: str) -> str:
                 label, each.variant, each.trials, each.tasks, f"{_MICRO * sum(each.builtin_s):,.1f}",
                 f"{_MICRO * sum(each.after_s):,.1f}", "" if speed is None else f"{100 * speed:.1f} %",
                 "" if trials is None else f"{100 * trials:.0f} %",
+                *([f"{_MICRO * sum(each.found_s):,.1f}"] if has_found else []),
             ])  # fmt: skip
     headings = [
         "network", "search", "trials", "tasks", "built-in, us", "tuned, us", "speed by ansor's", "trials by ansor's",
+        *(["found, us"] if has_found else []),
     ]  # fmt: skip
     means = [_mean(variant, own) for variant, own in shares.items()]
     return "\n\n".join([f"On {machine}:", markdown(headings, rows), "In the mean:", "\n".join(means)])
