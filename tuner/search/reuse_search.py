@@ -191,7 +191,7 @@ class ReuseSearch(Search):
         self.train()
         if not self._asked.is_repeatable:
             for own in self.confirmations():
-                self._try(self._asked, own, clock.elapsed_s)
+                self.try_programs(self._asked, own, clock.elapsed_s)
 
     def _kernel_of(self, operator: Operator) -> _Kernel:
         found = next((kernel for kernel in self._tunable if kernel.operator == operator), None)
