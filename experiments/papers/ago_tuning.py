@@ -5,8 +5,6 @@
 stopped goes on where it was.
 """
 
-import argparse
-import logging
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,16 +14,11 @@ from typing import Any
 
 from dsascape.experiments.papers.ansor_comparisons import BUILTIN, Study, coverage, times
 from dsascape.experiments.papers.graphturbo_tables import markdown
+from dsascape.experiments.papers.tuning_pages import search_and_write
 from dsascape.experiments.papers.tuning_results import SearchResult
-from dsascape.experiments.papers.tuning_searches import run_missing
-from dsascape.experiments.papers.tuning_study import read_study
-from dsascape.experiments.question.config import ExperimentError
 from dsascape.experiments.question.shapes import read_shapes
-from dsascape.experiments.results.files import write_whole
 from dsascape.fusion.ago import Weights
 from dsascape.hw_models.text.yaml_file import read_yaml
-from dsascape.tuner.measure import usable_cores
-from dsascape.tuner.search.cost_model import MissingPackageError, check_installed
 from dsascape.wording import count
 
 FOLDER = Path(__file__).parent / "ago"
@@ -119,30 +112,10 @@ def page(studies: Mapping[str, Study], paper: Mapping[str, Any], introduction: s
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the searches that have no result yet, and write the page; return the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("results", type=Path, metavar="RESULTS", help="folder for the results, one a search")
-    parser.add_argument("out", type=Path, nargs="?", metavar="OUT.md", help="default: print")
-    parser.add_argument("--studies", type=Path, default=FOLDER, metavar="DIR", help="default: experiments/papers/ago")
-    parser.add_argument("--workers", type=int, default=usable_cores(), metavar="N", help="default: one per core")
-    arguments = parser.parse_args(argv)
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    logging.getLogger("dsascape.experiments.papers").setLevel(logging.INFO)
-    try:
-        check_installed()
-        files = {name: arguments.studies / f"{name}.yaml" for name in (PAIRS, BUDGETS)}
-        wanted = [each for file in files.values() for each in read_study(file)[1]]
-        failed = run_missing(arguments.results, wanted, arguments.workers)
-        studies = {name: Study.read(file, arguments.results) for name, file in files.items()}
-    except (ExperimentError, MissingPackageError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    introduction = (FOLDER / "tuning.md").read_text(encoding="utf-8")
-    text = page(studies, read_yaml(FOLDER / "paper.yaml"), introduction)
-    if arguments.out is None:
-        sys.stdout.write(text)
-    else:
-        write_whole(arguments.out, text)
-    return 1 if failed else 0
+    introduction, paper = (FOLDER / "tuning.md").read_text(encoding="utf-8"), read_yaml(FOLDER / "paper.yaml")
+    return search_and_write(
+        FOLDER, lambda studies: page(studies, paper, introduction), __doc__, argv, needs=(PAIRS, BUDGETS)
+    )
 
 
 if __name__ == "__main__":

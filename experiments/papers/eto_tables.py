@@ -1,25 +1,19 @@
-"""Reuse as in ETO beside searches from nothing, on a simulated P100, and beside what the paper's text says.
+"""Reuse as in ETO beside searches from nothing, on simulated machines, and beside what the paper's text says.
 
 ``python -m dsascape.experiments.papers.eto_tables RESULTS [OUT.md]``: runs the searches of the tuning experiments
 ``tuning*.yaml`` in ``experiments/papers/eto`` that have no result in RESULTS, and writes the page. A run that is
 stopped goes on where it was.
 """
 
-import argparse
-import logging
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from dsascape.experiments.papers.ansor_comparisons import Study
 from dsascape.experiments.papers.graphturbo_tables import geometric_mean, markdown
+from dsascape.experiments.papers.tuning_pages import search_and_write
 from dsascape.experiments.papers.tuning_results import SearchResult
-from dsascape.experiments.papers.tuning_searches import run_missing
-from dsascape.experiments.papers.tuning_study import read_study
-from dsascape.experiments.question.config import ExperimentError
-from dsascape.experiments.results.files import write_whole
-from dsascape.tuner.measure import usable_cores
-from dsascape.tuner.search.cost_model import MissingPackageError, check_installed
 
 FOLDER = Path(__file__).parent / "eto"
 WHOLE = "ansor"
@@ -42,8 +36,12 @@ def page(studies: Sequence[Study], introduction: str) -> str:
 
 
 def _machine(study: Study, machine: str) -> str:
-    """Return the table of one machine, and the mean of each search's speed by that of the whole one."""
+    """Return the table of one machine, and the mean of each search's speed by that of the whole one.
+
+    What searches have found by themselves, without built-in choices, is told where each has tried every task.
+    """
     rows: list[Sequence[object]] = []
+    has_found = all(math.isfinite(sum(each.found_s)) for each in study.results if each.machine == machine)
     shares: dict[str, list[tuple[float, float]]] = {}
     for (its, label), results in study.groups().items():
         if its != machine:
@@ -57,9 +55,11 @@ def _machine(study: Study, machine: str) -> str:
                 label, each.variant, each.trials, each.tasks, f"{_MICRO * sum(each.builtin_s):,.1f}",
                 f"{_MICRO * sum(each.after_s):,.1f}", "" if speed is None else f"{100 * speed:.1f} %",
                 "" if trials is None else f"{100 * trials:.0f} %",
+                *([f"{_MICRO * sum(each.found_s):,.1f}"] if has_found else []),
             ])  # fmt: skip
     headings = [
         "network", "search", "trials", "tasks", "built-in, us", "tuned, us", "speed by ansor's", "trials by ansor's",
+        *(["found, us"] if has_found else []),
     ]  # fmt: skip
     means = [_mean(variant, own) for variant, own in shares.items()]
     return "\n\n".join([f"On {machine}:", markdown(headings, rows), "In the mean:", "\n".join(means)])
@@ -84,29 +84,8 @@ def _shares(each: SearchResult, whole: SearchResult | None) -> tuple[float | Non
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the searches that have no result yet, and write the page; return the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("results", type=Path, metavar="RESULTS", help="folder for the results, one a search")
-    parser.add_argument("out", type=Path, nargs="?", metavar="OUT.md", help="default: print")
-    parser.add_argument("--studies", type=Path, default=FOLDER, metavar="DIR", help="default: experiments/papers/eto")
-    parser.add_argument("--workers", type=int, default=usable_cores(), metavar="N", help="default: one per core")
-    arguments = parser.parse_args(argv)
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    logging.getLogger("dsascape.experiments.papers").setLevel(logging.INFO)
-    try:
-        check_installed()
-        files = sorted(arguments.studies.glob("tuning*.yaml"))
-        wanted = [each for file in files for each in read_study(file)[1]]
-        failed = run_missing(arguments.results, wanted, arguments.workers)
-        studies = [Study.read(file, arguments.results) for file in files]
-    except (ExperimentError, MissingPackageError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    text = page(studies, (FOLDER / "tuning.md").read_text(encoding="utf-8"))
-    if arguments.out is None:
-        sys.stdout.write(text)
-    else:
-        write_whole(arguments.out, text)
-    return 1 if failed else 0
+    introduction = (FOLDER / "tuning.md").read_text(encoding="utf-8")
+    return search_and_write(FOLDER, lambda studies: page(list(studies.values()), introduction), __doc__, argv)
 
 
 if __name__ == "__main__":

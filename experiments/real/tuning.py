@@ -168,8 +168,8 @@ def open_search(
 ) -> tuple[Search, Candidates]:
     """Return a search that goes on with the records of ``folder``, and these.
 
-    Raises ``DatabaseError`` for a folder whose database is none, ``HardwareError`` for reuse on a CPU, and what
-    `TuningTasks.splits` raises.
+    Raises ``DatabaseError`` for a folder whose database is none, ``HardwareError`` for a tuner that needs answers
+    at once where there are none, and what `TuningTasks.splits` raises.
     """
     splits = asked.splits(options)
     candidates = Candidates(folder, on.device, search_label(options, asked.networks))
@@ -177,8 +177,6 @@ def open_search(
         needs = f"--tuner {options.tuner} needs answers as it goes; --runner bundle has none"
         raise HardwareError(f"{on.hardware.name}: {needs}")
     if options.tuner in ("eto", "selective"):
-        if not isinstance(on.hardware, Gpu):
-            raise HardwareError(f"{on.hardware.name}: is no GPU; the tuner {options.tuner!r} is for GPUs")
         assert runner is not None
         bridge_task = partial(_bridge_task, on, asked.dtype)
         search: Search = ReuseSearch(

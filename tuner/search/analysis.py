@@ -41,6 +41,8 @@ class SearchMachine:
     """Bytes of a cache line; on a GPU, of a sector of the L2."""
     gpu: GpuView | None = None
     """The machine as its scheduler sees it, where it is a GPU."""
+    cpu: CpuView | None = None
+    """The machine as its scheduler sees it, where it is a CPU."""
 
     @property
     def grid(self) -> GpuView:
@@ -57,7 +59,7 @@ class SearchMachine:
     def of_cpu(view: CpuView, dtype: str) -> "SearchMachine":
         """Return what the search needs of a CPU."""
         cores, lanes = max(view.thread_counts), view.lanes(dtype)
-        return SearchMachine("cpu", cores, lanes, cpu_limits(view), view.spec.line_bytes)
+        return SearchMachine("cpu", cores, lanes, cpu_limits(view), view.spec.line_bytes, cpu=view)
 
     @staticmethod
     def of_gpu(view: GpuView) -> "SearchMachine":

@@ -12,17 +12,14 @@ from typing import Any
 
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.checks import StepError
-from dsascape.tuner.search.database import BUILTIN, Candidates, Record, written
-from dsascape.tuner.search.grid_space import GridSpace
+from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Candidates, Record, written
 from dsascape.tuner.search.objectives import Objective
 from dsascape.tuner.search.reuse.choices import FROM_NOTHING
-from dsascape.tuner.search.reuse.grids import ReusableGrid, sketch_kinds
-from dsascape.tuner.search.reuse.hierarchical import Hierarchical, expected_trials
+from dsascape.tuner.search.reuse.machines import Reusable, reusable
 from dsascape.tuner.search.reuse.nests import operator_of
 from dsascape.tuner.search.reuse.operators import FeatureRatios, Operator, ReuseError
 from dsascape.tuner.search.reuse.plan import ReusePlan, plan_json, plan_reuse
 from dsascape.tuner.search.reuse.selective import groups
-from dsascape.tuner.search.reuse.sketch_sets import gpu_sketches
 from dsascape.tuner.search.reuse.topk import TOP, top_k, transferred
 from dsascape.tuner.search.runners import Answer, Runner
 from dsascape.tuner.search.search import Search, UnitDone
@@ -44,12 +41,12 @@ class _Kernel:
     """A task that can reuse programs, and be reused."""
 
     each: Searching
-    grid: ReusableGrid
+    own: Reusable
     operator: Operator
 
 
 class ReuseSearch(Search):
-    """The tasks of one or more networks on a GPU, tuned by reuse."""
+    """The tasks of one or more networks, tuned by reuse."""
 
     def __init__(
         self, tasks: Sequence[Task], weights: Sequence[Mapping[int, int]], runner: Runner, candidates: Candidates,
@@ -107,18 +104,17 @@ class ReuseSearch(Search):
         Operators that several tasks are, are each in it once. A tuning from nothing has as many trials, up to the
         paper's 1,000, as let the whole plan fit into the trials that there are: with fewer, reuse pays less.
         """
-        grids = {kernel.operator: kernel.grid for kernel in self._tunable}
+        kernels = {kernel.operator: kernel.own for kernel in self._tunable}
 
-        def grid_of(operator: Operator) -> ReusableGrid:
-            if operator not in grids:
-                grids[operator] = self._bridge(operator).grid
-            return grids[operator]
+        def kernel_of(operator: Operator) -> Reusable:
+            if operator not in kernels:
+                kernels[operator] = self._bridge(operator).own
+            return kernels[operator]
 
         def cost(operator: Operator, reused: Operator) -> float:
-            own, other = grid_of(operator), grid_of(reused)
             drawn = random.Random(f"{self.options.seed}/{operator}/{reused}")
             ratios = FeatureRatios.of(operator, reused)
-            return max(expected_trials(own.nest, other.nest, ratios, drawn, own.shapes_in_steps), 1.0)
+            return max(kernel_of(operator).expected_trials(kernel_of(reused), ratios, drawn), 1.0)
 
         known: dict[tuple[Operator, Operator], float] = {}
 
@@ -127,7 +123,7 @@ class ReuseSearch(Search):
                 known[operator, reused] = cost(operator, reused)
             return known[operator, reused]
 
-        own, budget = list(grids), round(FROM_NOTHING)
+        own, budget = list(kernels), round(FROM_NOTHING)
         while True:
             self.plan = plan_reuse(
                 own, remembered, hops=self.options.hops, sketches_of=self._sketches_of, from_nothing=float(budget)
@@ -148,9 +144,9 @@ class ReuseSearch(Search):
 
     def _sketches_of(self, operator: Operator) -> tuple[str, ...]:
         try:
-            return sketch_kinds(self._bridge(operator).grid.space)
+            return self._bridge(operator).own.kinds
         except ReuseError:
-            return gpu_sketches(operator)
+            return ()
 
     def _bridge(self, operator: Operator) -> _Kernel:
         """Return the kernel of an operator alone; raise ``ReuseError`` where there is none that reuses."""
@@ -165,12 +161,17 @@ class ReuseSearch(Search):
     def go_on(self) -> None:
         """Take note of the answers of earlier runs."""
         for record in self.candidates.records():
+            if record.unit == CONFIRMED:
+                continue
             self._known[record.task, record.steps] = record.answer
             self.elapsed_s = max(self.elapsed_s, record.elapsed_s)
         self.continued = len(self._known)
 
     def run(self) -> Iterator[UnitDone]:
-        """Tune each operator in the plan's order; yield each batch of programs that has been tried."""
+        """Tune each operator in the plan's order; yield each batch of programs that has been tried.
+
+        Where times are measured, the fastest programs and the built-in choice are run again in the end.
+        """
         begin = time.monotonic()
         self.go_on()
         clock = _Clock(begin - self.elapsed_s)
@@ -188,6 +189,9 @@ class ReuseSearch(Search):
         for each in self._left():
             yield from self._fresh(each, min(self.options.unit, self._budget), clock)
         self.train()
+        if not self._asked.is_repeatable:
+            for own in self.confirmations():
+                self.try_programs(self._asked, own, clock.elapsed_s)
 
     def _kernel_of(self, operator: Operator) -> _Kernel:
         found = next((kernel for kernel in self._tunable if kernel.operator == operator), None)
@@ -216,8 +220,7 @@ class ReuseSearch(Search):
 
     def _by_reuse(self, kernel: _Kernel, reused: _Kernel, clock: "_Clock") -> Iterator[UnitDone]:
         assert reused.each.best is not None
-        steps, done = reused.each.best[0].steps, list[UnitDone]()
-        carried, features = reused.grid.carried(steps), reused.grid.features(steps)
+        done = list[UnitDone]()
         ratios = FeatureRatios.of(kernel.operator, reused.operator)
         times: dict[Program, float] = {}
 
@@ -234,8 +237,7 @@ class ReuseSearch(Search):
                 done.append(self.ended(self.unit, kernel.each, clock.elapsed_s))
             return min([each for each in programs if each in times], key=times.__getitem__, default=None)
 
-        search = Hierarchical(kernel.grid.nest, features, ratios, kernel.grid.shapes_of_space(carried))
-        search.search(lambda shapes: kernel.grid.program(shapes, carried), fastest)
+        kernel.own.search(reused.own, reused.each.best[0], ratios, fastest)
         yield from done
 
     def _by_top_k(self, kernel: _Kernel, reused: _Kernel, clock: "_Clock") -> Iterator[UnitDone]:
@@ -281,14 +283,16 @@ class ReuseSearch(Search):
         """Return the answers of programs, and take note of them: of earlier runs as far as there are any."""
         keys = [(each.task.key, written(each.task.naive, program.steps)) for program in programs]
         asked = [program for program, key in zip(programs, keys, strict=True) if key not in self._known]
-        fresh = list(self._asked.answers(each.task, asked))
+        records: list[Record] = []
+        for program, answer in zip(asked, self._asked.answers(each.task, asked), strict=True):
+            record = Record(each.task.key, unit, written(each.task.naive, program.steps), answer, clock.elapsed_s)
+            records.append(record)
+            self._known[record.task, record.steps] = answer
+            if not self._asked.is_repeatable:
+                self.candidates.add([record])
+        if self._asked.is_repeatable:
+            self.candidates.add(records)
         self.elapsed_s = clock.elapsed_s
-        self.candidates.add([
-            Record(each.task.key, unit, written(each.task.naive, program.steps), answer, clock.elapsed_s)
-            for program, answer in zip(asked, fresh, strict=True)
-        ])  # fmt: skip
-        for program, answer in zip(asked, fresh, strict=True):
-            self._known[each.task.key, written(each.task.naive, program.steps)] = answer
         answers = [self._known[key] for key in keys]
         each.add(unit, programs, answers)
         return answers
@@ -307,12 +311,10 @@ class _Clock:
 
 def _kernel(each: Searching) -> _Kernel | None:
     """Return a task as a kernel that reuses, and is reused; None where its shapes do not describe it."""
-    if not isinstance(each.space, GridSpace):
-        return None
-    kinds = sketch_kinds(each.space)
     try:
-        operator = operator_of(each.task.naive, lambda _: kinds)
-        return _Kernel(each, ReusableGrid(each.space), operator) if operator.kind.is_contraction else None
+        own = reusable(each.space)
+        operator = operator_of(each.task.naive, lambda _: own.kinds)
+        return _Kernel(each, own, operator) if operator.kind.is_contraction else None
     except ReuseError:
         return None
 

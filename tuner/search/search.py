@@ -134,15 +134,15 @@ class Search:
         self.go_on()
         before_s = self.elapsed_s
         for own in self.builtins():
-            self._try(runner, own, before_s + time.monotonic() - begin)
+            self.try_programs(runner, own, before_s + time.monotonic() - begin)
         while (unit := self.next_unit()) is not None:
-            self._try(runner, unit, before_s + time.monotonic() - begin)
+            self.try_programs(runner, unit, before_s + time.monotonic() - begin)
             self.elapsed_s = before_s + time.monotonic() - begin
             yield self.ended(unit.number, unit.each, self.elapsed_s)
         self.train()
         if not runner.is_repeatable:
             for own in self.confirmations():
-                self._try(runner, own, self.elapsed_s)
+                self.try_programs(runner, own, self.elapsed_s)
 
     def builtins(self) -> list[Unit]:
         """Return the built-in choices that have not been tried."""
@@ -201,7 +201,7 @@ class Search:
             self.model.train()
             self._learned = self.trials
 
-    def _try(self, runner: Runner, unit: Unit, elapsed_s: float) -> None:
+    def try_programs(self, runner: Runner, unit: Unit, elapsed_s: float) -> None:
         """Ask the runner, and store its answers: all at once where they can be had again, else each as it comes."""
         each, programs = unit.each, unit.programs
         answers: list[Answer] = []

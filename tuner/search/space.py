@@ -100,7 +100,7 @@ class Space:
         """Return a sketch with sizes and annotations drawn for it; None where they do not make a legal program."""
         for group in tile_groups(steps):
             steps = self.sized(steps, group, self._shape(group), rng)
-        steps = self._in_vectors(steps)
+        steps = self.in_vectors(steps)
         for step in steps:
             if isinstance(step, PartialSums):
                 steps = with_step(steps, replace(step, count=rng.choice(self.sums_counts(steps, step))))
@@ -127,7 +127,7 @@ class Space:
                     steps, group.reductions,
                     {loop: (*(1,) * rest, extent) for loop, extent in self.reductions(group).items()},
                 )  # fmt: skip
-        steps = self._next_to_readers(self._in_vectors(steps))
+        steps = self._next_to_readers(self.in_vectors(steps))
         for step in steps:
             if isinstance(step, PartialSums):
                 steps = with_step(steps, replace(step, count=self.sums_counts(steps, step)[0]))
@@ -238,7 +238,7 @@ class Space:
             return self._shape(group)
         return self.box(loop_program(self.naive, self.settled(steps)), group)
 
-    def _in_vectors(self, steps: Steps) -> Steps:
+    def in_vectors(self, steps: Steps) -> Steps:
         """Return ``steps`` with vectors in the innermost level of all stages that have one."""
         lanes = self.machine.lanes
         for group in tile_groups(steps):

@@ -7,6 +7,8 @@ vectors that fit, so that the rounds for pragmas and vectors have no other progr
 """
 
 import math
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -24,9 +26,9 @@ from dsascape.scheduler.kernels.loops.steps import (
 from dsascape.tuner.search.genes import step_of, tile_groups, with_factors, with_step
 from dsascape.tuner.search.grid_settled import copies_of
 from dsascape.tuner.search.grid_space import GridSpace
-from dsascape.tuner.search.reuse.hierarchical import Features, SpaceOfShapes
+from dsascape.tuner.search.reuse.hierarchical import Features, Hierarchical, SpaceOfShapes, expected_trials
 from dsascape.tuner.search.reuse.nests import major_nest
-from dsascape.tuner.search.reuse.operators import ReuseError
+from dsascape.tuner.search.reuse.operators import FeatureRatios, ReuseError, SketchSet
 from dsascape.tuner.search.reuse.shapes import MajorNest, Shapes
 from dsascape.tuner.search.reuse.sketch_sets import CROSS_THREAD, MULTI_LEVEL, TENSOR, TWO_LEVEL
 from dsascape.tuner.search.space import Program
@@ -68,6 +70,24 @@ class ReusableGrid:
         is_alone = [each for each in space.held.nests.values() if each[1].front is not None]
         if self.nest.space != layer.sink.shape or is_alone or len(space.groups(space.sketches[0].steps)) != 1:
             raise ReuseError(f"{layer.sink.name}: its major loop nest has other dimensions than its result")
+
+    @property
+    def kinds(self) -> SketchSet:
+        """Kinds of its sketches, one entry for each."""
+        return sketch_kinds(self.space)
+
+    def expected_trials(self, other: "ReusableGrid", ratios: FeatureRatios, rng: random.Random) -> float:
+        """Return how many programs a reuse of the other kernel's fastest program tries in the mean."""
+        return expected_trials(self.nest, other.nest, ratios, rng, self.shapes_in_steps)
+
+    def search(
+        self, reused: "ReusableGrid", program: Program, ratios: FeatureRatios,
+        fastest: Callable[[Sequence[Program]], Program | None],
+    ) -> Program | None:  # fmt: skip
+        """Return the fastest program that Algorithm 1 finds, given another kernel's; None where none runs."""
+        carried, features = reused.carried(program.steps), reused.features(program.steps)
+        rounds = Hierarchical(self.nest, features, ratios, self.shapes_of_space(carried))
+        return rounds.search(lambda shapes: self.program(shapes, carried), fastest)
 
     @property
     def depth(self) -> int | None:

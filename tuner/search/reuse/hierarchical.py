@@ -6,13 +6,12 @@ of threads, the best shape of a thread; for the fastest of these, other fetches;
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import TypeVar
 
 from dsascape.scheduler.parts import divisors
-from dsascape.tuner.search.reuse.operators import FeatureRatios, Interval
+from dsascape.tuner.search.reuse.operators import FeatureRatios
+from dsascape.tuner.search.reuse.rounds import SAMPLES, Rounds, scaled, within
 from dsascape.tuner.search.reuse.shapes import (
     MajorNest,
     Shapes,
@@ -24,9 +23,6 @@ from dsascape.workloads.loopnest import Extents
 
 TOO_MANY_THREADS = 1024
 """Threads from which on a block is not tried (the authors' code)."""
-SAMPLES = 10
-"""Programs of the reused operator that are drawn to estimate a search cost (the authors' code)."""
-ProgramT = TypeVar("ProgramT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,50 +57,38 @@ class SpaceOfShapes:
 
 def block_counts(nest: MajorNest, reused: Features, ratios: FeatureRatios) -> tuple[int, ...]:
     """Return the numbers of blocks to try: divisors of the space within the interval of relation (1)."""
-    return _within(divisors(math.prod(nest.space)), _scaled(reused.blocks, ratios.blocks))
+    return within(divisors(math.prod(nest.space)), scaled(reused.blocks, ratios.blocks))
 
 
 def thread_counts(block: Extents, blocks: int, reused: Features, ratios: FeatureRatios) -> tuple[int, ...]:
     """Return the threads of a block to try: divisors of its elements within the interval of relation (2)."""
-    low, high = _scaled(reused.threads, ratios.threads)
+    low, high = scaled(reused.threads, ratios.threads)
     own = [each for each in divisors(math.prod(block)) if each < TOO_MANY_THREADS]
-    return _within(own, (low / blocks, high / blocks))
+    return within(own, (low / blocks, high / blocks))
 
 
 def load_shapes(
     nest: MajorNest, block: Extents, blocks: int, reused: Features, ratios: FeatureRatios, space: SpaceOfShapes
 ) -> tuple[Extents, ...]:
     """Return the fetches to try: those whose shared memory is within the interval of relation (3)."""
-    low, high = _scaled(reused.shared, ratios.threads)
+    low, high = scaled(reused.shared, ratios.threads)
     return tuple([
         loads for loads in loads_along_one(nest, space.cut) if low <= blocks * nest.fetched(block, loads) <= high
     ])  # fmt: skip
 
 
-def _scaled(value: int, ratios: Interval) -> tuple[Fraction, Fraction]:
-    return value * ratios[0], value * ratios[1]
-
-
-def _within(values: Iterable[int], interval: tuple[Fraction, Fraction]) -> tuple[int, ...]:
-    """Return the values in an interval, and one beyond each end if it is nearer to that than all inside."""
-    low, high = interval
-    known = sorted(values)
-    inside = [each for each in known if low <= each <= high]
-    below, above = [each for each in known if each < low][-1:], [each for each in known if each > high][:1]
-    if inside:
-        below = [each for each in below if low - each < inside[0] - low]
-        above = [each for each in above if each - high < high - inside[-1]]
-    return (*below, *inside, *above)
-
-
-class Hierarchical:
-    """Algorithm 1 for one reuse pair."""
+class Hierarchical(Rounds[Shapes]):
+    """Algorithm 1 for one reuse pair on a GPU: parallel parts are thread blocks."""
 
     def __init__(
         self, nest: MajorNest, reused: Features, ratios: FeatureRatios, space: SpaceOfShapes | None = None
     ) -> None:
         self.nest, self.reused, self.ratios = nest, reused, ratios
         self.space = SpaceOfShapes() if space is None else space
+
+    def splits(self) -> tuple[int, ...]:
+        """Return the numbers of blocks to try."""
+        return block_counts(self.nest, self.reused, self.ratios)
 
     def default(self, blocks: int) -> tuple[Extents, Extents]:
         """Return the shape of so many blocks, and the fetches that need about as much memory as the reused program."""
@@ -114,59 +98,20 @@ class Hierarchical:
         wanted = self.reused.shared / self.reused.blocks
         return block, default_loads(self.nest, block, wanted, self.space.cut)
 
-    def first_round(self, blocks: int) -> Iterator[Shapes]:
+    def first_round(self, parts: int) -> Iterator[Shapes]:
         """Yield the shapes of the first measurements for a number of blocks: one for each number of threads."""
-        block, loads = self.default(blocks)
-        for threads in thread_counts(block, blocks, self.reused, self.ratios):
+        block, loads = self.default(parts)
+        for threads in thread_counts(block, parts, self.reused, self.ratios):
             found = best_thread_shape(self.nest, block, threads, loads, with_virtual=self.space.with_virtual)
             yield Shapes(block, *found, loads)
 
-    def second_round(self, best: Shapes, blocks: int) -> Iterator[Shapes]:
+    def second_round(self, best: Shapes, parts: int) -> Iterator[Shapes]:
         """Yield the shapes of the second measurements: the best so far with other fetches."""
         if not self.space.is_fetched:
             return
-        for loads in load_shapes(self.nest, best.block, blocks, self.reused, self.ratios, self.space):
+        for loads in load_shapes(self.nest, best.block, parts, self.reused, self.ratios, self.space):
             if loads != best.loads:
                 yield Shapes(best.block, best.virtual, best.thread, loads)
-
-    def search(
-        self,
-        get_program: Callable[[Shapes], ProgramT | None],
-        fastest: Callable[[Sequence[ProgramT]], ProgramT | None],
-        later: Sequence[Callable[[ProgramT], Sequence[ProgramT]]] = (),
-    ) -> ProgramT | None:
-        """Return the fastest program that is found; None where none runs.
-
-        ``get_program`` is GetS; ``fastest`` is BestS: it measures programs that it has not measured before, and says
-        which of them takes least time, or None. ``later`` has the rounds behind the second, each of which gives other
-        programs than the best so far: pragmas of unrolling, lengths of vectors for each input.
-        """
-        best: ProgramT | None = None
-        for blocks in block_counts(self.nest, self.reused, self.ratios):
-            own = self._for_blocks(blocks, get_program, fastest, later)
-            if own is not None:
-                best = own if best is None else fastest([best, own])
-        return best
-
-    def _for_blocks(
-        self,
-        blocks: int,
-        get_program: Callable[[Shapes], ProgramT | None],
-        fastest: Callable[[Sequence[ProgramT]], ProgramT | None],
-        later: Sequence[Callable[[ProgramT], Sequence[ProgramT]]],
-    ) -> ProgramT | None:
-        tried = [(shapes, get_program(shapes)) for shapes in self.first_round(blocks)]
-        made = [(shapes, program) for shapes, program in tried if program is not None]
-        best = fastest([program for _, program in made])
-        if best is None:
-            return None
-        shapes = next(shapes for shapes, program in made if program == best)
-        others = [program for each in self.second_round(shapes, blocks) if (program := get_program(each)) is not None]
-        best = fastest([best, *others])
-        for more in later:
-            if best is not None:
-                best = fastest([best, *more(best)])
-        return best
 
 
 def expected_trials(

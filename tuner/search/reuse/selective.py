@@ -11,13 +11,27 @@ from dataclasses import dataclass
 import networkx as nx
 
 from dsascape.tuner.search.reuse.operators import Operator, ReuseError
-from dsascape.tuner.search.reuse.sketch_sets import CROSS_THREAD, MULTI_LEVEL, TENSOR, TWO_LEVEL
+from dsascape.tuner.search.reuse.sketch_sets import (
+    APART,
+    CROSS_THREAD,
+    FUSED,
+    MULTI_LEVEL,
+    PARTIAL_SUMS,
+    PLAIN,
+    TENSOR,
+    TWO_LEVEL,
+)
 
 SIMILAR = 0.01
 """Similarity from which on two operators may be in one group (the paper's)."""
 _MULTI = ("SSSRRSRS".count("S"), "SSSRRSRS".count("R"))
-_TILES: Mapping[str, tuple[int, int]] = {MULTI_LEVEL: _MULTI, TENSOR: _MULTI, TWO_LEVEL: (2, 1)}
+_CPU = ("SSRSRS".count("S"), "SSRSRS".count("R"))
+_TILES: Mapping[str, tuple[int, int]] = {
+    MULTI_LEVEL: _MULTI, TENSOR: _MULTI, TWO_LEVEL: (2, 1), FUSED: _CPU, APART: _CPU, PLAIN: (1, 1),
+}  # fmt: skip
 """Levels of tiles of each space loop and each reduction loop, by the kind of a sketch."""
+_OF_REDUCTION = frozenset({CROSS_THREAD, PARTIAL_SUMS})
+"""Sketches of which only the reduction is cut."""
 _MOST_ROUNDS = 1000
 
 
@@ -65,7 +79,7 @@ def similarity(one: Operator, other: Operator) -> float:
 def _counted(one: Operator, other: Operator, kind: str) -> tuple[int, int]:
     """Return the overlap and the union of the tilings of one sketch."""
     own, theirs = one.loops, other.loops
-    if kind == CROSS_THREAD:
+    if kind in _OF_REDUCTION:
         cut = [(own.reduction_size, theirs.reduction_size, 2)]
     elif kind in _TILES:
         space, reduction = _TILES[kind]

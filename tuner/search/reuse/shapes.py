@@ -50,13 +50,16 @@ class MajorNest:
     """The loop nest that does most of an operator's work, and how its operands lie in memory."""
 
     def __init__(
-        self, nest: LoopNest, orders: Mapping[str, Sequence[int]] | None = None, element_bytes: int = 4
-    ) -> None:
+        self, nest: LoopNest, orders: Mapping[str, Sequence[int]] | None = None, element_bytes: int = 4,
+        line_bytes: int = LINE_BYTES,
+    ) -> None:  # fmt: skip
         """``orders``: dimensions of tensors as they lie in memory, outermost first; else they lie as they are numbered.
+
+        ``line_bytes``: bytes that are requested at once.
 
         Raises ``ReuseError`` where several loops make up a dimension of the result.
         """
-        self.nest, self.element_bytes = nest, element_bytes
+        self.nest, self.element_bytes, self.line_bytes = nest, element_bytes, line_bytes
         self._best_blocks: dict[int, Extents] = {}
         self.orders = {} if orders is None else orders
         moving = [[loop for loop, _ in index.terms if nest.loops[loop].extent > 1] for index in nest.write.indices]
@@ -78,7 +81,7 @@ class MajorNest:
     @cached_property
     def order(self) -> tuple[int, ...]:
         """Dimensions of the result as they lie in memory; threads are numbered along the last one."""
-        return self._order(self.nest.write)
+        return self.order_of(self.nest.write)
 
     @cached_property
     def inputs(self) -> tuple[Access, ...]:
@@ -86,7 +89,8 @@ class MajorNest:
         own = [read for read in self.nest.reads if any(map(read.uses, self.reduction_loops))]
         return tuple(own) or self.nest.reads
 
-    def _order(self, access: Access) -> tuple[int, ...]:
+    def order_of(self, access: Access) -> tuple[int, ...]:
+        """Return the dimensions of a tensor as they lie in memory, outermost first."""
         return tuple(self.orders.get(access.tensor, range(len(access.shape))))
 
     def _extents(self, box: Sequence[int], fetch: Sequence[int]) -> list[int]:
@@ -122,7 +126,7 @@ class MajorNest:
         return self._best_blocks[blocks]
 
     def _lines(self, read: Access, block: Extents) -> int:
-        order, box = self._order(read), self.operand(read, block, self.reduction)
+        order, box = self.order_of(read), self.operand(read, block, self.reduction)
         own, whole = [box[dim] for dim in order], [read.shape[dim] for dim in order]
         run, left = 1, len(own)
         while left:  # a run goes on into the next dimension where it has all of one
@@ -134,8 +138,8 @@ class MajorNest:
         for dim in range(left):
             stride = math.prod(whole[dim + 1 :])
             starts = (starts[:, None] + np.arange(own[dim], dtype=np.int64) * stride).reshape(-1)
-        first = starts * self.element_bytes // LINE_BYTES
-        last = ((starts + run) * self.element_bytes - 1) // LINE_BYTES
+        first = starts * self.element_bytes // self.line_bytes
+        last = ((starts + run) * self.element_bytes - 1) // self.line_bytes
         return int((last - first + 1).sum())
 
     def thread_cost(self, block: Extents, virtual: Extents, thread: Extents, loads: Extents) -> int:
@@ -163,7 +167,7 @@ class MajorNest:
         """Return by how many elements of a copy the address moves with each dimension of the result."""
         box = self.operand(read, block, fetch)
         found, inside = [0] * len(block), 1
-        for dim in reversed(self._order(read)):
+        for dim in reversed(self.order_of(read)):
             index = read.indices[dim]
             for loop, stride in index.terms:
                 if loop in self.space_loops:

@@ -1,4 +1,4 @@
-"""Sketches that an operator has on a GPU, by their kinds, as far as its loops say."""
+"""Sketches that an operator has, by their kinds, and on a GPU as far as its loops say."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +13,12 @@ TWO_LEVEL = "two-level tile"
 CROSS_THREAD = "cross-thread reduction"
 TENSOR = "tensor-unit tile"
 """Multi-level tile for warps, whose products tensor units compute; not among the paper's."""
+FUSED = "multi-level tile, fused"
+"""On a CPU: what follows the sums is computed inside of their tiles."""
+APART = "multi-level tile, apart"
+"""On a CPU: what follows the sums has loops of its own."""
+PARTIAL_SUMS = "partial sums"
+PLAIN = "plain loops"
 _WARP = 32
 """Threads of a warp."""
 
