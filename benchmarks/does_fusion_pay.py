@@ -49,7 +49,7 @@ from dsascape.workloads.analysis import Analysis
 DTYPE = "fp32"
 ONE, TWO = "fused", "apart"
 _PLANS = {ONE: in_one_kernel, TWO: in_two_kernels}
-_UNIT, _POPULATION = 16, 64
+_UNIT, _POPULATION = 8, 32
 _ROUNDS = 5
 """Times that each side has its turn."""
 _TURN_S = 0.05
@@ -130,15 +130,19 @@ class Side:
         return self.with_steps([own_steps(self.naive(kernel), json.dumps(each)) for kernel, each in both])
 
 
-def timed_s(sides: Mapping[str, Side]) -> dict[str, list[float]]:
-    """Return the seconds of one run of each side, for each of its turns; raise ``SystemExit`` for wrong results."""
-    rows = {}
+def timed_s(sides: Mapping[str, Side]) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return by side the seconds of one run, for each of its turns, and those of each kernel run by itself.
+
+    Raises ``SystemExit`` for a kernel whose results are wrong.
+    """
+    rows, alone = {}, dict[str, list[float]]()
     for name, side in sides.items():
-        job = job_of_schedule(side.schedule, side.costs.view, "llvm", Budget(kernel_s=0.01))
+        job = job_of_schedule(side.schedule, side.costs.view, "llvm", Budget(kernel_s=_TURN_S))
         session = late("session").Session(job)
-        for place, kernel in enumerate(side.kernels, 1):
-            if error := session.kernel(place).error:
-                raise SystemExit(f"{name}, {kernel.name}: {error}")
+        done = [session.kernel(place) for place in range(1, len(side.kernels) + 1)]
+        if wrong := [f"{name}, {each.name}: {each.error}" for each in done if each.error]:
+            raise SystemExit("\n".join(wrong))
+        alone[name] = [each.timing.seconds for each in done]
         functions = [(module["main"], arguments) for module, arguments in session.calls]
         rows[name] = late("row").Row(functions, session.target), session
     found: dict[str, list[float]] = {name: [] for name in sides}
@@ -147,7 +151,7 @@ def timed_s(sides: Mapping[str, Side]) -> dict[str, list[float]]:
             found[name].append(_turn_s(row))
     for row, _ in rows.values():
         row.close()
-    return found
+    return found, alone
 
 
 def _turn_s(row: Any) -> float:
@@ -169,12 +173,13 @@ def measure(pair: Pair, on: TunedOn, runner: MeasuredRunner, trials: int, seed: 
     assert isinstance(view, CpuView)
     sides = {name: Side.of(plan(graph), view).tuned(on, runner, trials, seed) for name, plan in _PLANS.items()}
     tuned_s = time.monotonic() - begin
-    found = timed_s(sides)
+    found, alone = timed_s(sides)
     ratios = [one / two for one, two in zip(found[ONE], found[TWO], strict=True)]
     spread = max(ratios) / min(ratios) - 1
     return {
         "pair": str(pair), "kind": pair.kind,
         **{f"{name}_s": f"{statistics.median(taken):.4g}" for name, taken in found.items()},
+        **{f"{name}_alone_s": " ".join([f"{each:.4g}" for each in taken]) for name, taken in alone.items()},
         "ratio": f"{statistics.median(ratios):.4f}", "spread": f"{spread:.4f}",
         "tuning_s": f"{tuned_s:.1f}", "trials": str(trials), "seed": str(seed), "measured_at": now(),
         **{f"{name}_steps": side.text() for name, side in sides.items()},
@@ -198,7 +203,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--pairs", choices=SETS, default=SETS[0])
     parser.add_argument("--per-kind", type=int, default=4)
     parser.add_argument("--only", default="", help="pairs whose kind or description has this text")
-    parser.add_argument("--trials", type=int, default=32, help="of each side, in all")
+    parser.add_argument("--minutes", type=float, default=1e9, help="after which no further pair is begun")
+    parser.add_argument("--trials", type=int, default=16, help="of each side, in all")
     parser.add_argument("--threads", type=int, default=1, choices=(1,))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--label", default="now", help="name of the model that predicts")
@@ -218,10 +224,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     device = local_device()
     facts = {"processor": device.processor, "versions": json.dumps(dict(device.versions), sort_keys=True)}
+    end = time.monotonic() + 60 * asked.minutes
     with MeasuredRunner("local", "llvm", 1) as runner:
         for name, pair in pairs.items():
             if name in rows or asked.only not in f"{pair.kind} {name}":
                 continue
+            if time.monotonic() > end:
+                break
             row = measure(pair, TunedOn(spec, "local", "llvm", 1), runner, asked.trials, asked.seed) | facts
             row |= predicted(pair, row, view, asked.label)
             rows[name] = row

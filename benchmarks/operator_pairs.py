@@ -120,8 +120,8 @@ def in_one_kernel(graph: Graph) -> FusionPlan:
 
 
 def drawn(which: str, per_kind: int, seed: int) -> Sequence[Pair]:
-    """Return ``per_kind`` pairs of each kind of one of `SETS`; no pair is in both sets."""
-    found = []
+    """Return ``per_kind`` pairs of each kind of one of `SETS`, the kinds by turns; no pair is in both sets."""
+    by_kind = []
     for kinds in KINDS:
         rng = random.Random(f"{seed} {kinds}")
         pairs: dict[Pair, None] = {}
@@ -129,8 +129,8 @@ def drawn(which: str, per_kind: int, seed: int) -> Sequence[Pair]:
             pair = _drawn(kinds, rng)
             if _FEWEST_MACS <= pair.macs <= _MOST_MACS and pair.largest <= _MOST_ELEMENTS:
                 pairs[pair] = None
-        found += list(pairs)[SETS.index(which) :: len(SETS)]
-    return found
+        by_kind.append(list(pairs)[SETS.index(which) :: len(SETS)])
+    return [pair for turn in zip(*by_kind, strict=True) for pair in turn]
 
 
 def _drawn(kinds: tuple[Kind, Kind], rng: random.Random) -> Pair:

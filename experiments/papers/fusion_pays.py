@@ -44,7 +44,7 @@ def page(folder: Path = TABLES) -> str:
         "",
         "Two complex operators in one kernel, against one kernel for each (AGO, INFOCOM '23, Fig. 13), measured.",
         "Pairs are drawn at random (`benchmarks/operator_pairs.py`); both sides are tuned with the same number of",
-        f"trials ({trials} in all), then timed by turns on one thread, with the caches as the run before has left them.",
+        f"trials ({trials} in all), then timed by turns on one thread, with the caches as the run before left them.",
         f"{'; '.join(facts)}; {days}.",
         "",
         "The ratio is the time of the one kernel by that of the two: below 1, fusion pays. It is predicted for the",
