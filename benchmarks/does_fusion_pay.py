@@ -3,8 +3,8 @@
 Pairs of complex operators (`benchmarks.operator_pairs`) run as one kernel and as two. Both sides are tuned with the
 same number of trials in all, measured on this machine as ``dsascape tune --runner local`` does. What each side ends
 with is timed by turns in one process: one run is one kernel, or both, with the caches as the run before has left them.
-The file has a row for each pair: times, steps of the kernels, date, processor, versions. Pairs that it has are not
-measured again.
+The least median of all turns counts: others on the machine only add to times. The file has a row for each pair: times,
+steps of the kernels, date, processor, versions. Pairs that it has are not measured again.
 
 ``--again`` measures nothing: it predicts the programs of the file, and the model's own choice, with the model as it is
 now, under the name that ``--label`` gives.
@@ -14,7 +14,6 @@ import argparse
 import csv
 import json
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -50,9 +49,9 @@ DTYPE = "fp32"
 ONE, TWO = "fused", "apart"
 _PLANS = {ONE: in_one_kernel, TWO: in_two_kernels}
 _UNIT, _POPULATION = 8, 32
-_ROUNDS = 5
+_ROUNDS = 24
 """Times that each side has its turn."""
-_TURN_S = 0.05
+_TURN_S = 0.015
 _WIDTH = 0.01
 _SHORTEST_SAMPLE_S = 100e-6
 
@@ -174,13 +173,13 @@ def measure(pair: Pair, on: TunedOn, runner: MeasuredRunner, trials: int, seed: 
     sides = {name: Side.of(plan(graph), view).tuned(on, runner, trials, seed) for name, plan in _PLANS.items()}
     tuned_s = time.monotonic() - begin
     found, alone = timed_s(sides)
-    ratios = [one / two for one, two in zip(found[ONE], found[TWO], strict=True)]
-    spread = max(ratios) / min(ratios) - 1
+    least = {name: min(taken) for name, taken in found.items()}
+    spread = max([sorted(taken)[_ROUNDS // 4] / least[name] - 1 for name, taken in found.items()])
     return {
         "pair": str(pair), "kind": pair.kind,
-        **{f"{name}_s": f"{statistics.median(taken):.4g}" for name, taken in found.items()},
+        **{f"{name}_s": f"{taken:.4g}" for name, taken in least.items()},
         **{f"{name}_alone_s": " ".join([f"{each:.4g}" for each in taken]) for name, taken in alone.items()},
-        "ratio": f"{statistics.median(ratios):.4f}", "spread": f"{spread:.4f}",
+        "ratio": f"{least[ONE] / least[TWO]:.4f}", "spread": f"{spread:.4f}",
         "tuning_s": f"{tuned_s:.1f}", "trials": str(trials), "seed": str(seed), "measured_at": now(),
         **{f"{name}_steps": side.text() for name, side in sides.items()},
     }  # fmt: skip
@@ -191,8 +190,8 @@ def predicted(pair: Pair, row: Mapping[str, str], view: CpuView, label: str) -> 
     graph, found = pair.graph(), {}
     for name, plan in _PLANS.items():
         side = Side.of(plan(graph), view)
-        found[f"{label}:{name}_s"] = f"{side.read(row[f'{name}_steps']).predicted_s():.4g}"
-        found[f"{label}:{name}_built_in_s"] = f"{side.predicted_s():.4g}"
+        found[f"{label}:{name}_s"] = f"{side.read(row[f'{name}_steps']).predicted_s():.6g}"
+        found[f"{label}:{name}_built_in_s"] = f"{side.predicted_s():.6g}"
     return found
 
 
