@@ -126,6 +126,9 @@ class CoreKind(BaseModel):
     """Cycles of one pipe for one vector of divisions, square roots, exponentials or the like."""
     loop_cycles: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """Cycles lost at the end of each innermost loop: branch misprediction, pipes that drain and refill."""
+    loop_vector_cycles: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Further cycles lost there for each vector of the register tile: its sums are stored and its registers cleared
+    while no multiply-accumulate is in flight."""
     overlap: Annotated[float, Field(ge=0, le=1)] = 1.0
     """Share of the time of data movement that overlaps with arithmetic, or with data movement at another level. 1: the
     slowest sets the pace; 0: their times add up."""

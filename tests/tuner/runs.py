@@ -13,6 +13,7 @@ from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.codegen.kernels import GeneratedCode, GroupTiles, argument, generate, network_array, stored_array
 from dsascape.tuner.measure.arrays import Arena
 from dsascape.tuner.on_device.reference import deviation, largest, reference
@@ -73,7 +74,7 @@ def outcomes(
     if not code.kernels:
         return {}, refused
     values = values_of(code, network)
-    module = tvm.tirx.build(code.module, target=tvm.target.Target({"kind": "llvm", "num-cores": 2}))
+    module = cpu_module(code.module, tvm.target.Target({"kind": "llvm", "num-cores": 2}))
     found = {}
     for kernel in code.kernels:
         inputs = [argument(network, kernel, name, values[name]) for name in kernel.inputs]

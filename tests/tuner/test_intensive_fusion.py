@@ -14,6 +14,7 @@ import tvm
 from dsascape.fusion import plan_from_groups
 from dsascape.fusion.plan import FusionPlan, Group
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
+from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.workloads import Graph
 from tests.graphs import Net
@@ -145,7 +146,7 @@ def test_every_part_in_front_is_a_function_of_its_own() -> None:
     net = Net()
     graph = net.graph(CHAINS["three of them"](net), dtype="fp32")
     code = generated(in_one_kernel(graph))
-    module = tvm.tirx.build(code.module, target=tvm.target.Target({"kind": "llvm", "num-cores": 2}))
+    module = cpu_module(code.module, tvm.target.Target({"kind": "llvm", "num-cores": 2}))
 
     defined = [line for line in module.inspect_source("ll").splitlines() if line.startswith("define internal")]
     assert [part for part in ("@part0(", "@part1(", "@part2(") if any(part in line for line in defined)] == [

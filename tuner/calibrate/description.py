@@ -14,13 +14,17 @@ from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.hw_models.text.yaml_file import parse_yaml
 from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
 from dsascape.tuner.calibrate.figures import Far, Figures
-from dsascape.tuner.calibrate.probing import TILES_OF_PANEL
+from dsascape.tuner.calibrate.probing import COLUMNS, TILES_OF_PANEL, few_rows, register_rows
 from dsascape.wording import count
 
 _FMA_LATENCY_CYCLES = 4.0
 """Multiply-accumulate latency of every CPU preset; it converts the measured chain into a clock."""
 _MEASURED = "measured"
 _HALF = 0.5
+_LEAST_PORT = 0.25
+"""Part of a port that loops may leave unused."""
+_MOST_STORES = 2.0
+"""Stores per cycle of the widest cores."""
 _LEAST_TOLD = 0.1
 """Fractions this close to 0 or 1 are within measurement noise."""
 _LARGER = 1e-3
@@ -63,7 +67,13 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
     measured_on = "" if figures is None else f", {day or datetime.date.today().isoformat()}"
     lacking = [text for name, text in _NAMES.items() if name in facts.assumed and (figures is None or name != _CLOCK)]
     reads_l1 = one.get("l1")
-    l1_rate = 2.0 * facts.register_bytes if reads_l1 is None else reads_l1 / clock_hz
+    if figures is None or reads_l1 is None:
+        l1_rate, loads, stores = 2.0 * facts.register_bytes, _Value("2.0", "assumed"), _Value("1.0", "assumed")
+    else:
+        written = 1 / figures.written_s / clock_hz
+        l1_rate = reads_l1 / clock_hz + written
+        loads = _Value(f"{_ports(reads_l1 / clock_hz / facts.register_bytes):.2f}", f"{_MEASURED}: of whole vectors")
+        stores = _measured(min(written / facts.register_bytes, _MOST_STORES))
     lines = [
         f"# {one_line(facts.processor)} ({one_line(facts.architecture)}), {count(facts.cores, 'core')}.",
         "#",
@@ -79,12 +89,13 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         "    issue_width: 6  # assumed",
         f"    fma_pipes: {pace.pipes}",
         f"    fma_latency_cycles: {_FMA_LATENCY_CYCLES}  # assumed: the clock follows from it",
-        "    loads_per_cycle: 2.0  # assumed; of whole vectors l1 passes what it does",
-        "    stores_per_cycle: 1.0  # assumed",
+        f"    loads_per_cycle: {loads}",
+        f"    stores_per_cycle: {stores}",
         f"    special_cycles: {pace.special}",
         f"    loop_cycles: {pace.loop}",
+        f"    loop_vector_cycles: {pace.loop_vector}",
         *_far(figures),
-        *_cache("l1", l1, f"{l1_rate:.2f}  # {_MEASURED if reads_l1 else 'assumed'}",
+        *_cache("l1", l1, f"{l1_rate:.2f}  # {f'{_MEASURED}: reading and writing' if reads_l1 else 'assumed'}",
                 _latency(figures, "l1", clock_hz, 5.0)),
     ]  # fmt: skip
     if l2 is not None:
@@ -141,6 +152,7 @@ class _Pace:
     pipes: _Value
     special: _Value
     loop: _Value
+    loop_vector: _Value
     sustained: _Value
 
     @property
@@ -151,20 +163,39 @@ class _Pace:
 def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
     """Return clock and pipes; their product is the measured rate of multiply-accumulates."""
     if figures is None:
-        assumed = [_Value(text, "assumed") for text in ("2", "12.0", "20.0", "0.85")]
+        assumed = [_Value(text, "assumed") for text in ("2", "12.0", "20.0", "0.0", "0.85")]
         source = ASSUMED if _CLOCK in facts.assumed else f"{TOLD}, at this moment"
         return _Pace(facts.clock_hz, source, *assumed)
     pipes = max(round(figures.fma_chain_s / figures.fma_s / _FMA_LATENCY_CYCLES), 1)
     clock_hz = 1 / (figures.fma_s * pipes)
     share = min(figures.fma_s / figures.fed_fma_s, 1.0)
     sustained_hz = clock_hz * share
+    end_s, vector_s = _loop_ends(facts.registers, figures)
     return _Pace(
         clock_hz, f"{_MEASURED}: multiply-accumulates per second by pipes",
         _Value(str(pipes), f"{_MEASURED}: by the latency of one"),
         _Value(f"{figures.special_s * sustained_hz * pipes:.1f}", f"{_MEASURED}: exponentials and divisions"),
-        _Value(f"{figures.tile_s * sustained_hz:.1f}", f"{_MEASURED}: a short loop beside a long one"),
+        _Value(f"{end_s * sustained_hz:.1f}", f"{_MEASURED}: a short loop beside a long one"),
+        _Value(f"{vector_s * sustained_hz:.2f}", f"{_MEASURED}: the same in register tiles of two sizes"),
         _Value(f"{share:.3f}", f"{_MEASURED}: the same in a matrix product, weights from the first cache"),
     )  # fmt: skip
+
+
+def _ports(vectors: float) -> float:
+    """Return loads per cycle from the vectors that are read in one: whole ports, of which loops use a little less."""
+    return vectors if vectors < 1 - _LEAST_PORT else float(round(vectors))
+
+
+def _loop_ends(registers: int, figures: Figures) -> tuple[float, float]:
+    """Return the seconds lost at the end of a loop over a register tile: whatever the tile, and for each vector.
+
+    Neither is negative: where a tile of half the rows loses less than half, all is for vectors.
+    """
+    vectors, few = COLUMNS * register_rows(registers), COLUMNS * few_rows(registers)
+    if few == vectors:
+        return figures.tile_s, 0.0
+    vector_s = min(max((figures.tile_s - figures.few_tile_s) / (vectors - few), 0.0), figures.tile_s / vectors)
+    return max(figures.tile_s - vectors * vector_s, 0.0), vector_s
 
 
 def _rates(figures: Figures | None) -> tuple[dict[str, float], dict[str, float]]:

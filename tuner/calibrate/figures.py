@@ -69,8 +69,12 @@ class Figures:
     """Time of one multiply-accumulate of a matrix product whose weights are in the first cache."""
     tile_s: float
     """Overhead of a loop over such multiply-accumulates, with storing the results from registers."""
+    few_tile_s: float
+    """The same of a tile with half of the rows (`tuner.calibrate.probing.few_rows`)."""
     special_s: float
     """Mean time of a vector exponential or division."""
+    written_s: float
+    """Seconds per byte that one thread writes to an array in the first cache."""
     levels: tuple[Level, ...]
     """Reading speeds of the memories, from the first cache outwards."""
     growing: tuple[Reading, ...]

@@ -38,6 +38,7 @@ _SHORTEST_SAMPLE_S = 50e-6
 _FLOAT_BYTES = 4
 _TRIES = 3
 """Repetitions of a figure computed as a difference."""
+_TRIES_OF_PANELS = 6
 _APART = 16
 """Distance in lines between consecutively written lines of a scattered write."""
 _WAITS_MS = (0, 4, 8, 16, 32)
@@ -71,6 +72,11 @@ def register_rows(registers: int) -> int:
     return (registers - 1) // COLUMNS - 1
 
 
+def few_rows(registers: int) -> int:
+    """Return half of `register_rows`, at least one."""
+    return max(register_rows(registers) // 2, 1)
+
+
 def summed_vectors(registers: int) -> int:
     """Return the number of vectors that are summed side by side."""
     return registers // 2
@@ -86,14 +92,16 @@ def probed(plan: ProbePlan, bench: Bench) -> Figures:
     paces.append(probing.pace())
     far = tuple(probing.far(level) for level in levels[1:])
     paces += [probing.pace() for _ in range(_ROUNDS - len(paces))]
-    fma_chain_s, fma_s, panel_s, tile_s = map(statistics.median, zip(*paces, strict=True))
+    fma_chain_s, fma_s, panel_s, tile_s, few_tile_s = map(statistics.median, zip(*paces, strict=True))
     idle += [probing.idle() for _ in range(_ROUNDS - len(idle))]
     return Figures(
         fma_chain_s=fma_chain_s,
         fma_s=fma_s,
         fed_fma_s=probing.fed_fma_s(panel_s, tile_s),
         tile_s=tile_s,
+        few_tile_s=few_tile_s,
         special_s=probing.special_s(),
+        written_s=probing.filled_s(plan.sizes_bytes["l1"]),
         levels=levels,
         growing=tuple(Reading(size, probing.read_s(size, 1)) for size in plan.growing_bytes),
         idle=tuple(map(_medians, zip(*idle, strict=True))),
@@ -117,29 +125,36 @@ class _Probing:
         self._rows = register_rows(plan.shape.registers)
         self._summed = summed_vectors(plan.shape.registers) * self._lanes
 
-    def pace(self) -> tuple[float, float, float, float]:
-        """Return the current pace of arithmetic, in seconds of a chain, of many chains, a panel and a short loop."""
+    def pace(self) -> tuple[float, float, float, float, float]:
+        """Return the current pace of arithmetic, in seconds of a chain, of many chains, a panel, and two short loops.
+
+        The first of these loops is one of a register tile with all rows, the second with half of them.
+        """
         chain_s, chains_s = self.multiplied_s("chain", 1), self.multiplied_s("chains", ACCUMULATORS)
-        return chain_s, chains_s, self.panel_s(1, self._panel_depth(1)), self.tile_s()
+        ends_s = [self.tile_s(rows) for rows in (self._rows, few_rows(self._plan.shape.registers))]
+        return chain_s, chains_s, self.panel_s(1, self._panel_depth(1)), ends_s[0], ends_s[1]
 
     def multiplied_s(self, probe: str, vectors: int) -> float:
         """Return the seconds of one vector multiply-accumulate among ``vectors`` independent ones in registers."""
         wide = vectors * self._lanes
         return self._seconds(probe, (DEPTH,), (wide,), (wide,)) / DEPTH / vectors
 
-    def tile_s(self) -> float:
-        """Return the overhead of a product's register tile beyond its rank-one updates, in seconds."""
-        short_s, long_s = self._product_s("short_product", SHORT, TILES), self._product_s("long_product", LONG, TILES)
+    def tile_s(self, rows: int) -> float:
+        """Return the overhead of a product's register tile of ``rows`` beyond its rank-one updates, in seconds."""
+        of = "product" if rows == self._rows else "few"
+        short_s, long_s = [
+            self._product_s(f"{name}_{of}", depth, TILES, rows) for name, depth in (("short", SHORT), ("long", LONG))
+        ]
         return max(short_s - SHORT * (long_s - short_s) / (LONG - SHORT), 0.0)
 
-    def _product_s(self, probe: str, depth: int, tiles: int) -> float:
+    def _product_s(self, probe: str, depth: int, tiles: int, rows: int) -> float:
         """Return the seconds of a product's register tile of ``depth`` rank-one updates, averaged over ``tiles``."""
         wide = COLUMNS * self._lanes
-        return self._seconds(probe, (self._rows, depth), (depth, wide), (tiles, self._rows, wide)) / tiles
+        return self._seconds(probe, (rows, depth), (depth, wide), (tiles, rows, wide)) / tiles
 
     def result_s(self, tiles: int) -> float:
         """Return the seconds per byte of the results of ``tiles`` register tiles."""
-        return self._product_s("short_product", SHORT, tiles) / self._tile_bytes
+        return self._product_s("short_product", SHORT, tiles, self._rows) / self._tile_bytes
 
     @property
     def _tile_bytes(self) -> int:
@@ -205,10 +220,22 @@ class _Probing:
         short, long = self._panel_depth(1), self._panel_depth(_PANEL_BY_L1 if "l2" in self._plan.sizes_bytes else 1)
         panels = max(size // self._panel_bytes(long), 1)
         near, far = ((1, short), (1, long)) if level.name == "l2" else ((1, long), (panels, long))
-        tries = [(self.panel_s(*near), self.panel_s(*far)) for _ in range(_TRIES)]  # by turns, as clocks change
-        near_s, panel_s = map(statistics.median, zip(*tries, strict=True))
+        # A small difference of two large times, to which others on the machine only add: the least ones count.
+        tries = [(self.panel_s(*near), self.panel_s(*far)) for _ in range(_TRIES_OF_PANELS)]
+        near_s, panel_s = map(min, zip(*tries, strict=True))
         result_s = self.result_s(max(size // self._tile_bytes, 1))
         return Far(level.name, written_s, of_all_s, apart_s, near_s, panel_s, result_s)
+
+    def filled_s(self, size_bytes: int) -> float:
+        """Return the seconds per byte of an array in the first cache that one thread fills with zeros.
+
+        The time of half of it is subtracted, so that the call does not count.
+        """
+        whole_s, half_s = [
+            min(self._seconds("fill1", (size // _FLOAT_BYTES,)) for _ in range(_TRIES))
+            for size in (size_bytes, size_bytes // 2)
+        ]
+        return max(whole_s - half_s, whole_s / _TRIES) / (size_bytes - size_bytes // 2)
 
     def _written_s(self, probe: str, size_bytes: int, threads: int, apart: int) -> float:
         """Return the seconds per byte of an array that ``threads`` threads share for writing.

@@ -24,6 +24,7 @@ from dsascape.tuner.bundle.contents import (
 )
 from dsascape.tuner.bundle.linking import architecture_of, linked
 from dsascape.tuner.calibrate.plan import ProbeShape
+from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.codegen.kernels import generate
 from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES
 from dsascape.tuner.measure.job import Job
@@ -109,7 +110,7 @@ def bundle_files(functions: Any, target: str, threads: int, runtime: Path | None
     others = runtime_files(runtime, architecture) | runner_files()
     with tempfile.TemporaryDirectory() as folder:
         description = target_description(target, threads, own_processor())
-        module = tvm.tirx.build(functions, target=tvm.target.Target(description))
+        module = cpu_module(functions, tvm.target.Target(description))
         library = linked(module, Path(folder) / CODE, architecture)
         return {CODE: library.read_bytes()} | others
 

@@ -11,6 +11,7 @@ import tvm
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
+from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.codegen.emit import CpuFunction, cpu_function
 from dsascape.tuner.measure.cores import usable_cores
 from dsascape.tuner.measure.targets import target_description
@@ -72,7 +73,7 @@ class Compiler:
         try:
             plain = after_first(function.function) if flushed else function.function
             with tvm.transform.PassContext(config=_UNCHECKED):
-                code = self._machine_code(tvm.tirx.build(tvm.IRModule({name: plain}), target=self._target))
+                code = self._machine_code(cpu_module(tvm.IRModule({name: plain}), self._target))
         except FAILURES as error:
             return Built(Spent(code_s, time.thread_time() - begin), reason=f"not built: {reason(error)}")
         return Built(Spent(code_s, time.thread_time() - begin), function, code)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import tvm
 
+from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.codegen.kernels import generate
 from dsascape.tuner.measure.device import local_device
 from dsascape.tuner.measure.job import Job
@@ -19,7 +20,7 @@ def compile_job(job: Job, policy: str, path: Path) -> Measurement:
     plan = job.plan
     code = generate(plan, executable(plan.graph), job.tiles, job.lanes)
     target = target_description(job.target, job.threads, own_processor())
-    module = tvm.tirx.build(code.module, target=tvm.target.Target(target))
+    module = cpu_module(code.module, tvm.target.Target(target))
     module.write_to_file(str(path), "o")
     compiled = {kernel.group: KernelMeasurement(kernel.name, kernel.operators) for kernel in code.kernels}
     failed = {

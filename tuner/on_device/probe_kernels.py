@@ -19,6 +19,7 @@ from dsascape.tuner.calibrate.probing import (
     STEPS,
     TILES_OF_PANEL,
     VECTORS,
+    few_rows,
     register_rows,
     summed_vectors,
 )
@@ -30,7 +31,10 @@ def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
     lanes = shape.lanes
     makers: dict[str, Callable[[], Any]] = {
         "chain": lambda: _multiplied(1, lanes), "chains": lambda: _multiplied(ACCUMULATORS, lanes),
-        "short_product": lambda: _product(shape, SHORT), "long_product": lambda: _product(shape, LONG),
+        "short_product": lambda: _product(shape, register_rows(shape.registers), SHORT),
+        "long_product": lambda: _product(shape, register_rows(shape.registers), LONG),
+        "short_few": lambda: _product(shape, few_rows(shape.registers), SHORT),
+        "long_few": lambda: _product(shape, few_rows(shape.registers), LONG),
         "special": lambda: _special(lanes),
         "panels": lambda: _panels(TILES_OF_PANEL, register_rows(shape.registers), COLUMNS, lanes),
         "sum": lambda: _sum(shape, split=False), "sums": lambda: _sum(shape, split=True),
@@ -52,9 +56,9 @@ def _multiplied(vectors: int, lanes: int) -> Any:
     return _in_registers(_schedule([row, column, total]), 0, lanes)
 
 
-def _product(shape: ProbeShape, depth: int) -> Any:
+def _product(shape: ProbeShape, rows: int, depth: int) -> Any:
     """Return a register tile of a matrix product, of ``depth`` rank-one updates, computed for each of its results."""
-    rows, wide, tiles = register_rows(shape.registers), COLUMNS * shape.lanes, te.var("tiles", "int64")
+    wide, tiles = COLUMNS * shape.lanes, te.var("tiles", "int64")
     left, right = te.placeholder((rows, depth), name="left"), te.placeholder((depth, wide), name="right")
     k = te.reduce_axis((0, depth), "k")
     whole = tiles, rows, wide

@@ -11,6 +11,7 @@ from dsascape.tuner.calibrate.facts import HostFacts, facts_from, local_facts
 from dsascape.tuner.calibrate.figures import Figures
 from dsascape.tuner.calibrate.plan import ProbePlan, ProbeShape, probe_plan
 from dsascape.tuner.calibrate.probing import probed
+from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.measure.address import remote_address
 from dsascape.tuner.measure.targets import target_description
 from dsascape.tuner.measure.timing import measured
@@ -30,7 +31,7 @@ class PlaceBench:
 
     def __init__(self, place: Place, shape: ProbeShape, target: Any) -> None:
         self._place, self._target = place, target
-        self._module = place.loaded(tvm.tirx.build(tvm.IRModule(dict(probe_functions(shape))), target=target))
+        self._module = place.loaded(cpu_module(tvm.IRModule(dict(probe_functions(shape))), target))
 
     def array(self, shape: tuple[int, ...], dtype: str) -> Any:
         """Return uninitialised memory of the place."""

@@ -11,6 +11,7 @@ import tvm
 import tvm_ffi
 
 from dsascape.scheduler.kernels.buffers import share_buffers
+from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.codegen.kernels import argument, generate, network_array, stored_array
 from dsascape.tuner.measure.job import Job
 from dsascape.tuner.measure.records import KernelMeasurement, Timing
@@ -91,7 +92,7 @@ class Session:
         for other, module in same_hash:
             if tvm_ffi.structural_equal(other, plain):
                 return module
-        module = self.place.loaded(tvm.tirx.build(tvm.IRModule({"main": plain}), target=self.target))
+        module = self.place.loaded(cpu_module(tvm.IRModule({"main": plain}), self.target))
         same_hash.append((plain, module))
         return module
 

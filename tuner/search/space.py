@@ -178,6 +178,10 @@ class Space:
             return None
         return None if illegal(program, self.machine.limits) else Program(steps, program)
 
+    def is_joint(self, program: Program) -> bool:
+        """Whether a program computes one complex operator inside of the tiles of another."""
+        return is_joint(program.loops, self._complex)
+
     @cached_property
     def _complex(self) -> Mapping[str, int]:
         """Stages of complex operators."""

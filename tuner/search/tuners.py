@@ -1,10 +1,11 @@
 """Tuners: which programs of a task are tried next, given what is known of those that have been."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.search.beam import BeamOptions, beam
 from dsascape.tuner.search.cost_model import ModelOptions
 from dsascape.tuner.search.evolution import EvolutionOptions, chosen, evolved
@@ -23,6 +24,8 @@ UNIT = 64
 _NEAR_BUILTIN = 4
 """One of so many programs of the first unit is near what the search begins with: the built-in choice, or one that was
 composed."""
+_JOINT = 2
+"""One of so many programs of the first unit computes a complex operator inside of another's tiles, at most."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +82,35 @@ def _begin(searching: Searching, count: int, rng: random.Random) -> list[Program
     """Return the programs that a search begins with, if it has such, and programs near the first of them.
 
     Those near it compute one stage elsewhere, or have one decision changed: a quarter of the unit at most, those that
-    are expected to be fast first.
+    are expected to be fast first. Where the first computes no complex operator inside of another's tiles, as what JOIN
+    composes, those near it that do so come before them, up to half of the unit: no program that the cost model has
+    learned from was such.
     """
     own = searching.to_begin_with()
     if not own:
         return []
-    steps = own[0].steps
-    near = [*placed_inside(searching.space, steps)]
-    near += [each for _ in range(count) if (each := mutated(searching.space, steps, rng)) is not None]
-    fresh = {each.steps: each for each in near if each.steps not in searching.tried | {steps}}
-    ranked = list(fresh.values())
-    if searching.is_trained and ranked:
-        scores = searching.scores(ranked)
-        ranked = [ranked[number] for number in sorted(range(len(ranked)), key=lambda number: -scores[number])]
-    return [*own, *ranked[: count // _NEAR_BUILTIN]]
+    space, steps = searching.space, own[0].steps
+    placed = [*placed_inside(space, steps)]
+    joint = [] if space.is_joint(own[0]) else [each for each in placed if space.is_joint(each)]
+    near = [each for each in placed if each not in joint]
+    near += [each for _ in range(count) if (each := mutated(space, steps, rng)) is not None]
+    joint, near = [_by_score(searching, _distinct(own[0], each, searching.tried)) for each in (joint, near)]
+    return [*own, *joint[: count // _JOINT], *near[: count // _NEAR_BUILTIN]]
+
+
+def _distinct(own: Program, programs: Sequence[Program], tried: Set[Steps]) -> list[Program]:
+    """Return programs that have not been tried, one of those with the same loops; none with the loops of ``own``."""
+    found = {str(each.loops): each for each in reversed(programs) if each.steps not in tried}
+    found.pop(str(own.loops), None)
+    return list(reversed(found.values()))
+
+
+def _by_score(searching: Searching, programs: list[Program]) -> list[Program]:
+    """Return programs in the order of what the cost model expects of them, as they are if it knows nothing."""
+    if not searching.is_trained or not programs:
+        return programs
+    scores = searching.scores(programs)
+    return [programs[number] for number in sorted(range(len(programs)), key=lambda number: -scores[number])]
 
 
 def _first(searching: Searching, count: int, rng: random.Random, options: SearchOptions) -> list[Program]:

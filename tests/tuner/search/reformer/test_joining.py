@@ -19,13 +19,15 @@ from dsascape.tuner.search.reformer.apart import kept_apart
 from dsascape.tuner.search.reformer.composing import carried_over, composed, placed_inside
 from dsascape.tuner.search.reformer.splitting import Split, splits_of
 from dsascape.tuner.search.runners import SimulatedRunner
+from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.space import NoProgramError, Program
 from dsascape.tuner.search.spaces import space_of
 from dsascape.tuner.search.tasks import task_of
+from dsascape.tuner.search.tuners import TUNERS
 from tests.graphs import Net
 from tests.tiers import examples
 from tests.tuner.search.kernels import naive, pair_behind
-from tests.tuner.search.reformer.pairs import PAIRS, VIEW, alike, split_of
+from tests.tuner.search.reformer.pairs import OPTIONS, PAIRS, VIEW, alike, split_of
 
 APART = SpaceOptions(intensive=False)
 KERNELS = pytest.mark.parametrize("own", PAIRS.values(), ids=PAIRS.keys())
@@ -100,6 +102,23 @@ def test_other_places_of_what_was_composed_hold_joint_ones() -> None:
             found[options.intensive] += sum([is_joint(each.loops, stages) for each in near])
     assert found[True] > 0
     assert found[False] == 0
+
+
+def test_a_search_tries_joint_places_of_what_was_composed_first() -> None:
+    """No mini sub-graph has such a program, so that a cost model would not choose them among what is near."""
+    split = split_of(pair_behind(image=28))
+    searching = Searching(split.whole, SpaceOptions(), None, has_builtin=False)
+    program = composed(searching.space, [mini.task.builtin for mini in split.minis])
+    assert program is not None
+    searching.initial = (program,)
+    near = placed_inside(searching.space, program.steps)
+    joint = {str(each.loops) for each in near if searching.space.is_joint(each)}
+    first = TUNERS["ago"](searching, 8, random.Random(0), OPTIONS)
+
+    assert first[0] == program
+    assert not searching.space.is_joint(program)
+    assert {str(each.loops) for each in first[1:5]} & joint
+    assert len(joint & {str(each.loops) for each in first}) >= min(len(joint), 4)
 
 
 @KERNELS

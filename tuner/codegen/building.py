@@ -1,0 +1,49 @@
+"""Compilation for a CPU: TVM's passes, and one more that lets LLVM keep register tiles in registers.
+
+TVM takes memory of more than 1 KiB for a buffer from a heap, whatever the buffer's scope. LLVM keeps no memory of
+unknown origin in registers: the sums of a tile of more than 16 vectors of 64 bytes would be cleared with ``memset``,
+stored behind the loop that adds them up, and read again by what follows. On the stack they are registers.
+"""
+
+from functools import cache
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+_PIPELINE = "dsascape_cpu"
+_LEFT_ALONE = "disable_lower_builtin"
+"""TVM's annotation of buffers whose memory LLVM is to find."""
+_LOCAL = "local"
+
+
+def cpu_module(functions: Any, target: Any) -> Any:
+    """Return the compiled module of an IRModule for a CPU."""
+    return tirx.build(functions, target=target, pipeline=_registered())
+
+
+@cache
+def _registered() -> str:
+    """Return the name under which TVM finds the passes."""
+    tirx.compilation_pipeline.register_tir_pipeline(_PIPELINE, _passes)
+    return _PIPELINE
+
+
+def _passes() -> tuple[Any, Any, Any]:
+    """Return the passes for functions, and the last ones for host and device code."""
+    before, last_of_host, last_of_device = tirx.get_tir_pipeline("s_tir")
+    return tvm.transform.Sequential([before, _on_stack]), last_of_host, last_of_device
+
+
+@tirx.transform.prim_func_pass(opt_level=0)  # type: ignore[untyped-decorator]
+def _on_stack(function: Any, module: Any, context: Any) -> Any:
+    """Return a function whose buffers in registers are memory of its stack."""
+    del module, context
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.AllocBuffer, _marked), order="pre"))
+
+
+def _marked(allocated: Any) -> Any:
+    if allocated.buffer.scope() != _LOCAL:
+        return allocated
+    return tirx.AllocBuffer(allocated.buffer, {_LEFT_ALONE: tirx.const(True, "bool")})
