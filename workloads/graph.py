@@ -104,8 +104,8 @@ class Op:
     nests: tuple[LoopNest, ...]
     internals: tuple[Tensor, ...] = ()
     band: Band | None = None
-    """Of scores that it masks, rows being queries and columns keys: outside of it a softmax makes zeros of what is
-    written (`workloads.masks`). None: nothing is known of that."""
+    """Band of scores that the operator keeps, rows being queries and columns keys: a softmax makes zeros of what it
+    writes outside (`workloads.mask_bands`). None: no such band is known."""
     masks: tuple[str, ...] = ()
     """Inputs that say nothing but ``band``."""
 

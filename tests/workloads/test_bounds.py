@@ -127,7 +127,7 @@ def test_tiles_need_what_their_iterations_read_and_add_up_to_the_whole(
 
 
 def test_causal_work_is_that_of_a_triangle() -> None:
-    """Of 8 queries and 8 keys, of 2 heads and width 3: 36 pairs instead of 64."""
+    """8 queries and 8 keys of 2 heads and width 3 are 36 pairs instead of 64."""
     assert product(8, 8, Band(0)).operations() == Operations(macs=2 * 36 * 3, simple=2 * 36)
     assert product(8, 8, Band(7)).operations() == Operations(macs=2 * 64 * 3, simple=2 * 64)
 

@@ -106,7 +106,7 @@ def test_a_window_bounds_on_both_sides() -> None:
 
 
 def test_all_between_the_products_is_bounded() -> None:
-    """Of the scores' scaling, mask and softmax: 6 passes over 36 elements of each head, and one division a row."""
+    """Scaling, mask and softmax are 6 passes over 36 elements of each head, and one division a row."""
     bounded = graph_with_bounded_nests(attention(8, 8, is_causal=1))
 
     assert bounded.operations.simple == 6 * HEADS * 36
