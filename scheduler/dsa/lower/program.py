@@ -4,6 +4,9 @@ Instances run in sequence: a launch waits until the kernel before it has ended. 
 computation and stores behind it, double-buffered. Where layers overlap, a tile waits only for the tiles that it reads
 of the runs that may still be executing by the schedule, and weights are prefetched as far ahead as the prefetch buffers
 allow, though not before the kernel's launch.
+
+Where clusters share every kernel, each runs this program on its own parts. They are equally large, so clusters are at
+the same instruction at any time, and what one waits for has ended on all of them: there is no barrier to emit.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,9 @@
-"""Schedule for a clustered DSA: all decisions about a network on one cluster before lowering.
+"""Schedule for a clustered DSA: all decisions about a network before lowering.
 
 `Layout`: sub-graph instances in order, their layers bound to cores, and the memory of every tensor slice. `Schedule`
 adds the execution of each layer run: its tiles, the unit of every nest, routes, halo exchange, addresses, and which
-layers may still be executing when it begins. Lowering decides nothing more.
+layers may still be executing when it begins. Lowering decides nothing more. All clusters run it, each on images of its
+own, or each on its part of every layer.
 """
 
 import math
