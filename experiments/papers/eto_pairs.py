@@ -43,9 +43,9 @@ DTYPE = "fp32"
 FROM_SETS = ("C1D", "C2D", "C3D", "BMM", "GRP", "DEP", "T2D")
 FROM_ANSOR = ("CAP", "DIL", "NRM")
 """Types of operators: those of Table 2's sets, and of Ansor's appendix C."""
-PAIRS = 2
-"""Pairs of each type, at most: 20 in all."""
-TRIALS, UNIT, POPULATION = 16, 16, 32
+PAIRS = 4
+"""Pairs of each type, at most: 40 in all."""
+TRIALS, UNIT, POPULATION = 8, 8, 32
 """Of a tuning from nothing."""
 NEAR = 0.8, 1.25
 """Estimates by real trials that count as near."""
