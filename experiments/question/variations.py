@@ -118,9 +118,9 @@ def _parsed(text: str, unit: str) -> tuple[float, str, bool]:
 
 def _below(spec: AnyHardware, numbers: dict[str, Number], path: str) -> list[Number]:
     """Return the numbers at ``path`` or in the section ``path``; all of them for an empty path."""
-    found = [number for own, number in numbers.items() if not path or own == path or own.startswith(f"{path}.")]
-    if found:
-        return found
+    numbers_there = [number for own, number in numbers.items() if not path or own == path or own.startswith(f"{path}.")]
+    if numbers_there:
+        return numbers_there
     shown_as = shown_key(path)
     paths = parameter_paths(spec)
     if path in paths or any(own.startswith(f"{path}.") for own in paths):

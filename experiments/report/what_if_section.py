@@ -1,4 +1,4 @@
-"""What-if figures for a report or a page of their own: tornado charts, shares beside gains, and all effects."""
+"""What-if figures for a report or a page of their own: tornado charts, shares and gains, and all effects."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ _SCHEDULES = {
 
 
 def what_if_figures(study: WhatIf) -> Iterator[Figure]:
-    """Yield a tornado of the latency and one of the energy, shares beside gains, and the table of all effects."""
+    """Yield a tornado of the latency and one of the energy, shares and gains, and the table of all effects."""
     base = study.base
     point = f"{base.model}, batch {base.batch}, on {base.hardware} under {base.policy}"
     figures = {"latency": quantity(base.latency_s, "s"), "energy": quantity(base.energy_j, "J")}

@@ -156,13 +156,13 @@ def _of_table(path: Path) -> Snapshot:
     points = [_point(row, figures) for row in rows]
     if len({tuple(point.names.items()) for point in points}) < len(points):  # a swept count looks like a figure
         points = [_point(row, [name for name in figures if name not in numeric]) for row in rows]
-    beside = path.with_name(_LAYERS_CSV)
-    if not beside.is_file():
+    listed = path.with_name(_LAYERS_CSV)
+    if not listed.is_file():
         return Snapshot(str(path), tuple(points))
-    return Snapshot(str(path), tuple(points), _layers_beside(beside))
+    return Snapshot(str(path), tuple(points), _layers_of_table(listed))
 
 
-def _layers_beside(path: Path) -> Layers:
+def _layers_of_table(path: Path) -> Layers:
     """Return the function that finds a point's layers in ``layers.csv``, which is read when it is first needed."""
     read: list[dict[str, str]] = []
 

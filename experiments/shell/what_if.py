@@ -64,7 +64,7 @@ def _data(study: WhatIf) -> dict[str, Any]:
 
 
 def _show(study: WhatIf) -> None:
-    """Print the effects: a tornado of the latency and one of the energy, shares beside gains, and what did not run."""
+    """Print the effects: a tornado of the latency and one of the energy, shares and gains, and what did not run."""
     how = "made anew for each machine" if study.schedule == "anew" else "kept from the unchanged machine"
     say("", f"What if? One value of {study.base.hardware} changed at a time, schedules {how}")
     for figure in CHANGES:

@@ -1,4 +1,4 @@
-"""Sources of a machine's values: the comments beside them in its YAML file and in the files of its bases.
+"""Sources of a machine's values: the comments on their lines in its YAML file and in the files of its bases.
 
 A comment belongs to the values on its line, otherwise to the section on its line and all values inside that have no
 comment of their own. Comments are text; nothing in them is evaluated.
@@ -94,22 +94,22 @@ def _comments(name_or_path: str | Path) -> Iterator[tuple[str, str]]:
 def comments_in(text: str) -> dict[str, str]:
     """Return the comment on the line of each value and section of a valid YAML mapping, by dotted path."""
     by_line = _comments_by_line(text)
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
 
     def walk(node: yaml.Node | None, prefix: str) -> None:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 path = f"{prefix}{key.value}"
                 line = key.start_mark.line if isinstance(value, yaml.CollectionNode) else value.end_mark.line
-                found[path] = by_line.get(line, "")
+                comments[path] = by_line.get(line, "")
                 walk(value, f"{path}.")
         elif isinstance(node, yaml.SequenceNode):
             for place, value in enumerate(node.value):
-                found[f"{prefix}{place}"] = by_line.get(value.end_mark.line, "")
+                comments[f"{prefix}{place}"] = by_line.get(value.end_mark.line, "")
                 walk(value, f"{prefix}{place}.")
 
     walk(yaml.compose(text, Loader=yaml.SafeLoader), "")
-    return found
+    return comments
 
 
 def _comments_by_line(text: str) -> dict[int, str]:
