@@ -139,8 +139,11 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
     "store_bursts": ("unfused", product, machine, 1024),
 }
 """By number: a policy, a network, a machine and a value with which their schedule is another one."""
-ELSEWHERE = {"hopeless", "judged_instructions", "most_instructions"}
-"""Numbers that choose no schedule but rule some out: tests of judging and of limits are about them."""
+ELSEWHERE = {
+    "hopeless", "judged_instructions", "most_instructions", "skips_masked", "folds_dequantisation", "kernels_divided",
+}  # fmt: skip
+"""Numbers that choose no schedule of a given network, but rule some out, say which network it is, or what clusters share:
+tests of judging and limits, of bounded and quantised networks, and of divided kernels are about them."""
 
 
 class TestEveryNumber:
