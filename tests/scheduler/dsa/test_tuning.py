@@ -142,8 +142,8 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
 ELSEWHERE = {
     "hopeless", "judged_instructions", "most_instructions", "skips_masked", "folds_dequantisation", "kernels_divided",
 }  # fmt: skip
-"""Numbers that choose no schedule of a given network, but rule some out, say which network it is, or what clusters share:
-tests of judging and limits, of bounded and quantised networks, and of divided kernels are about them."""
+"""Numbers that choose no schedule of a given network, but rule some out, say which network it is, or what clusters
+share: tests of judging and limits, of bounded and quantised networks, and of divided kernels are about them."""
 
 
 class TestEveryNumber:
