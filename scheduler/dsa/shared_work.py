@@ -13,7 +13,7 @@ from dsascape.hw_models import Compute, MatrixShape, MatrixUnit
 from dsascape.hw_models.common.product_types import product_type
 from dsascape.hw_models.dsa.spec import ComputeUnit
 from dsascape.scheduler.dsa.view import DsaView
-from dsascape.scheduler.kernels.layer import NestWork
+from dsascape.scheduler.kernels.tile_work import NestWork
 
 
 def rate_of(unit: ComputeUnit, dtype: str) -> int:

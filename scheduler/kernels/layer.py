@@ -7,103 +7,27 @@ through the access maps, so the figures include halos, broadcasts and recomputat
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from dsascape.scheduler.kernels.compiled import CompiledNest, LoopRole, asks_for_its_own, first_alike
-from dsascape.scheduler.kernels.parts_met import Shares
+from dsascape.scheduler.kernels.compiled import CompiledNest, asks_for_its_own, first_alike
 from dsascape.scheduler.kernels.pieces_read import (
-    Piece,
-    elements_of,
-    first_iterations,
-    first_read,
-    joined,
     reads_apart,
-    stacked,
 )
-from dsascape.scheduler.kernels.streaming import Corrected, reduction_loops_of, streamed_with
+from dsascape.scheduler.kernels.signature import Signature, first_equal
+from dsascape.scheduler.kernels.streaming import streamed_with
+from dsascape.scheduler.kernels.tile_work import TileWork, work_of_tile
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Tensor
-from dsascape.workloads.loopnest import Bound, Box, Extents, LoopNest, Operations, widest
+from dsascape.workloads.loopnest import Bound, Box, Extents, LoopNest
 from dsascape.workloads.operand_dtypes import Pair, product_dtypes
 from dsascape.workloads.regions import placed_regions
 from dsascape.workloads.spaced import executed_extents
-from dsascape.workloads.subgraph import Subgraph, follow_back
+from dsascape.workloads.subgraph import Subgraph
 
 DEPTH = -1
 """Pseudo-dimension that stands for the anchor's depth loop among the sink dimensions."""
-
-
-@dataclass(frozen=True, slots=True)
-class NestWork:
-    """Work of one loop nest for one tile: iterations per loop and operations."""
-
-    nest: LoopNest
-    extents: Extents
-    roles: tuple[LoopRole, ...] | None
-    """Role of each loop for a matrix engine (rows, columns, depth, count); None if the nest is no product of two
-    operands."""
-    operations: Operations
-    share: float = 1.0
-    """Mean fraction of tiles of this size for which the nest has any work: below 1 where several nests each write a
-    part of one tensor, such as a concatenation."""
-    dtypes: Pair | None = None
-    """Dtypes of a product's operands (`workloads.operand_dtypes`); None if the file quantises neither."""
-
-    @property
-    def rounds(self) -> int:
-        """Number of sequential iterations, each of which needs the result of the one before."""
-        if self.nest.carried is None:
-            return 1
-        return math.prod([self.extents[loop] for loop, _ in self.nest.ordered])
-
-    @property
-    def is_product(self) -> bool:
-        """Whether a matrix engine can compute the nest."""
-        return self.roles is not None and bool(self.operations.macs)
-
-    @property
-    def matrix_shape(self) -> tuple[int, int, int, int] | None:
-        """Rows, columns, depth and count of the tile's products; None if the nest is no product of two operands."""
-        if self.roles is None:
-            return None
-        sizes: dict[LoopRole, int] = {"rows": 1, "columns": 1, "depth": 1, "count": 1}
-        for role, extent in zip(self.roles, self.extents, strict=True):
-            sizes[role] *= extent
-        products = sizes["rows"] * sizes["columns"] * sizes["count"]
-        if products * sizes["depth"] > self.operations.macs > 0:  # taps between strides are left out
-            sizes["depth"] = -(-self.operations.macs // products)
-        return sizes["rows"], sizes["columns"], sizes["depth"], sizes["count"]
-
-
-@dataclass(frozen=True, slots=True)
-class TileWork:
-    """Work of one tile: bytes read per operand, bytes written, bytes held between nests, and the nests."""
-
-    operand_bytes: Mapping[str, int]
-    operand_extents: Mapping[str, Extents]
-    """Elements per dimension of the box that is read of each operand."""
-    output_bytes: int
-    internal_bytes: int
-    """Bytes of tensors internal to single operators, such as row statistics, and of recomputed halos."""
-    handed_bytes: int
-    """Bytes of intermediates that their consumer reads otherwise than element by element, such as in windows."""
-    nests: tuple[NestWork, ...]
-    shares: Mapping[str, float] = field(default_factory=dict)
-    """Mean fraction of tiles that read an operand, for operands that not every tile reads."""
-    usual_extents: Mapping[str, Extents] = field(default_factory=dict)
-    """Elements per dimension of the part that most tiles need, for operands of which tiles need different parts."""
-
-    @property
-    def between_bytes(self) -> int:
-        """Return the bytes of intermediates between nests that need a buffer."""
-        return self.internal_bytes + self.handed_bytes
-
-    @property
-    def rounds(self) -> int:
-        """Largest number of sequential iterations of any nest."""
-        return max([nest.rounds for nest in self.nests], default=1)
 
 
 @dataclass(frozen=True)
@@ -278,7 +202,7 @@ class Layer(Subgraph):
         """Nests with a sequential loop of which the sink holds only the last results: tiles need all iterations."""
         if not self.is_ordered:
             return frozenset()
-        works = _tile_work(self, self.sink.shape, None, frozenset()).nests
+        works = work_of_tile(self, self.sink.shape, None, frozenset()).nests
         return frozenset(
             work.nest for work in works if work.nest.carried is not None
             and any(work.extents[loop] < work.nest.loops[loop].extent for loop, _ in work.nest.ordered)
@@ -331,8 +255,8 @@ class Layer(Subgraph):
         Of a bounded layer, operands and what is held are those of the tile that has most, the nests' work and the usual
         extents those in the mean over all tiles of this size.
         """
-        make = partial(_tile_work, self, tile, depth, self.from_the_start)
-        return self.analysis.table(_tile_work).get((self.ops, tile, depth), make)
+        make = partial(work_of_tile, self, tile, depth, self.from_the_start)
+        return self.analysis.table(work_of_tile).get((self.ops, tile, depth), make)
 
     def operand_bytes(self, tile: Extents) -> Mapping[str, int]:
         """Return the bytes read of each operand by a tile of ``tile`` elements per sink dimension.
@@ -362,7 +286,7 @@ class Layer(Subgraph):
         return {name: dims for name, dims in zip(self.inputs, by_place, strict=True) if dims is not None}
 
     @cached_property
-    def signature(self) -> "Signature":
+    def signature(self) -> Signature:
         """Key of the properties that the layer's costs depend on, without tensor names: equal keys get equal tiles."""
         number: dict[str, int] = {}
 
@@ -380,135 +304,13 @@ class Layer(Subgraph):
         handed = tuple(sorted((number[name], tensors[name].element_bits) for name in self.handed))
         between = tuple([tensor.element_bits for tensor in self.internals.values()]), handed
         signature = Signature((nests, roles, outputs, self.sink.order, between))
-        return self.analysis.of(_first_equal, signature)
-
-
-def piece_extents(extents: Extents, depth: int) -> Extents:
-    """Return the iterations per loop that ``depth`` consecutive iterations of a loop nest of ``extents`` cover."""
-    counts = []
-    for extent in reversed(extents):
-        counts.append(min(extent, depth))
-        depth = -(-depth // extent)
-    return tuple(reversed(counts))
-
-
-def whole_pieces(extents: Extents, depth: int) -> int:
-    """Return ``depth`` rounded up to a whole number of runs of the inner loops of ``extents``.
-
-    Only inner loops that ``depth`` iterations run through completely count: a piece of one loop may end anywhere.
-    """
-    unit = 1
-    for extent in reversed(extents):
-        if depth < unit * extent:
-            break
-        unit *= extent
-    return -(-depth // unit) * unit
+        return self.analysis.of(first_equal, signature)
 
 
 def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
     """Return `first_alike` for the nests of operator ``op``."""
     nests = analysis.graph.ops[op].nests
     return first_alike(nests) if nests[1:] else (0,)
-
-
-def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest]) -> TileWork:
-    if not layer.is_bounded:
-        return _work_of_tile(layer, tile, depth, from_the_start)
-    most = _work_of_tile(layer, tile, depth, from_the_start, most=True)
-    mean = _work_of_tile(layer, tile, depth, from_the_start)
-    usual = {name: box for name, box in mean.operand_extents.items() if box != most.operand_extents[name]}
-    return replace(most, nests=mean.nests, usual_extents={**most.usual_extents, **usual})
-
-
-def _work_of_tile(
-    layer: Layer, tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest], *, most: bool = False
-) -> TileWork:
-    """Return `Layer.tile_work`; ``most``: of the tile that has most iterations of bounded loops, else in the mean."""
-    summed = layer.summed if depth is not None else None
-    work_of_nest: dict[tuple[int, int], tuple[Extents, tuple[int, ...], Operations, list[Extents]]] = {}
-    works: list[NestWork] = []
-    held_bytes: list[int] = []
-    handed_bytes: list[int] = []
-    shares = Shares(layer.put_together)
-    corrected = Corrected(summed, frozenset() if summed is None else layer.streamed)
-
-    def iterations(compiled: CompiledNest, written: Extents) -> list[int]:
-        return _iterations(layer, compiled, written, depth, from_the_start, most=most)
-
-    def note_work(
-        compiled: CompiledNest, written: Extents, extents: tuple[int, ...], made: Operations, read: Sequence[Extents]
-    ) -> None:
-        share = shares.of(compiled.nest, written, read)
-        if compiled.internal:
-            held_bytes.append(layer.internals[compiled.target].bytes_of(math.prod(written)))
-        elif compiled.target in layer.handed:
-            handed_bytes.append(layer.graph.tensors[compiled.target].bytes_of(math.prod(written)))
-        if not compiled.is_view:  # which only renames elements
-            works.append(NestWork(compiled.nest, extents, compiled.roles, made, share, compiled.dtypes))
-
-    def operands(compiled: CompiledNest, written: Extents) -> list[tuple[str, Extents]]:
-        found = work_of_nest.get(compiled.alike)
-        if found is None or found[0] != written:
-            extents = iterations(compiled, written)
-            read_extents = [read.extents(extents) for read in compiled.reads]
-            made = corrected.operations(compiled, extents)
-            found = work_of_nest[compiled.alike] = written, tuple(extents), made, read_extents
-        note_work(compiled, *found)
-        return [(read.tensor, each) for read, each in zip(compiled.reads, found[3], strict=True)]
-
-    def operands_apart(compiled: CompiledNest, written: tuple[Piece, ...]) -> Iterator[tuple[str, tuple[Piece, ...]]]:
-        all_of_them = stacked(written)
-        of_all = iterations(compiled, all_of_them)
-        found = [each.extents(of_all) for each in compiled.reads]
-        note_work(compiled, all_of_them, tuple(of_all), corrected.operations(compiled, of_all), found)
-        for piece in written:
-            extents = iterations(compiled, piece.extents)
-            first = first_iterations(compiled.nest, piece.first, extents)
-            for read, access in zip(compiled.reads, compiled.nest.reads, strict=True):
-                yield read.tensor, (Piece(first_read(access, first, extents), read.extents(extents)),)
-
-    wanted = {layer.sink.name: tile} | {name: layer.share(name, tile) for name in layer.outputs[1:]}
-    tensors = layer.graph.tensors
-    if layer.reads_apart:
-        pieces: dict[str, tuple[Piece, ...]] = {
-            name: (Piece((0,) * len(extents), extents),) for name, extents in wanted.items()
-        }
-        lying = follow_back(layer.nests, pieces, operands_apart, joined)
-        elements = {name: elements_of(lying[name], tensors[name].shape) for name in layer.inputs if name in lying}
-        operand_extents = {name: _extents(lying[name], tensors[name].shape, count) for name, count in elements.items()}
-        computed = {name: elements_of(lying[name], tensors[name].shape) for name in layer.outputs}
-    else:
-        need = follow_back(layer.nests, wanted, operands, widest)
-        operand_extents = {name: need[name] for name in layer.inputs if name in need}
-        elements = {name: math.prod(box) for name, box in operand_extents.items()}
-        computed = {name: math.prod(need[name]) for name in layer.outputs}
-    held_bytes += [  # elements that neighbours need too are computed by each tile and stored by one
-        tensors[name].bytes_of(count - math.prod(wanted[name])) for name, count in computed.items()
-    ]
-    return TileWork(
-        {name: tensors[name].bytes_of(count) for name, count in elements.items()}, operand_extents,
-        sum([tensors[name].bytes_of(math.prod(own)) for name, own in wanted.items()]),
-        sum(held_bytes), sum(handed_bytes), tuple(reversed(works)),
-        shares.below_one(elements), {name: box for name, box in shares.usual.items() if name in elements},
-    )  # fmt: skip
-
-
-def _iterations(
-    layer: Layer, compiled: CompiledNest, written: Extents, depth: int | None, from_the_start: frozenset[LoopNest], *,
-    most: bool,
-) -> list[int]:  # fmt: skip
-    """Return the iterations of each loop of a nest that write ``written`` elements per dimension."""
-    extents = compiled.loop_extents(written, most=most)
-    if from_the_start and compiled.nest in from_the_start:
-        for loop, _ in compiled.nest.ordered:
-            extents[loop] = compiled.nest.loops[loop].extent
-    if depth is not None and compiled.nest is layer.summed:
-        for loop, count in zip(layer.depth_loops, piece_extents(layer.depth_extents, depth), strict=True):
-            extents[loop] = min(extents[loop], count)
-    if depth is not None and compiled.nest in layer.streamed:
-        for loop in reduction_loops_of(compiled.nest):
-            extents[loop] = min(extents[loop], depth)
-    return extents
 
 
 def _operand_bytes(layer: Layer, tile: Extents) -> tuple[int | None, ...]:
@@ -520,19 +322,6 @@ def _operand_bytes(layer: Layer, tile: Extents) -> tuple[int | None, ...]:
 def _smallest_bytes(layer: Layer) -> int:
     work = layer.tile_work((1,) * len(layer.sink.shape), 1 if layer.depth_loops else None)
     return sum(work.operand_bytes.values()) + work.between_bytes + work.output_bytes
-
-
-def _extents(pieces: Sequence[Piece], shape: Extents, elements: int) -> Extents:
-    """Return the extents of a box shaped like the hull of ``pieces`` but shrunk to about ``elements`` elements."""
-    extents = []
-    for dim, size in enumerate(shape):
-        begin = min([piece.first[dim] for piece in pieces])
-        extents.append(min(max([piece.first[dim] + piece.extents[dim] for piece in pieces]) - begin, size))
-    longest = max(range(len(extents)), key=extents.__getitem__, default=-1)
-    around = math.prod(extents)
-    if longest >= 0 and around > elements:
-        extents[longest] = -(-extents[longest] * elements // around)
-    return tuple(extents)
 
 
 def _dependencies(layer: Layer) -> tuple[frozenset[int] | None, ...]:
@@ -558,33 +347,6 @@ def _dependencies(layer: Layer) -> tuple[frozenset[int] | None, ...]:
             if whole.get(name, 0) > piece.get(name, 0):
                 depends.add(DEPTH)
     return tuple(frozenset(depends_by_name[name]) if name in depends_by_name else None for name in layer.inputs)
-
-
-def _first_equal(analysis: Analysis, signature: "Signature") -> "Signature":
-    """Return the first signature equal to this one (interning), so that later comparisons are by identity."""
-    del analysis
-    return signature
-
-
-class Signature:
-    """Key of everything a layer's costs depend on; its hash is computed once."""
-
-    __slots__ = ("_hash", "_parts")
-
-    def __init__(self, parts: tuple[object, ...]) -> None:
-        self._parts = parts
-        self._hash = hash(parts)
-
-    def __reduce__(self) -> "tuple[type[Signature], tuple[object, ...]]":
-        return Signature, (self._parts,)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return isinstance(other, Signature) and self._hash == other._hash and self._parts == other._parts
 
 
 def layer_needs(layer: Layer, box: Box) -> Mapping[str, Box]:

@@ -23,7 +23,8 @@ from dsascape.scheduler.cpu.structure.chains import fronts_of, parts_of
 from dsascape.scheduler.cpu.structure.nests import NestCode, memory_order, nests_of, read_order
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.kernels.lanes import dividing
-from dsascape.scheduler.kernels.layer import Layer, NestWork
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.tile_work import NestWork
 from dsascape.workloads.loopnest import Extents, Operations
 
 

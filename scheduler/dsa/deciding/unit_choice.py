@@ -17,7 +17,8 @@ from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.shared_work import computed_in, rate_of, units_together, ways_to_share
 from dsascape.scheduler.dsa.view import DsaView
 from dsascape.scheduler.errors import ScheduleError
-from dsascape.scheduler.kernels.layer import Layer, NestWork, TileWork
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.tile_work import NestWork, TileWork
 from dsascape.workloads.graph import BYTE_BITS
 from dsascape.workloads.loopnest import Extents
 

@@ -29,7 +29,7 @@ from dsascape.scheduler.dsa.lower.prefetch_buffer import Passing
 from dsascape.scheduler.dsa.lower.stores import OutputStorer
 from dsascape.scheduler.dsa.lower.tile_waits import Waits
 from dsascape.scheduler.dsa.view import GLOBAL, LOCAL
-from dsascape.scheduler.kernels.layer import TileWork
+from dsascape.scheduler.kernels.tile_work import TileWork
 from dsascape.scheduler.programs.fragments import Fragment, FragmentBuffer, Outside
 from dsascape.workloads.loopnest import Extents, LoopNest
 

@@ -16,7 +16,8 @@ from dsascape.scheduler.dsa.lower.fetches import Fetches
 from dsascape.scheduler.dsa.lower.prefetch import FURTHER, LOCAL, Burst, PrefetchedOperand, PrefetchUse
 from dsascape.scheduler.dsa.tiling.cuts import operands_filled
 from dsascape.scheduler.dsa.tiling.tiling import Route
-from dsascape.scheduler.kernels.layer import DEPTH, TileWork
+from dsascape.scheduler.kernels.layer import DEPTH
+from dsascape.scheduler.kernels.tile_work import TileWork
 from dsascape.scheduler.programs.fragments import FragmentBuffer, Label
 
 _DDR_TO_GLOBAL = ("ddr", "global_buffer")

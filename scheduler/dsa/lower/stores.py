@@ -3,7 +3,7 @@
 import math
 
 from dsascape.scheduler.dsa.lower.emit import SLOTS, STORING, Emitting
-from dsascape.scheduler.kernels.layer import TileWork
+from dsascape.scheduler.kernels.tile_work import TileWork
 from dsascape.scheduler.parts import filled
 from dsascape.scheduler.programs.fragments import FragmentBuffer
 

@@ -11,7 +11,8 @@ from functools import partial
 from typing import NamedTuple
 
 from dsascape.scheduler.dsa.tiling.tiling import TileRequest
-from dsascape.scheduler.kernels.layer import DEPTH, Layer, TileWork
+from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.scheduler.kernels.tile_work import TileWork
 from dsascape.scheduler.parts import filled
 from dsascape.workloads.analysis import Table
 from dsascape.workloads.loopnest import Extents

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dsascape.scheduler.dsa.tiling.cuts import Cut
 from dsascape.scheduler.dsa.tiling.estimate import Stages
-from dsascape.scheduler.kernels.layer import whole_pieces
+from dsascape.scheduler.kernels.tile_work import whole_pieces
 from dsascape.workloads.loopnest import Extents
 
 Halvings = tuple[int, ...]
