@@ -54,9 +54,10 @@ def run_on_best_clusters(analysis: Analysis, policy: Policy, job: Job) -> Outcom
     if not has_few_images or ways.kernels is None:
         return _sharing_batch(analysis, policy, by_batch)
     network = analysis if analysis.graph.batch == job.batch else analysis.of(_with_batch, job.batch)
-    several = [parts for parts in (kind.parts(placing.hardware), *kind.fewer_parts(placing.hardware)) if parts > 1]
+    counts = kind.parts(placing.hardware), *kind.fewer_parts(placing.hardware)
+    several = [parts for parts in counts if 1 < parts <= ways.most_parts]
     tries = [partial(run_decomposed, network, policy, sharing_kernels(job, parts)) for parts in several]
-    if not ways.is_forced:
+    if not ways.is_forced or not several:
         tries.insert(0, partial(_sharing_batch, analysis, policy, by_batch))
     tried: list[Outcome] = []
     refusal: Exception | None = None

@@ -40,7 +40,7 @@ def _ways_to_share(tuning: DsaTuning | None) -> WaysToShare:
     if wanted == "never":
         return WaysToShare(given)
     images = replace(given, kernels_divided="never") if wanted == "always" else given
-    return WaysToShare(images, replace(given, kernels_divided="always"), wanted == "always")
+    return WaysToShare(images, replace(given, kernels_divided="always"), wanted == "always", given.most_sharing)
 
 
 def _costs(

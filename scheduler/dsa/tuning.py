@@ -92,6 +92,8 @@ class DsaTuning:
     """Whether clusters share every kernel where the batch has fewer images than there are clusters: each then computes
     a part of every layer's output, and reads from DDR what others have stored. ``if faster``: both that and one image
     per cluster are simulated, and the faster is taken."""
+    most_sharing: Few = 64
+    """Clusters that share every kernel, at most: with more, each has next to nothing of it, and planning takes long."""
 
     # Division of layers among cores
     most_padding: Share = 0.125

@@ -37,6 +37,8 @@ class WaysToShare(NamedTuple):
     """Tuning with which every part computes a part of every kernel; None where that is not wanted, or not possible."""
     is_forced: bool = False
     """Whether kernels are shared wherever the batch has fewer images than there are parts, even if that is slower."""
+    most_parts: int = 64
+    """Parts that share kernels, at most."""
 
 
 def _one_part(spec: Any) -> int:

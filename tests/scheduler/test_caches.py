@@ -94,7 +94,7 @@ def test_a_token_behind_a_cache_reads_it_once(machine: str, make: Any, policy: s
     """
     record = simulate(make(), machine, policy, dtype="fp16").record
     cache, scores = 2 * SHARED * LENGTH * WIDTH * 2, HEADS * LENGTH * 2
-    most = {"kirin990": 1.6 * cache, "stcp920": cache + 9 * scores}.get(machine, 1.01 * cache)
+    most = {"kirin990": 1.6 * cache, "stcp920": cache + 10 * scores}.get(machine, 1.01 * cache)
 
     assert cache <= record.traffic_bytes[MACHINES[machine]] <= most
 
@@ -122,3 +122,10 @@ def test_a_plan_counts_no_copy_of_a_cache() -> None:
 def test_a_mask_of_lengths_leaves_rows_to_all_cores() -> None:
     """What rows have in common, the bound of the mask, is computed by each; a kernel of one chunk took 4 ms."""
     assert simulate(shared_buffer(), "kirin990", "fixed-pattern", dtype="fp16").record.latency_s < 2e-3
+
+
+def test_query_heads_that_share_a_cache_are_rows_of_one_register_tile() -> None:
+    """A vector of values is loaded once for the four of them."""
+    kernel = simulate(exported(), "kirin990", "unfused", dtype="fp16").schedule.runs[-1]
+
+    assert kernel.tiles.register[1] == HEADS // SHARED

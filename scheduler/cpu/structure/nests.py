@@ -244,7 +244,8 @@ def _nest(
             any(read.uses(loop) for loop in reduction),
             _along(layer, read, deepest, order) == "together",
             layer.described(read.tensor).element_bytes,
-            periods=_periods(read, loops_of_dim, spaced), runs=_runs(read, loops_of_dim, spaced),
+            periods=_periods(read, loops_of_dim, spaced),
+            runs=_runs(read, loops_of_dim, spaced) + _runs_in_parts(read, written, extents),
             along_vector_in_file=_lies_along(read, vector_loop, order) if _is_weight(layer, read) else None,
         )
         for read in reads
@@ -279,6 +280,19 @@ def _periods(
         if read.uses(each.loop) and each.rest.terms == tuple([(loop, 1) for loop in loops])
         and not any(map(read.uses, loops))
     ])  # fmt: skip
+
+
+def _runs_in_parts(read: Access, written: Access, extents: Extents) -> tuple[tuple[int, int], ...]:
+    """Return the neighbours along each written dimension that find the same, as only outer ones of its loops move it.
+
+    Query heads that share keys and values are an example: the inner loop goes over them.
+    """
+    found = []
+    for dim, index in enumerate(written.indices):
+        moving = [stride for loop, stride in index.terms if extents[loop] > 1 and read.uses(loop)]
+        if moving and min(moving) > 1:
+            found.append((dim, min(moving)))
+    return tuple(found)
 
 
 def _runs(

@@ -120,7 +120,8 @@ class _Part:
             return True
         along = {dim: self.nest.moving(index) for dim, index in enumerate(self.nest.write.indices)}
         vector = next((loop.axis for loop in self.held if loop.kind == "vector"), -1)
-        weights = [read for read in self.nest.reads if read.tensor in self.weights]
+        reductions = [number for number, loop in enumerate(self.nest.loops) if loop.reduction]
+        weights = [read for read in self.nest.reads if read.tensor in self.weights and any(map(read.uses, reductions))]
         return all(
             any(each.tensor == read.tensor and self.nest.moving(read.indices[each.dim]) == along[vector]
                 for each in self.program.layouts)

@@ -141,6 +141,7 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
 """By number: a policy, a network, a machine and a value with which their schedule is another one."""
 ELSEWHERE = {
     "hopeless", "judged_instructions", "most_instructions", "skips_masked", "folds_dequantisation", "kernels_divided",
+    "most_sharing",
 }  # fmt: skip
 """Numbers that choose no schedule of a given network, but rule some out, say which network it is, or what clusters
 share: tests of judging and limits, of bounded and quantised networks, and of divided kernels are about them."""
@@ -197,7 +198,7 @@ class TestTuning:
         assert all(name in str(e.value) for name in NAMES)
 
     def test_without_a_near_name_only_what_is_known_is_listed(self) -> None:
-        with pytest.raises(ScheduleError, match=r"tuning\.xyz is unknown; known: grouping_headrooms, contenders"):
+        with pytest.raises(ScheduleError, match=r"tuning\.xyz is unknown; known: skips_masked, folds_dequantisation, "):
             make_tuning(machine(), {"xyz": 1})
 
     def test_omitted_parameters_keep_their_defaults(self) -> None:
@@ -256,7 +257,9 @@ def tunings() -> st.SearchStrategy[DsaTuning]:
     share, factor = st.floats(0, 1), st.floats(1e-6, 1)
     drawn: dict[str, st.SearchStrategy[Any]] = {}
     for field in fields(DsaTuning):
-        if isinstance(field.default, int):
+        if isinstance(field.default, bool):
+            drawn[field.name] = st.booleans()
+        elif isinstance(field.default, int):
             drawn[field.name] = st.integers(1, 1024) | st.integers(1, 8)
         else:
             drawn[field.name] = factor if field.name in FACTORS else share
@@ -264,6 +267,7 @@ def tunings() -> st.SearchStrategy[DsaTuning]:
     drawn["smaller_buffers"] = drawn["plateau_steps"] = st.integers(0, 8)
     drawn["judged_instructions"] = st.integers(0, 100_000)
     drawn["most_instructions"] = st.integers(1, 100_000)
+    drawn["kernels_divided"] = st.sampled_from(["if faster", "never", "always"])
     drawn["grouping_headrooms"] = st.lists(st.floats(-1, 0.99), min_size=1, max_size=3).map(tuple)
     return st.builds(DsaTuning, **drawn)
 

@@ -63,7 +63,7 @@ def test_a_block_of_any_kernel_takes_what_its_program_has(graph: Graph) -> None:
     assert list(differences(kernels, VIEW)) == []
 
 
-@pytest.mark.sampled(3, long=["squeezenet-ago", "mobilenet-v2-ago", "resnet18-ago"])
+@pytest.mark.sampled(3, long=["squeezenet-ago", "mobilenet-v2-ago", "resnet18-ago", "mobilevit-ago"])
 @pytest.mark.parametrize("policy", ["fixed-pattern", "ago"])
 @pytest.mark.parametrize("network", [
     "mobilenet-v2", "resnet18", "squeezenet", "shufflenet-v2", "bert-tiny", "mobilevit", "dcgan", "efficientnet-b0",

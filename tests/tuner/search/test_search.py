@@ -95,7 +95,7 @@ VARIANTS = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, long=["beam"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_tuner_tries_as_many_as_asked_for_and_is_never_worse_than_the_built_in_choice(
     variant: str, tmp_path: Path
