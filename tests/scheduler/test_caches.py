@@ -10,6 +10,7 @@ from dsascape import Graph, make_policy, simulate
 from dsascape.experiments.point.pipeline import plan_of
 from dsascape.hw_models import load_hardware
 from dsascape.scheduler import Placing
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.workloads import import_onnx
 from dsascape.workloads.analysis import Analysis
 
@@ -126,6 +127,7 @@ def test_a_mask_of_lengths_leaves_rows_to_all_cores() -> None:
 
 def test_query_heads_that_share_a_cache_are_rows_of_one_register_tile() -> None:
     """A vector of values is loaded once for the four of them."""
-    kernel = simulate(exported(), "kirin990", "unfused", dtype="fp16").schedule.runs[-1]
+    schedule = simulate(exported(), "kirin990", "unfused", dtype="fp16").schedule
+    assert isinstance(schedule, CpuSchedule)
 
-    assert kernel.tiles.register[1] == HEADS // SHARED
+    assert schedule.runs[-1].tiles.register[1] == HEADS // SHARED
