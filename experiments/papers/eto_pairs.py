@@ -46,7 +46,7 @@ FROM_ANSOR = ("CAP", "DIL", "NRM")
 PAIRS = 4
 """Pairs of each type, at most: 40 in all."""
 TRIALS, UNIT, POPULATION = 8, 8, 32
-"""Of a tuning from nothing."""
+"""Trials, trials of a round and programs of a generation of a tuning from nothing."""
 NEAR = 0.8, 1.25
 """Estimates by real trials that count as near."""
 _NOT_TUNED = (ReuseError, NoProgramError, WorkloadError, ScheduleError)
@@ -67,7 +67,7 @@ class PairResult:
 
     kind: str
     own_s: float
-    """Of the operator's own tuning from nothing."""
+    """Seconds of the fastest program that the operator's own tuning from nothing finds."""
     reuse_s: float | None
     reuse_trials: int
     estimated: float

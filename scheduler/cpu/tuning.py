@@ -36,8 +36,9 @@ class CpuTuning:
     """Iterations of the anchor's whole reduction between two passes over partial sums, where the depth loop is cut: the
     largest even step that makes no more is tried beside the whole."""
     depth_iterations_apart: Annotated[int, Field(ge=8, le=2**20)] = 128
-    """The same where rows of an operand lie apart, as it cannot be stored in panels; both steps are tried. Such rows
-    often share the same few sets of a cache: 128 rows that follow each other by 4 KiB fill half of an L2 of 16 ways."""
+    """Iterations like ``depth_iterations`` where rows of an operand lie apart, as it cannot be stored in panels; both
+    steps are tried. Such rows often share the same few sets of a cache: 128 rows that follow each other by 4 KiB fill
+    half of an L2 of 16 ways."""
     chunks_per_thread: Few = 4
     """So many tiles per thread are aimed at when loops are fused into the parallel one: the last chunks then differ
     little from the others."""

@@ -70,7 +70,7 @@ class Figures:
     tile_s: float
     """Overhead of a loop over such multiply-accumulates, with storing the results from registers."""
     few_tile_s: float
-    """The same of a tile with half of the rows (`tuner.calibrate.probing.few_rows`)."""
+    """Overhead of a loop like that of ``tile_s`` with half of the rows (`tuner.calibrate.probing.few_rows`)."""
     special_s: float
     """Mean time of a vector exponential or division."""
     written_s: float
