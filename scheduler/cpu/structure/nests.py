@@ -39,7 +39,7 @@ class Read:
     runs: tuple[tuple[int, int], ...] = ()
     """Dimensions along which so many neighbours find the same."""
     along_vector_in_file: AlongVector | None = None
-    """Place of the elements of lanes in a weight that is stored as in the file, not in panels; None for other tensors."""
+    """Place of the elements of lanes in a weight that is stored as in the file, not in panels; None for others."""
 
     def loads_along(self, dim: int, extent: int) -> int:
         """Return how many elements ``extent`` neighbours along a dimension find.
