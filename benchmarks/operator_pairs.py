@@ -4,6 +4,7 @@ The kinds are those of AGO's Fig. 13 (pointwise and depthwise convolutions), con
 ones, and two products. Both sets are drawn from the same ranges of shapes.
 """
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class Pair:
     @property
     def largest(self) -> int:
         """Elements of its largest tensor."""
-        product = self.shape[0] * self.shape[1] * (1 if len(self.shape) == 2 else self.shape[2])  # noqa: PLR2004
+        product = math.prod(self.shape[:3])
         return max([product, *[elements for _, elements in self._sizes()]])
 
     def _sizes(self) -> list[tuple[int, int]]:
