@@ -14,7 +14,7 @@ from dsascape.hw_models.text.quantities import BY_SIZE, readable, units_of
 
 _MOST_UNITS = 4
 _UNIT_OF_PART = "NAME"
-_KEY_OF_ENTRY, _OTHER_KEY = "DTYPE", "MEMORY"
+_KEY_OF_ENTRY, _OTHER_KEY, _NUMBER_KEY = "DTYPE", "MEMORY", "NUMBER"
 _NONE = "none"
 
 
@@ -108,6 +108,9 @@ def _record_inside(part: Schema, path: str, whole: Schema) -> str | None:
 def _parameter(part: Schema, path: str, whole: Schema, *, is_needed: bool) -> Parameter:
     value = resolved(part, whole)
     of_entries = entry(value)
+    if of_entries is not None and "patternProperties" in value:
+        form = f"{_form(of_entries)}, for one or more numbers of cores"
+        return Parameter(f"{path}.{_NUMBER_KEY}", form, "" if is_needed else _NONE, part.get("description", ""))
     if of_entries is not None:
         named = ", ".join(value["propertyNames"]["enum"])
         form = f"{_form(of_entries)}, for one or more of {named}"
