@@ -110,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
     printed = hardware.add_mutually_exclusive_group()
     printed.add_argument("--yaml", action="store_true", help="print its file, with comments, to edit and load again")
     printed.add_argument("--reference", action="store_true", help="print what every parameter means, as Markdown")
+    printed.add_argument("--sources", action="store_true", help="print where presets' numbers come from, as Markdown")
     add("policies", _command("catalogue", "policies"), "the policies and their options")
 
     schema = add("schema", _command("schema", "schema"), "the JSON Schema of machine or experiment files, for editors")
