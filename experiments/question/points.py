@@ -310,6 +310,8 @@ class RunRecord:
     batch: int
     dtype: str
     latency_s: float
+    expected_latency_s: float
+    """Latency with every kernel at the machine's ``library_efficiency`` for its kind; `latency_s` if it states none."""
     throughput_per_s: float
     energy_j: float
     kernels: int

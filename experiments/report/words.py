@@ -35,6 +35,7 @@ _PREFIXES = (
 _NO_PREFIX = frozenset({"mm²", "1/s"})
 _MEANINGS = {
     "latency_s": ("latency", "s"),
+    "expected_latency_s": ("latency expected of libraries", "s"),
     "energy_j": ("energy", "J"),
     "area_mm2": ("area", "mm²"),
     "throughput_per_s": ("throughput", "1/s"),

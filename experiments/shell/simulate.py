@@ -17,6 +17,7 @@ from dsascape.experiments.point.replay import simulated, write_schedule, written
 from dsascape.experiments.question.command_line import plain_value
 from dsascape.experiments.question.points import (
     DesignPoint,
+    RunRecord,
     Workload,
     WrittenKernels,
     named_dims,
@@ -165,7 +166,8 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
         f" on {shown_text(record.hardware)} under {shown_text(record.policy)}"
     )
     console.print(
-        f"  {format_ps(round(record.latency_s * PS_PER_S))}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
+        f"  {format_ps(round(record.latency_s * PS_PER_S))}{_expected(record)}, {record.throughput_per_s:,.0f}/s,"
+        f" {record.energy_j:.4g} J,"
         f" {count(record.kernels, 'kernel')}; bound by [bold]{record.bottleneck}[/bold]"
     )
     if record.language:
@@ -225,6 +227,13 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
     some = f", {len(rows)} of {len(layers)}" if len(rows) < len(layers) else ""
     headings = ("layer", "runs", "critical time", "share", "limited by", *record.traffic_bytes)
     table(f"Layers with most of the critical path{some} (--json has all)", headings, rows)()
+
+
+def _expected(record: RunRecord) -> str:
+    """Return the expected latency in parentheses, if the machine states efficiencies."""
+    if record.expected_latency_s == record.latency_s:
+        return ""
+    return f" (a bound; expected of libraries: {format_ps(round(record.expected_latency_s * PS_PER_S))})"
 
 
 def _show_pass(console: Console, figures: Mapping[str, float]) -> None:
