@@ -8,11 +8,11 @@ from dsascape.experiments.engine.engines import Engine, open_engine
 from dsascape.experiments.engine.failures import Failure
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.job import Outcome
-from dsascape.experiments.point.layers import layers_of
+from dsascape.experiments.point.layers import layer_rows, layers_of
 from dsascape.experiments.point.sound import check_figures
 from dsascape.experiments.question.command_line import simulate_command
 from dsascape.experiments.question.network import default_dtype
-from dsascape.experiments.question.points import DesignPoint, Row, flat
+from dsascape.experiments.question.points import DesignPoint, Row
 from dsascape.experiments.real.compared import Comparison
 from dsascape.experiments.real.on_gpu import measured_on_gpu
 from dsascape.experiments.real.on_processor import measured_on_processor
@@ -41,7 +41,7 @@ def computed(point: DesignPoint) -> Computed:
     check_figures(outcome.record, layers)
     row |= outcome.record.flat() | {"model": row["model"]}
     check_finite(row)
-    return Computed(row, tuple(map(flat, layers)))
+    return Computed(row, layer_rows(outcome, layers))
 
 
 def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
@@ -60,7 +60,7 @@ def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) ->
     layers = layers_of(outcome)
     check_figures(outcome.record, layers)
     check_finite(row)
-    return Computed(row, tuple(map(flat, layers)), tuple(comparison.kernel_rows()))
+    return Computed(row, layer_rows(outcome, layers), tuple(comparison.kernel_rows()))
 
 
 def described(point: DesignPoint) -> Row:

@@ -13,6 +13,7 @@ from markupsafe import escape
 from dsascape.experiments.report.canvas import SERIES, Look, clipped
 from dsascape.experiments.report.kinds import standalone
 from dsascape.experiments.report.words import TIMES
+from dsascape.fusion.layer_names import kernel_layer_name
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models.text.quantities import format_bytes
 
@@ -75,9 +76,12 @@ def _drawn(plan: FusionPlan, box: _Box) -> list[str]:
     """Return the SVG of one kernel: its box, and a line of text per operator; views are slanted."""
     graph, group = plan.graph, plan.groups[box.group]
     look = Look(box.group % len(SERIES), 0)
-    about = f"kernel {box.group}: {group.boundary_reason}" if plan.is_kernel(box.group) else "renames elements only"
+    name = kernel_layer_name(plan, box.group)
+    about = f"{name}: {group.boundary_reason if plan.is_kernel(box.group) else 'renames elements only'}"
+    number = f"#{box.group}"
     parts = [
-        f'<g fill="{look.css_on}"><title>{escape(about)}</title>'
+        f'<text x="{box.left + _WIDTH + 4}" y="{box.top + 12}" fill="var(--muted)">{number}</text>',
+        f'<g id="kernel-{box.group}" fill="{look.css_on}"><title>{escape(about)}</title>'
         f'<rect x="{box.left}" y="{box.top}" width="{_WIDTH}" height="{box.height}" rx="5" fill="{look.css}"/>'
     ]
     for row, position in enumerate(group.ops):

@@ -11,7 +11,7 @@ from dsascape.experiments.point.decompose import leaves_batches_open
 from dsascape.experiments.point.far_beyond import warnings_of
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.language import ARITHMETIC, CACHE, WEIGHTS, paced_by
-from dsascape.experiments.point.layers import LayerFigures, layers_of, operators_of
+from dsascape.experiments.point.layers import LayerFigures, instruction_names, layers_of, operators_of
 from dsascape.experiments.point.loops import loops_text
 from dsascape.experiments.point.replay import simulated, write_schedule, written_schedule
 from dsascape.experiments.question.command_line import plain_value
@@ -38,6 +38,8 @@ from dsascape.wording import count
 
 _BYTES_OF = {WEIGHTS: "weight_bytes", CACHE: "cache_bytes"}
 _PICTURES = (".svg", ".html")
+_MOST_NAMED = 2
+"""Largest number of operators named of each end of a layer."""
 _MOST_LAYERS = 10
 """Largest number of layers shown without ``--json``."""
 
@@ -110,7 +112,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
         write_schedule(outcome.schedule, spec, arguments.schedule_out)
     if arguments.trace is not None:
         with replacing(arguments.trace) as temporary:
-            write_perfetto(outcome.result, temporary, spec.name)
+            write_perfetto(outcome.result, temporary, spec.name, instruction_names(outcome))
     loops = None if arguments.loops is None else loops_text(outcome.schedule, spec, arguments.loops)
     layers = layers_of(outcome)
     graph = outcome.schedule.graph
@@ -130,7 +132,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
 
     def show() -> None:
         if loops is None:
-            _show_outcome(outcome, layers, tries_fewer=tries_fewer)
+            _show_outcome(outcome, layers, operators, tries_fewer=tries_fewer)
             for warning in warnings:
                 Console().print(f"[bold]warning:[/bold] {shown_text(warning)}")
         else:
@@ -157,7 +159,9 @@ def _check_what_if(arguments: argparse.Namespace) -> None:
         raise FileError(f"--out has {picture}; needs a file that ends in {' or '.join(_PICTURES)}")
 
 
-def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_fewer: bool) -> None:
+def _show_outcome(
+    outcome: Outcome, layers: Sequence[LayerFigures], operators: Mapping[str, Sequence[str]], *, tries_fewer: bool
+) -> None:
     record, result = outcome.record, outcome.result
     console = Console()
     console.print(
@@ -213,18 +217,25 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
     longest = sorted(layers, key=lambda layer: -layer.critical_s)[:_MOST_LAYERS]
     rows = [
         (
-            layer.layer,
+            layer.shown,
             layer.runs,
             format_ps(round(layer.critical_s * PS_PER_S)),
             f"{layer.critical_s / record.latency_s:.1%}",
             layer.limited_by,
             *(format_bytes(layer.traffic_bytes.get(name, 0)) for name in record.traffic_bytes),
+            few_names(operators.get(layer.layer, ())),
         )
         for layer in longest
     ]
     some = f", {len(rows)} of {len(layers)}" if len(rows) < len(layers) else ""
-    headings = ("layer", "runs", "critical time", "share", "limited by", *record.traffic_bytes)
+    headings = ("layer", "runs", "critical time", "share", "limited by", *record.traffic_bytes, "nodes")
     table(f"Layers with most of the critical path{some} (--json has all)", headings, rows)()
+
+
+def few_names(names: Sequence[str]) -> str:
+    """Return names of operators as text, the first and the last few of many."""
+    ends = names if len(names) <= 2 * _MOST_NAMED else [*names[:_MOST_NAMED], "...", *names[-_MOST_NAMED:]]
+    return ", ".join(ends)
 
 
 def _show_pass(console: Console, figures: Mapping[str, float]) -> None:

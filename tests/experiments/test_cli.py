@@ -30,7 +30,7 @@ SIMULATE_KEYS = [
 ]  # fmt: skip
 FUSE_KEYS = {
     "model", "policy", "operators", "kernels", "intermediate_bytes_before", "intermediate_bytes_after",
-    "flops_before", "flops_after", "groups",
+    "flops_before", "flops_after", "groups", "layers",
 }  # fmt: skip
 ON_STCP920 = ["--hardware", "stcp920", "--batch", "4"]
 TINY = ["simulate", "bert-tiny", *ON_STCP920, "--policy", "fixed-pattern"]
