@@ -34,14 +34,19 @@ def computed(point: DesignPoint) -> Computed:
     """Evaluate a point; raise what `evaluate` raises, and ``HardwareError`` for figures that are not finite."""
     if point.measured_on is not None:
         return computed_of(point, *measured(point, Budget()))
-    machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
-    outcome = evaluate(point, _caches.get(machine, kind_of(point.hardware).new_cache))
+    outcome = evaluated(point)
     row = described(point)
     layers = layers_of(outcome)
     check_figures(outcome.record, layers)
     row |= outcome.record.flat() | {"model": row["model"]}
     check_finite(row)
     return Computed(row, layer_rows(outcome, layers))
+
+
+def evaluated(point: DesignPoint) -> Outcome:
+    """Simulate a point with this process' cache of its machine; raise what `evaluate` raises."""
+    machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
+    return evaluate(point, _caches.get(machine, kind_of(point.hardware).new_cache))
 
 
 def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:

@@ -77,6 +77,36 @@ def layers_of(outcome: Outcome) -> list[LayerFigures]:
     ]
 
 
+def works_of_layers(outcome: Outcome) -> dict[str, dict[int, int]]:
+    """Return the number of instructions of each work (by its number in the program), by the label of their layer."""
+    table = outcome.program.instructions
+    layer_runs = np.asarray(table.layer_runs)
+    names = _names(table, layer_runs)
+    works: dict[str, dict[int, int]] = {}
+    for layer_run, number, count in _counts(layer_runs, np.asarray(table.work_of), len(table.works)):
+        own = works.setdefault(names[layer_run], {})
+        own[number] = own.get(number, 0) + count
+    return works
+
+
+def spans_of_layers(outcome: Outcome) -> dict[str, int]:
+    """Return picoseconds from the start of a layer's first instruction to the end of its last, by the layer's label.
+
+    The spans of several runs of a layer are added up; those of layers that overlap overlap, too.
+    """
+    trace, table = outcome.result.trace, outcome.program.instructions
+    layer_runs = np.asarray(table.layer_runs)
+    names = _names(table, layer_runs)
+    runs, places = np.unique(layer_runs, return_inverse=True)
+    starts, ends = np.full(len(runs), np.iinfo(np.int64).max), np.zeros(len(runs), np.int64)
+    np.minimum.at(starts, places, np.asarray(trace.start_ps))
+    np.maximum.at(ends, places, np.asarray(trace.end_ps))
+    spans: dict[str, int] = {}
+    for layer_run, span in zip(runs.tolist(), (ends - starts).tolist(), strict=True):
+        spans[names[layer_run]] = spans.get(names[layer_run], 0) + span
+    return spans
+
+
 def instruction_names(outcome: Outcome) -> list[str]:
     """Return the label of each instruction of the program, with the names of layers and kernels in place of tensors.
 

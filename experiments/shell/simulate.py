@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from pkgutil import resolve_name
 
+from dsascape.experiments.point.annotation import annotated_file
 from dsascape.experiments.point.decompose import leaves_batches_open
 from dsascape.experiments.point.far_beyond import warnings_of
 from dsascape.experiments.point.job import Outcome
@@ -60,7 +61,7 @@ def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
     return values
 
 
-def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, object]]:
+def requested_machine_and_tuning(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, object]]:
     """Return the machine changed by ``--set``, and the scheduler tuning that ``--set`` states."""
     spec = load_hardware(arguments.hardware)
     settings, tuning = split_tuning(_assignments(arguments.set, "--set"))
@@ -92,10 +93,10 @@ def requested_kernels(arguments: argparse.Namespace, spec: AnyHardware) -> Writt
 def simulate(arguments: argparse.Namespace) -> Answer:
     """Simulate one design point, or a schedule from a file."""
     collect_seldom()
-    check_place(arguments.trace, "--trace")
-    check_place(arguments.schedule_out, "--schedule-out")
+    for flag, place in (("--trace", "trace"), ("--schedule-out", "schedule_out"), ("--annotate", "annotate")):
+        check_place(getattr(arguments, place), flag)
     _check_what_if(arguments)
-    spec, tuning = _machine(arguments)
+    spec, tuning = requested_machine_and_tuning(arguments)
     workload = requested_workload(arguments)
     if arguments.schedule is None:
         kernels = requested_kernels(arguments, spec)
@@ -115,6 +116,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
             write_perfetto(outcome.result, temporary, spec.name, instruction_names(outcome))
     loops = None if arguments.loops is None else loops_text(outcome.schedule, spec, arguments.loops)
     layers = layers_of(outcome)
+    said = "" if arguments.annotate is None else _annotate(outcome, layers, arguments)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
     warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers)
@@ -135,12 +137,24 @@ def simulate(arguments: argparse.Namespace) -> Answer:
             _show_outcome(outcome, layers, operators, tries_fewer=tries_fewer)
             for warning in warnings:
                 Console().print(f"[bold]warning:[/bold] {shown_text(warning)}")
+            if said:
+                Console().print(shown_text(said))
         else:
             sys.stdout.write(loops + "\n")
         if varied is not None:
             varied.show()
 
     return Answer(data, show)
+
+
+def _annotate(outcome: Outcome, layers: list[LayerFigures], arguments: argparse.Namespace) -> str:
+    """Write the network's file with predicted times; return a sentence on what it has."""
+    place: Path = arguments.annotate
+    told = annotated_file(outcome, layers, arguments.model, place)
+    with replacing(place) as temporary:
+        temporary.write_bytes(told.content)
+    lacking = f"; {count(len(told.missing), 'layer')} of operators that are not in the file" if told.missing else ""
+    return f"predicted times of {count(told.nodes, 'node')} written to {place}{lacking}"
 
 
 def _check_what_if(arguments: argparse.Namespace) -> None:
