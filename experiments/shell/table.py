@@ -108,7 +108,7 @@ def _at_sizes(arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
 
 def _of_operators(arguments: argparse.Namespace) -> GridTimes:
     """Simulate each operator of a file of shapes by itself."""
-    given = [f"--{name}" for name in GRID if getattr(arguments, f"{name}_list")]
+    given = [f"--{'batches' if name == 'batch' else name}" for name in GRID if getattr(arguments, f"{name}_list")]
     given += [f"--{name}" for name in ("image", "kernels") if getattr(arguments, name) is not None]
     spec, tuning = requested_machine_and_tuning(arguments)
     if given or tuning:
