@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import onnx
 
+from dsascape.wording import count
 from dsascape.workloads.graph import WorkloadError
 from dsascape.workloads.reimport import naming
 from dsascape.workloads.walk_state import node_name
@@ -28,7 +29,7 @@ class Prediction:
     """Name of the layer in its plan, such as ``#41 Conv+Relu 512x7x7``."""
     seconds: float
     time: str
-    """The same time as text with a unit."""
+    """Predicted time as text with a unit."""
     operators: tuple[tuple[str, tuple[str, ...]], ...]
     """Pairs (name, outputs) of the layer's operators."""
 
@@ -64,17 +65,17 @@ def annotated(content: bytes, where: str, predictions: Sequence[Prediction], fac
     at_nodes = model.ir_version >= _NODES_HAVE_METADATA
     places = {id(node): number for number, node in enumerate(model.graph.node)}
     for prediction in predictions:
-        found: dict[int, onnx.NodeProto] = {}
+        nodes: dict[int, onnx.NodeProto] = {}
         for name, outputs in prediction.operators:
             node = next((by_output[each] for each in outputs if each in by_output), None)
             node = node or next((by_name[each] for each in _prefixes(name) if each in by_name), None)
             if node is not None and places[id(node)] not in told:
-                found[places[id(node)]] = node
-        told |= dict.fromkeys(found, prediction)
-        if prediction.operators and not found:
+                nodes[places[id(node)]] = node
+        told |= dict.fromkeys(nodes, prediction)
+        if prediction.operators and not nodes:
             missing.append(prediction.layer)
-        for number, node in enumerate(found.values()):
-            _write(node, prediction, len(found), is_first=not number, at_nodes=at_nodes)
+        for number, node in enumerate(nodes.values()):
+            _write(node, prediction, len(nodes), is_first=not number, at_nodes=at_nodes)
     layers = [
         {"layer": each.layer, "seconds": each.seconds, "nodes": [name for name, _ in each.operators]}
         for each in predictions
@@ -91,7 +92,7 @@ def external_files(content: bytes) -> bool:
 
 
 def _write(node: onnx.NodeProto, prediction: Prediction, nodes: int, *, is_first: bool, at_nodes: bool) -> None:
-    with_others = f" ({nodes} nodes)" if nodes > 1 else ""
+    with_others = f" ({count(nodes, 'node')})" if nodes > 1 else ""
     text = f"{prediction.time} in kernel {prediction.layer}{with_others}"
     if not at_nodes:
         node.doc_string = node.doc_string or f"{PREFIX}{text}"

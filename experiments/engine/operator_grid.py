@@ -27,10 +27,10 @@ def grid_times(points: Sequence[DesignPoint], workers: int = 0) -> GridTimes:
     """
     if len(points) == 1:
         return GridTimes((times_at(points[0]),))
-    found: dict[str, ShapeTimes | Failure] = {}
+    outcomes: dict[str, ShapeTimes | Failure] = {}
     with open_engine(min(len(points), workers or usable_cores())) as engine:
-        found.update((point.key, outcome) for point, outcome in engine.results(times_at, points))
-    results = [(point, found[point.key]) for point in points]
+        outcomes.update((point.key, outcome) for point, outcome in engine.results(times_at, points))
+    results = [(point, outcomes[point.key]) for point in points]
     return GridTimes(
         tuple(each for _, each in results if isinstance(each, ShapeTimes)),
         tuple((point, each.reason) for point, each in results if isinstance(each, Failure)),

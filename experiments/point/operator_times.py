@@ -156,5 +156,5 @@ def _operands(graph: Graph, ops: tuple[int, ...], which: str) -> tuple[Operand, 
 
 def _after(graph: Graph, ops: tuple[int, ...], layer_of: Mapping[str, int], own: int) -> tuple[int, ...]:
     read = [graph.producer[name] for op in ops for name in graph.ops[op].inputs if name in graph.producer]
-    found = {layer_of[graph.ops[op].name] for op in read if graph.ops[op].name in layer_of}
-    return tuple(sorted(found - {own}))
+    producers = {layer_of[graph.ops[op].name] for op in read if graph.ops[op].name in layer_of}
+    return tuple(sorted(producers - {own}))

@@ -9,9 +9,9 @@ _LARGEST = 2**20
 
 def table_options(sub: argparse.ArgumentParser) -> None:
     """Add the options of the command ``table``; sizes may be lists."""
-    asked = sub.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--network", metavar="N", help="a network of the zoo, or a path to an .onnx file")
-    asked.add_argument("--operators", type=Path, metavar="SHAPES.yaml", help="single operators, as for tune")
+    source = sub.add_mutually_exclusive_group(required=True)
+    source.add_argument("--network", metavar="N", help="a network of the zoo, or a path to an .onnx file")
+    source.add_argument("--operators", type=Path, metavar="SHAPES.yaml", help="single operators, as for tune")
     sub.add_argument("--hardware", required=True, metavar="H", help="a preset, or a path to a YAML spec")
     sub.add_argument("--policy", default="fixed-pattern", metavar="P", help="(default: %(default)s)")
     sub.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")

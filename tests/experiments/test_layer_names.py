@@ -61,7 +61,7 @@ class TestAName:
 
 @pytest.mark.parametrize("hardware", MACHINES)
 class TestEveryCommand:
-    """The same set of names in simulate, fuse, the trace, the picture, and what is stored."""
+    """Sets of names in simulate, fuse, traces and pictures, which are equal."""
 
     def test_has_the_same_names(self, hardware: str, terminal: Terminal, tmp_path: Path) -> None:
         trace, picture = tmp_path / "trace.json", tmp_path / "plan.svg"

@@ -1,5 +1,7 @@
 """Tables of operators' times: rows of distinct layers over shapes, traces for ASTRA-sim, tables for LLMServingSim."""
 
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from dsascape.experiments.question.points import DesignPoint, Workload, policy_o
 from dsascape.experiments.report.chakra import COMP_NODE, VERSION, messages, write_chakra
 from dsascape.experiments.report.llm_serving_sim import module_times, write_llm_serving_sim
 from dsascape.experiments.report.operator_table import COLUMNS, table_rows
+from dsascape.experiments.shell.cli import parser
 from dsascape.hw_models import load_hardware
+from tests.docs.pages import page
 from tests.experiments.terminal import Terminal
 
 SHAPES = """
@@ -31,9 +35,9 @@ def point(
     return DesignPoint(Workload(network, **sizes), load_hardware(hardware), policy_of(policy))
 
 
-def times(asked: DesignPoint) -> ShapeTimes:
-    (found,) = grid_times([asked]).shapes
-    return found
+def times(design: DesignPoint) -> ShapeTimes:
+    (shape,) = grid_times([design]).shapes
+    return shape
 
 
 class TestLayers:
@@ -42,9 +46,9 @@ class TestLayers:
         [("stcp920", "fixed-pattern"), ("stcp920", "graphturbo"), ("kirin990", "dnnfusion"), ("a100", "unfused")],
     )
     def test_add_up_to_the_run(self, hardware: str, policy: str) -> None:
-        asked = point(hardware=hardware, policy=policy, batch=4)
-        outcome = evaluate(asked)
-        layers, record = operator_times(outcome, asked.hardware), outcome.record
+        design = point(hardware=hardware, policy=policy, batch=4)
+        outcome = evaluate(design)
+        layers, record = operator_times(outcome, design.hardware), outcome.record
 
         assert sum(each.seconds for each in layers) == pytest.approx(record.latency_s)
         assert sum(each.energy_j for each in layers) == pytest.approx(record.energy_j)
@@ -174,7 +178,7 @@ def varint(content: bytes, place: int) -> tuple[int, int]:
 
 def fields(content: bytes) -> Fields:
     """Values of a message by field number, read without a schema."""
-    found: Fields = {}
+    values: Fields = {}
     place = 0
     while place < len(content):
         tag, place = varint(content, place)
@@ -185,8 +189,8 @@ def fields(content: bytes) -> Fields:
         else:
             size, place = (8, place) if kind == 1 else varint(content, place)
             value, place = content[place : place + size], place + size
-        found.setdefault(tag >> 3, []).append(value)
-    return found
+        values.setdefault(tag >> 3, []).append(value)
+    return values
 
 
 def packets(path: Path) -> Iterator[bytes]:
@@ -285,3 +289,18 @@ class TestLlmServingSim:
         argv = "table", "--network", network, "--hardware", "h100", "--format", "llmservingsim", "--out"
 
         assert what in terminal.refused(*argv, str(tmp_path / "out"))
+
+
+def test_columns_are_documented_as_they_are() -> None:
+    text = page("table.md").text
+
+    for name, meaning in COLUMNS.items():
+        assert f"| `{name}` | {meaning} |" in text
+
+
+def test_commands_of_the_page_are_taken() -> None:
+    commands = re.findall(r"^    (dsascape .*)$", page("table.md").text, re.MULTILINE)
+
+    assert len(commands) == 6
+    for command in commands:
+        parser().parse_args(shlex.split(command)[1:])
