@@ -28,6 +28,8 @@ from dsascape.experiments.results.timeline import Timeline
 _ROOF_WORDS = {"operations_per_s": "reached", "bound_per_s": "bound"}
 _PERFETTO = "The whole run, to open in the Perfetto UI (ui.perfetto.dev)"
 _MOST_BARS, _FEWEST_BARS = 60, 8
+_MOST_NODES = 2
+"""Largest number of nodes named of each end of a layer."""
 _LONGEST_LAYERS = 12
 """Largest number of layers shown without unfolding."""
 
@@ -193,6 +195,8 @@ def layers_section(points: Sequence[tuple[str, pd.DataFrame]]) -> Iterator[Figur
             "share": ("share", percent), **quantity_formats(table, named.values(), "B"),
         }  # fmt: skip
         longest = table.sort_values("critical time", ascending=False, kind="stable").head(_LONGEST_LAYERS)
+        if nodes:
+            longest = longest.assign(nodes=longest["nodes"].map(_few_nodes, na_action="ignore"))
         some = "The layers that take most of the critical path" if len(longest) < len(table) else "All layers"
         yield Figure(
             f"{some}. A layer's critical time is that in which something of it was on the critical path; all"
@@ -225,6 +229,14 @@ def timelines_section(timelines: Sequence[Timeline]) -> Iterator[Figure]:
             timeline=number,
             still=" ".join(note for note in still if note),
         )
+
+
+def _few_nodes(text: str) -> str:
+    """Return the names of a layer's nodes, the first and the last few of many."""
+    names = text.split(", ")
+    if len(names) <= 2 * _MOST_NODES:
+        return text
+    return ", ".join([*names[:_MOST_NODES], "...", *names[-_MOST_NODES:]])
 
 
 def timelines_drawn(timelines: Sequence[Timeline]) -> list[Drawn]:
