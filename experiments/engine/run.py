@@ -8,11 +8,11 @@ from dsascape.experiments.engine.engines import Engine, open_engine
 from dsascape.experiments.engine.failures import Failure
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.job import Outcome
-from dsascape.experiments.point.layers import layers_of
+from dsascape.experiments.point.layers import layer_rows, layers_of
 from dsascape.experiments.point.sound import check_figures
 from dsascape.experiments.question.command_line import simulate_command
 from dsascape.experiments.question.network import default_dtype
-from dsascape.experiments.question.points import DesignPoint, Row, flat
+from dsascape.experiments.question.points import DesignPoint, Row
 from dsascape.experiments.real.compared import Comparison
 from dsascape.experiments.real.on_gpu import measured_on_gpu
 from dsascape.experiments.real.on_processor import measured_on_processor
@@ -34,14 +34,19 @@ def computed(point: DesignPoint) -> Computed:
     """Evaluate a point; raise what `evaluate` raises, and ``HardwareError`` for figures that are not finite."""
     if point.measured_on is not None:
         return computed_of(point, *measured(point, Budget()))
-    machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
-    outcome = evaluate(point, _caches.get(machine, kind_of(point.hardware).new_cache))
+    outcome = evaluated(point)
     row = described(point)
     layers = layers_of(outcome)
     check_figures(outcome.record, layers)
     row |= outcome.record.flat() | {"model": row["model"]}
     check_finite(row)
-    return Computed(row, tuple(map(flat, layers)))
+    return Computed(row, layer_rows(outcome, layers))
+
+
+def evaluated(point: DesignPoint) -> Outcome:
+    """Simulate a point with this process' cache of its machine; raise what `evaluate` raises."""
+    machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
+    return evaluate(point, _caches.get(machine, kind_of(point.hardware).new_cache))
 
 
 def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
@@ -60,7 +65,7 @@ def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) ->
     layers = layers_of(outcome)
     check_figures(outcome.record, layers)
     check_finite(row)
-    return Computed(row, tuple(map(flat, layers)), tuple(comparison.kernel_rows()))
+    return Computed(row, layer_rows(outcome, layers), tuple(comparison.kernel_rows()))
 
 
 def described(point: DesignPoint) -> Row:

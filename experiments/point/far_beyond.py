@@ -103,7 +103,7 @@ def _bytes_of(graph: Graph, layer: Layer) -> int:
 
 
 def _named(figures: LayerFigures) -> str:
-    return "the launching of kernels" if figures.layer == BETWEEN_LAYERS else f"layer {figures.layer!r}"
+    return "the launching of kernels" if figures.layer == BETWEEN_LAYERS else f"layer {figures.shown}"
 
 
 def _cause(figures: LayerFigures, layer: Layer | None, outcome: Outcome) -> str:

@@ -1,8 +1,8 @@
 """Figures per layer of a run: critical time, bytes moved, limiting resource."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dsascape.experiments.point.job import Outcome
+from dsascape.experiments.question.points import Row, flat
 from dsascape.hw_models.simulation.instructions import Compute, InstructionTable, base_name
 from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.layer_names import launch_names, layer_names
 
 BETWEEN_LAYERS = "(kernel launches)"
 """Label of instructions that belong to no layer."""
@@ -22,7 +24,7 @@ class LayerFigures:
     """Figures of one layer, summed over its instances and iterations."""
 
     layer: str
-    """Label in the program: the name of the tensor that the layer writes."""
+    """Label in the program: the name of the tensor that the layer writes, the same under every plan."""
     runs: int
     critical_s: float
     """Time in which an instruction of the layer was on the critical path, in seconds; all layers sum to the latency."""
@@ -30,6 +32,13 @@ class LayerFigures:
     """Limiting resource of most of that time; for a layer never on the critical path, of most of its own time."""
     traffic_bytes: Mapping[str, int]
     """Bytes read and written per memory, summed over its copies."""
+    name: str = ""
+    """Name of the layer in its plan, such as ``#41 Conv+Relu 512x7x7``; ``layer`` where a schedule lists no layers."""
+
+    @property
+    def shown(self) -> str:
+        """Name to show: the one in the plan, or the label."""
+        return self.name or self.layer
 
 
 @dataclass(slots=True)
@@ -61,8 +70,59 @@ def layers_of(outcome: Outcome) -> list[LayerFigures]:
     for position in np.flatnonzero(np.isin(layer_runs, never_critical)).tolist():
         under_way_ps = trace.end_ps[position] - trace.start_ps[position]
         sums[names[table.layer_runs[position]]].under_way_ps[base_name(trace.limits[position])] += under_way_ps
-    moved_bytes = outcome.result.moved_bytes
-    return [_figures(name, total, moved_bytes, outcome.record.iterations) for name, total in sums.items()]
+    moved_bytes, shown = outcome.result.moved_bytes, layer_names(outcome.schedule)
+    return [
+        replace(_figures(label, total, moved_bytes, outcome.record.iterations), name=shown.get(label, label))
+        for label, total in sums.items()
+    ]
+
+
+def works_of_layers(outcome: Outcome) -> dict[str, dict[int, int]]:
+    """Return the number of instructions of each work (by its number in the program), by the label of their layer."""
+    table = outcome.program.instructions
+    layer_runs = np.asarray(table.layer_runs)
+    names = _names(table, layer_runs)
+    works: dict[str, dict[int, int]] = {}
+    for layer_run, number, count in _counts(layer_runs, np.asarray(table.work_of), len(table.works)):
+        own = works.setdefault(names[layer_run], {})
+        own[number] = own.get(number, 0) + count
+    return works
+
+
+def spans_of_layers(outcome: Outcome) -> dict[str, int]:
+    """Return picoseconds from the start of a layer's first instruction to the end of its last, by the layer's label.
+
+    The spans of several runs of a layer are added up; those of layers that overlap overlap, too.
+    """
+    trace, table = outcome.result.trace, outcome.program.instructions
+    layer_runs = np.asarray(table.layer_runs)
+    names = _names(table, layer_runs)
+    runs, places = np.unique(layer_runs, return_inverse=True)
+    starts, ends = np.full(len(runs), np.iinfo(np.int64).max), np.zeros(len(runs), np.int64)
+    np.minimum.at(starts, places, np.asarray(trace.start_ps))
+    np.maximum.at(ends, places, np.asarray(trace.end_ps))
+    spans: dict[str, int] = {}
+    for layer_run, span in zip(runs.tolist(), (ends - starts).tolist(), strict=True):
+        spans[names[layer_run]] = spans.get(names[layer_run], 0) + span
+    return spans
+
+
+def instruction_names(outcome: Outcome) -> list[str]:
+    """Return the label of each instruction of the program, with the names of layers and kernels in place of tensors.
+
+    An instruction that brings weights of ``relu_14`` is called ``#41 Conv+Relu 512x7x7 weights``.
+    """
+    table = outcome.program.instructions
+    labels, shown = _names(table, np.asarray(table.layer_runs)), layer_names(outcome.schedule)
+    launches = launch_names(outcome.schedule)
+    names = []
+    for label, layer_run in zip(table.labels, table.layer_runs, strict=True):
+        layer = labels[layer_run]
+        if layer_run < 0:
+            names.append(launches.get(label, label))
+        else:
+            names.append(shown.get(layer, layer) + label.removeprefix(layer) if label.startswith(layer) else label)
+    return names
 
 
 def operators_of(outcome: Outcome) -> dict[str, list[str]]:
@@ -81,6 +141,12 @@ def operators_of(outcome: Outcome) -> dict[str, list[str]]:
             operators.setdefault(layer, []).insert(0, op.name)
             layer_of |= dict.fromkeys((name for name in op.inputs if name in graph.producer), layer)
     return operators
+
+
+def layer_rows(outcome: Outcome, layers: Iterable[LayerFigures]) -> tuple[Row, ...]:
+    """Return the rows of layers that are stored: their figures, and the names of their operators as text."""
+    operators = operators_of(outcome)
+    return tuple({**flat(each), "operators": ", ".join(operators.get(each.layer, ()))} for each in layers)
 
 
 _Numbers = npt.NDArray[np.integer[Any]]

@@ -1,20 +1,25 @@
 """The stages of a simulated run, in order: rewrite, plan, schedule, lower, simulate."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.layer_names import kernel_layer_name
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import Program, SimulationResult
 from dsascape.scheduler import (
     Placing,
     Policy,
     Schedule,
+    ScheduleError,
+    SchedulingPolicy,
     make_network,
     make_plan,
     make_schedule,
     network_of,
     simulated_network,
 )
+from dsascape.scheduler.layer_names import layers_of_kernels
 from dsascape.workloads.analysis import Analysis
 
 
@@ -33,6 +38,22 @@ def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
     return make_plan(policy, placing, placing.costs(make_network(policy, simulated_network(policy, analysis, placing))))
 
 
+def plan_and_layers(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[FusionPlan, list[list[str]]]:
+    """Return the policy's fusion plan of a network on a machine, and the names of the layers of each of its groups.
+
+    Caches are changed in place. A kernel is one layer, unless the policy also schedules it and runs it as several;
+    groups of views have no layers.
+    """
+    costs = placing.costs(make_network(policy, simulated_network(policy, analysis, placing)))
+    plan = make_plan(policy, placing, costs)
+    layers = [[kernel_layer_name(plan, group)] if plan.is_kernel(group) else [] for group in range(len(plan.groups))]
+    if isinstance(policy, SchedulingPolicy):
+        with suppress(ScheduleError):  # of a plan that does not fit; kernels have names anyway
+            for group, names in layers_of_kernels(_schedule(policy, plan, placing, costs)[0]).items():
+                layers[group] = list(names.values())
+    return plan, layers
+
+
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
     """Return the policy's schedule of a network on a machine."""
     return _scheduled(analysis, policy, placing)[0]
@@ -47,7 +68,11 @@ def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
 def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Schedule, KernelCosts]:
     """Return the policy's schedule and the cost model of the scheduled network."""
     costs = placing.costs(make_network(policy, analysis))
-    plan = make_plan(policy, placing, costs)
+    return _schedule(policy, make_plan(policy, placing, costs), placing, costs)
+
+
+def _schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: KernelCosts) -> tuple[Schedule, KernelCosts]:
+    """Return the policy's schedule of its plan, and the cost model of the plan's network."""
     network = network_of(plan, costs.analysis)
     costs = costs if network is costs.analysis else costs.with_network(network)
     return make_schedule(policy, plan, placing, costs), costs

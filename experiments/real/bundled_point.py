@@ -5,7 +5,7 @@ The bundle's runner returns it unchanged; on import the file is the only source,
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pydantic
 
@@ -19,6 +19,7 @@ from dsascape.experiments.results.computed import Computed, check_finite
 from dsascape.hw_models import HardwareError
 from dsascape.scheduler.kernels.repeated import RepeatedKernel
 from dsascape.tuner.bundle import BundleError, BundleResults, validated
+from dsascape.tuner.codegen.names import layers_of_functions
 from dsascape.tuner.measure import BUNDLE
 from dsascape.tuner.measure.soundness import COUNT, SECONDS, Ranges, unsound
 from dsascape.wording import count
@@ -43,6 +44,8 @@ class BundledPoint:
     layers: tuple[LayerFigures, ...]
     kernels: Mapping[str, RepeatedKernel]
     """Predicted time of each kernel run repeatedly by itself, by kernel name."""
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Name of each kernel's layer in its plan, by kernel name; empty in bundles of older versions."""
 
     def to_text(self) -> str:
         """Return the point as JSON, as the bundle carries it."""
@@ -51,8 +54,10 @@ class BundledPoint:
     def compared(self, results: BundleResults) -> Comparison:
         """Return the bundle's results with predictions; with another number of threads there are none."""
         if results.measurement.threads != self.threads:
-            return Comparison(results.measurement, self.record.hardware, None, {})
-        return Comparison(results.measurement, self.record.hardware, self.record.latency_s, self.kernels)
+            return Comparison(results.measurement, self.record.hardware, None, {}, self.named)
+        return Comparison(
+            results.measurement, self.record.hardware, self.record.latency_s, self.kernels, self.named
+        )
 
     def stored(self, results: BundleResults) -> tuple[str, Computed]:
         """Return (key, rows) under which results are stored; raise ``BundleError`` for impossible figures."""
@@ -91,7 +96,7 @@ def bundled(
     record = replace(outcome.record, model=point.workload.label)
     return BundledPoint(
         point.simulated_key, measuring_hash(), threads, point.hardware.area_mm2, record,
-        tuple(layers_of(outcome)), kernels,
+        tuple(layers_of(outcome)), kernels, layers_of_functions(outcome.schedule),
     )  # fmt: skip
 
 

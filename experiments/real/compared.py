@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dsascape.experiments.question.points import Figure
@@ -25,6 +25,12 @@ class Comparison:
     """Predicted time of the network; None where the run was not simulated as measured, such as on other threads."""
     kernels: Mapping[str, RepeatedKernel]
     """Predictions by kernel name."""
+    layers: Mapping[str, str] = field(default_factory=dict)
+    """Name of each kernel's layer in its plan, by kernel name."""
+
+    def layer(self, kernel: KernelMeasurement) -> str:
+        """Return the name of a kernel's layer, or its own where no layers are named."""
+        return self.layers.get(kernel.name, kernel.name)
 
     @property
     def pairs(self) -> list[tuple[KernelMeasurement, RepeatedKernel]]:
@@ -65,7 +71,7 @@ class Comparison:
             simulated = self.kernels.get(kernel.name)
             parts = {} if simulated is None else simulated.parts_s
             yield {
-                "kernel": kernel.name, "operators": ", ".join(kernel.operators),
+                "kernel": kernel.name, "layer": self.layer(kernel), "operators": ", ".join(kernel.operators),
                 "measured_s": None if kernel.timing is None else kernel.timing.seconds,
                 "spread": None if kernel.timing is None else kernel.timing.spread,
                 "predicted_s": None if simulated is None else simulated.seconds,
@@ -76,7 +82,7 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """Return the dictionary that ``measure --json`` prints."""
-        data = self.measurement.as_json()
+        data = with_layers(self.measurement.as_json(), self.layers)
         for entry in data["kernels"]:
             simulated = self.kernels.get(entry["name"])
             if simulated is not None:
@@ -86,6 +92,12 @@ class Comparison:
             if loops.get(entry["name"]):
                 entry["loops"] = loops[entry["name"]]
         return data | {"hardware": self.hardware, "predicted_s": self.network_s, **self.figures()}
+
+
+def with_layers(data: dict[str, Any], layers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the data of a measurement with the name of each kernel's layer, as ``layer``."""
+    named = [{**entry, "layer": layers.get(entry["name"], entry["name"])} for entry in data["kernels"]]
+    return {**data, "kernels": named}
 
 
 def worst(pairs: Sequence[tuple[KernelMeasurement, RepeatedKernel]]) -> list[tuple[KernelMeasurement, RepeatedKernel]]:

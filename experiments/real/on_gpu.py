@@ -20,7 +20,7 @@ from dsascape.scheduler.gpu.repeated import repeated_kernels
 from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.scheduler.kernels.repeated import RepeatedKernel
 from dsascape.tuner.bundle import Manifest, build_gpu_bundle, read_results, run_sent, run_unpacked, unpacked
-from dsascape.tuner.codegen.names import launch_names
+from dsascape.tuner.codegen.names import launch_names, layers_of_functions
 from dsascape.tuner.measure import (
     LOCAL,
     Budget,
@@ -131,7 +131,8 @@ def measured_on_gpu(point: DesignPoint, budget: Budget) -> tuple[Outcome, Compar
 
 
 def _beside(ready: PreparedGpu, measurement: Measurement) -> Comparison:
-    return Comparison(measurement, ready.point.hardware.name, ready.outcome.record.latency_s, ready.kernels)
+    layers = layers_of_functions(ready.schedule)
+    return Comparison(measurement, ready.point.hardware.name, ready.outcome.record.latency_s, ready.kernels, layers)
 
 
 def bundle_run(bundle: Path, device: str, *options: str) -> Path:

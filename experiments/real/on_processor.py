@@ -14,7 +14,7 @@ from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.repeated import repeated_kernels
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.scheduler.kernels.repeated import RepeatedKernel
-from dsascape.tuner.codegen.names import kernel_name
+from dsascape.tuner.codegen.names import kernel_name, layers_of_functions
 from dsascape.tuner.measure import (
     Budget,
     Job,
@@ -60,6 +60,11 @@ class Prepared:
     kernels: Mapping[str, RepeatedKernel]
     """Predicted time of each kernel run repeatedly by itself, by kernel name."""
 
+    @property
+    def layers(self) -> dict[str, str]:
+        """Name of each kernel's layer, by kernel name."""
+        return layers_of_functions(self.outcome.schedule)
+
 
 def prepared(point: DesignPoint, budget: Budget) -> Prepared:
     """Simulate ``point`` as it is measured; return the outcome and the job that measures its schedule.
@@ -101,4 +106,5 @@ def measured_on_processor(point: DesignPoint, budget: Budget) -> tuple[Outcome, 
     """
     ready = prepared(point, budget)
     measurement = measure_plan(ready.job, point.decided_by)
-    return ready.outcome, Comparison(measurement, point.hardware.name, ready.outcome.record.latency_s, ready.kernels)
+    latency_s = ready.outcome.record.latency_s
+    return ready.outcome, Comparison(measurement, point.hardware.name, latency_s, ready.kernels, ready.layers)

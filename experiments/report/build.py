@@ -16,6 +16,7 @@ from dsascape.experiments.engine.engines import Engine
 from dsascape.experiments.engine.what_if import what_if_of
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.job import Outcome
+from dsascape.experiments.point.layers import instruction_names
 from dsascape.experiments.question.config import Experiment, ScheduleMode
 from dsascape.experiments.question.grid import Grid
 from dsascape.experiments.question.points import DesignPoint
@@ -293,7 +294,7 @@ class Traced:
 def traced_at(point: DesignPoint) -> Traced:
     """Simulate a design point and return its timeline and trace."""
     outcome = evaluate(point)
-    trace = perfetto_json(outcome.result, point.hardware.name)
+    trace = perfetto_json(outcome.result, point.hardware.name, instruction_names(outcome))
     return Traced(timeline_of(outcome, point), json.dumps(trace, separators=(",", ":")))
 
 
@@ -305,15 +306,15 @@ def varied_at(point: DesignPoint, values: Sequence[str], schedule: ScheduleMode)
 
 def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:
     """Return a run's timeline: one lane per unit, and the critical path."""
-    trace = outcome.result.trace
+    trace, names = outcome.result.trace, instruction_names(outcome)
     lanes: dict[str, list[Span]] = {}
     units = point.hardware.units if isinstance(point.hardware, ClusteredDsa) else {}
     kinds: dict[str, str] = {name: unit.kind for name, unit in units.items()}
-    for instruction, start, end in zip(trace.instructions, trace.start_ps, trace.end_ps, strict=True):
+    for instruction, name, start, end in zip(trace.instructions, names, trace.start_ps, trace.end_ps, strict=True):
         if end > start:
             unit = instruction.unit
             category = _CATEGORIES.get(unit, kinds.get(unit, unit))
-            lanes.setdefault(unit, []).append(Span(start, end, instruction.label, category))
+            lanes.setdefault(unit, []).append(Span(start, end, name, category))
     order = [*_LANE_ORDER, *kinds, "path_store", "dma_store"]
     order += sorted(lanes.keys() - set(order))
     swept = ", ".join(f"{path} = {value}" for path, value in point.swept.items())
@@ -321,7 +322,7 @@ def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:
     title = f"{record.policy}: {record.model}, batch {record.batch}" + (f", {swept}" if swept else "")
     ordered = tuple((unit, tuple(lanes[unit])) for unit in order if unit in lanes)
     critical = tuple(
-        Span(step.start_ps, step.end_ps, trace.instructions[step.position].label, step.paced_by)
+        Span(step.start_ps, step.end_ps, names[step.position], step.paced_by)
         for step in trace.critical_steps
     )
     return Timeline(title, ordered, trace.makespan_ps, critical)

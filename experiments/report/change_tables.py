@@ -41,7 +41,7 @@ def explanation(change: Change) -> str:
     parts = [f"{each.name} {_seconds(each)}" for each in change.resources[:1]]
     for layer in change.layers[:1]:
         limit = f" ({layer.limited_by.replace(' -> ', _ARROW)})" if layer.limited_by else ""
-        parts.append(f"most in layer {layer.name}, {_seconds(layer)}{limit}")
+        parts.append(f"most in layer {(layer.layer or layer.name).replace(' -> ', _ARROW)}, {_seconds(layer)}{limit}")
     before, after = change.before.bottleneck, change.after.bottleneck
     if before != after:
         parts.append(f"bound by {before or MISSING}{_ARROW}{after or MISSING}")
@@ -110,7 +110,7 @@ def profile_markdown(told: str, match: ProfileMatch) -> str:
 def unmatched(match: ProfileMatch) -> Iterator[tuple[str, list[str]]]:
     """Yield (title, names with their seconds) of what only one side has."""
     if match.only_simulated:
-        layers = [f"{each.layer}, {quantity(each.critical_s, 's')}" for each in match.only_simulated]
+        layers = [f"{each.shown}, {quantity(each.critical_s, 's')}" for each in match.only_simulated]
         yield "Only simulated", layers
     if match.only_profiled:
         yield "Only in the profile", [f"{each.layer}, {quantity(each.seconds, 's')}" for each in match.only_profiled]

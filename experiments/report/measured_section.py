@@ -104,7 +104,8 @@ def _worst(kernels: pd.DataFrame) -> Table:
     missed = (kernels["predicted_s"] - kernels["measured_s"]).abs()
     own = kernels.loc[missed.sort_values(ascending=False, kind="stable").index[:_MOST_WORST]]
     parts = [name for name in own if str(name).startswith(_PARTS)]
-    shown = own[[*_NAMES, "kernel"]].copy()
+    shown = own[list(_NAMES)].copy()
+    shown["kernel"] = own["layer"].fillna(own["kernel"]) if "layer" in own else own["kernel"]
     shown["measured"], shown["predicted"] = own["measured_s"] * 1e6, own["predicted_s"] * 1e6
     shown["error"] = own["predicted_s"] / own["measured_s"] - 1
     for name in parts:

@@ -13,6 +13,7 @@ from markupsafe import escape
 from dsascape.experiments.report.canvas import SERIES, Look, clipped
 from dsascape.experiments.report.kinds import standalone
 from dsascape.experiments.report.words import TIMES
+from dsascape.fusion.layer_names import kernel_layer_name
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models.text.quantities import format_bytes
 
@@ -20,7 +21,7 @@ _ROW, _PAD, _GAP, _WIDTH, _GUTTER, _TOP = 17, 6, 14, 250, 70, 60
 _ASPECT = 1.5
 """Aspect ratio (width by height) that the number of columns aims at."""
 _LANES = 5
-_LONGEST_ROW, _LONGEST_TITLE = 38, 120
+_LONGEST_ROW, _LONGEST_FIRST, _LONGEST_TITLE = 38, 32, 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,13 @@ def _placed(plan: FusionPlan) -> list[_Box]:
 
 
 def _drawn(plan: FusionPlan, box: _Box) -> list[str]:
-    """Return the SVG of one kernel: its box, and a line of text per operator; views are slanted."""
+    """Return the SVG of one kernel: its box with its number, and a line of text per operator; views are slanted."""
     graph, group = plan.graph, plan.groups[box.group]
     look = Look(box.group % len(SERIES), 0)
-    about = f"kernel {box.group}: {group.boundary_reason}" if plan.is_kernel(box.group) else "renames elements only"
+    name = kernel_layer_name(plan, box.group)
+    about = f"{name}: {group.boundary_reason if plan.is_kernel(box.group) else 'renames elements only'}"
     parts = [
-        f'<g fill="{look.css_on}"><title>{escape(about)}</title>'
+        f'<g id="kernel-{box.group}" fill="{look.css_on}"><title>{escape(about)}</title>'
         f'<rect x="{box.left}" y="{box.top}" width="{_WIDTH}" height="{box.height}" rx="5" fill="{look.css}"/>'
     ]
     for row, position in enumerate(group.ops):
@@ -86,9 +88,10 @@ def _drawn(plan: FusionPlan, box: _Box) -> list[str]:
         slant = ' font-style="italic"' if op.is_view else ""
         weight = ' font-weight="bold"' if op.operations.macs else ""
         y = box.top + _PAD + row * _ROW + 12
-        text = escape(clipped(f"{op.kind}  {shape}", _LONGEST_ROW))
+        text = escape(clipped(f"{op.kind}  {shape}", _LONGEST_ROW if row else _LONGEST_FIRST))
         parts.append(f'<text x="{box.left + 8}" y="{y}"{slant}{weight}>{text}<title>{escape(op.name)}</title></text>')
-    return [*parts, "</g>"]
+    number = f'<text x="{box.left + _WIDTH - 8}" y="{box.top + _PAD + 12}" text-anchor="end" fill="{look.css_on}">'
+    return [*parts, "</g>", f"{number}#{box.group}</text>"]
 
 
 def _edges(plan: FusionPlan, boxes: Sequence[_Box]) -> list[str]:

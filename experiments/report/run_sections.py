@@ -17,6 +17,7 @@ from dsascape.experiments.report.tables import (
     Format,
     count_formats,
     figure_formats,
+    linked,
     quantity_formats,
     share_heat,
     table_of,
@@ -27,6 +28,8 @@ from dsascape.experiments.results.timeline import Timeline
 _ROOF_WORDS = {"operations_per_s": "reached", "bound_per_s": "bound"}
 _PERFETTO = "The whole run, to open in the Perfetto UI (ui.perfetto.dev)"
 _MOST_BARS, _FEWEST_BARS = 60, 8
+_MOST_NODES = 2
+"""Largest number of nodes named of each end of a layer."""
 _LONGEST_LAYERS = 12
 """Largest number of layers shown without unfolding."""
 
@@ -175,26 +178,31 @@ def utilisation_section(evaluation: Evaluation) -> Iterator[Figure]:
 
 def layers_section(points: Sequence[tuple[str, pd.DataFrame]]) -> Iterator[Figure]:
     """Yield, per point, its longest layers and a table of all layers."""
-    for title, layers in points:
+    for number, (title, layers) in enumerate(points):
         memories = [str(name) for name in layers if str(name).startswith("traffic_bytes.")]
         table = layers.assign(**{name: figures(layers[name]) for name in ("runs", "critical_s", *memories)})
         memories = [name for name in memories if table[name].notna().any()]
         table = table.assign(share=table["critical_s"] / table["critical_s"].sum())
         named = {name: name.removeprefix("traffic_bytes.") for name in memories}
-        table = table[["layer", "runs", "critical_s", "share", "limited_by", *memories]].rename(
-            columns={**named, "critical_s": "critical time", "limited_by": "limited by"}
+        if "name" in table:  # older results have only the tensors that layers write
+            table["layer"] = table["name"].fillna(table["layer"])
+        nodes = ["operators"] if "operators" in table and table["operators"].notna().any() else []
+        table = table[["layer", "runs", "critical_s", "share", "limited_by", *memories, *nodes]].rename(
+            columns={**named, "critical_s": "critical time", "limited_by": "limited by", "operators": "nodes"}
         )
         formats = {
             **count_formats(["runs"]), **quantity_formats(table, ["critical time"], "s"),
             "share": ("share", percent), **quantity_formats(table, named.values(), "B"),
         }  # fmt: skip
         longest = table.sort_values("critical time", ascending=False, kind="stable").head(_LONGEST_LAYERS)
+        if nodes:
+            longest = longest.assign(nodes=longest["nodes"].map(_few_nodes, na_action="ignore"))
         some = "The layers that take most of the critical path" if len(longest) < len(table) else "All layers"
         yield Figure(
             f"{some}. A layer's critical time is that in which something of it was on the critical path; all"
             " of them make the simulated latency. What it moves at each memory, and what it is limited by.",
-            tables=(replace(table_of(longest, formats), title=title),),
-            numbers=table_of(table, formats),
+            tables=(replace(linked(table_of(longest, formats), f"layer-{number}", is_target=False), title=title),),
+            numbers=linked(table_of(table, formats), f"layer-{number}", is_target=True),
         )
 
 
@@ -221,6 +229,14 @@ def timelines_section(timelines: Sequence[Timeline]) -> Iterator[Figure]:
             timeline=number,
             still=" ".join(note for note in still if note),
         )
+
+
+def _few_nodes(text: str) -> str:
+    """Return the names of a layer's nodes, the first and the last few of many."""
+    names = text.split(", ")
+    if len(names) <= 2 * _MOST_NODES:
+        return text
+    return ", ".join([*names[:_MOST_NODES], "...", *names[-_MOST_NODES:]])
 
 
 def timelines_drawn(timelines: Sequence[Timeline]) -> list[Drawn]:

@@ -1,7 +1,7 @@
 """Tables of the report: frames as cells of text, and heat tables with tinted cells."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, log
 
 import pandas as pd
@@ -26,6 +26,10 @@ class Cell:
     look: Look | None = None
     """Look whose colour tints the cell; None: the neutral heat colour."""
     numeric: bool = False
+    anchor: str = ""
+    """Identifier of the cell in its page, to link to."""
+    target: str = ""
+    """Identifier of the cell that the text links to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,20 @@ def table_of(frame: pd.DataFrame, formats: Mapping[str, tuple[str, Format]]) -> 
         for name in map(str, frame)
     ]
     return Table(headings, tuple(zip(*columns, strict=True)))
+
+
+def linked(table: Table, prefix: str, *, is_target: bool) -> Table:
+    """Return a table of layers whose first cells have anchors, or link to those of another table.
+
+    The identifier is ``prefix`` and the number of the layer in its plan, as in ``layer-0-41``.
+    """
+    rows = []
+    for first, *others in table.rows:
+        number = first.text.partition(" ")[0]
+        place = f"{prefix}-{number[1:]}" if number.startswith("#") else ""
+        cell = replace(first, anchor=place) if is_target else replace(first, target=place)
+        rows.append((cell, *others))
+    return replace(table, rows=tuple(rows))
 
 
 def figure_formats(frame: pd.DataFrame, names: Iterable[str], source: str) -> dict[str, tuple[str, Format]]:

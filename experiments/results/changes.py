@@ -29,6 +29,9 @@ class Moved:
     after_s: float
     limited_by: str = ""
     """Limiting resource of a layer afterwards, with the one before if it differs; empty for a resource."""
+    layer: str = ""
+    """Name of a layer in its plan, such as ``#41 Conv+Relu 512x7x7``, before and after if it differs; empty for a
+    resource, and where names are not stored."""
 
     @property
     def change_s(self) -> float:
@@ -213,9 +216,9 @@ def _explained(change: Change, before: Snapshot, after: Snapshot) -> Change:
         for name in sorted({*old_layers, *new_layers}):
             a, b = old_layers.get(name), new_layers.get(name)
             limits = [each.limited_by for each in (a, b) if each is not None and each.limited_by]
-            layers.append(
-                Moved(name, a.critical_s if a else 0.0, b.critical_s if b else 0.0, " -> ".join(dict.fromkeys(limits)))
-            )
+            seconds = a.critical_s if a else 0.0, b.critical_s if b else 0.0
+            shown = " -> ".join(dict.fromkeys(each.shown for each in (a, b) if each is not None and each.name))
+            layers.append(Moved(name, *seconds, " -> ".join(dict.fromkeys(limits)), shown))
     moved = [Moved(name, *seconds) for name, seconds in resources.items()]
     return replace(change, resources=_largest(moved, total_s), layers=_largest(layers, total_s))
 

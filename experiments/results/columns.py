@@ -8,7 +8,8 @@ from typing import get_args
 
 from dsascape.experiments.question.points import RunRecord
 
-OF_LAYERS = {"key": "TEXT", "place": "INTEGER", "layer": "TEXT", "runs": "INTEGER", "critical_s": "REAL"}
+OF_LAYERS = {"key": "TEXT", "place": "INTEGER", "layer": "TEXT", "runs": "INTEGER", "critical_s": "REAL",
+             "name": "TEXT", "operators": "TEXT"}  # fmt: skip
 """Columns that the table of layers always has, with their types."""
 TYPES: dict[object, str] = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
 _SCALARS = {field.name: TYPES[field.type] for field in fields(RunRecord) if field.type in TYPES}
@@ -19,8 +20,8 @@ ALWAYS = {**BOOK_KEEPING, **_SCALARS, "area_mm2": "REAL", "error": "TEXT"}
 OF_ORIGIN = {"is_base": "INTEGER", "command": "TEXT"}
 """Columns of points from an experiment file: whether the machine is the unchanged base, and its command."""
 OF_KERNELS = {
-    "key": "TEXT", "place": "INTEGER", "kernel": "TEXT", "operators": "TEXT", "measured_s": "REAL", "spread": "REAL",
-    "predicted_s": "REAL", "threads": "INTEGER", "flushed_caches": "INTEGER", "kernel_error": "TEXT",
+    "key": "TEXT", "place": "INTEGER", "kernel": "TEXT", "layer": "TEXT", "operators": "TEXT", "measured_s": "REAL",
+    "spread": "REAL", "predicted_s": "REAL", "threads": "INTEGER", "flushed_caches": "INTEGER", "kernel_error": "TEXT",
 }  # fmt: skip
 """Columns that the table of measured kernels always has, with their types."""
 OF_MEASUREMENT = {

@@ -84,7 +84,7 @@ def matched(layers: Sequence[KeptLayer], rows: Sequence[ProfileRow]) -> ProfileM
     """Match rows of a profile with simulated layers by names of tensors and operators."""
     of_name: dict[str, list[int]] = {}
     for place, layer in enumerate(layers):
-        for name in dict.fromkeys((layer.layer, *layer.operators)):
+        for name in dict.fromkeys((layer.layer, layer.shown, *layer.operators)):
             of_name.setdefault(name, []).append(place)
     links: nx.Graph[tuple[str, int]] = nx.Graph()
     for number, row in enumerate(rows):
@@ -96,7 +96,7 @@ def matched(layers: Sequence[KeptLayer], rows: Sequence[ProfileRow]) -> ProfileM
         numbers = sorted(number for side, number in component if side == "row")
         groups.append(
             LayerGroup(
-                tuple(layers[place].layer for place in places), tuple(rows[number].layer for number in numbers),
+                tuple(layers[place].shown for place in places), tuple(rows[number].layer for number in numbers),
                 sum(layers[place].critical_s for place in places), sum(rows[number].seconds for number in numbers),
             )
         )  # fmt: skip

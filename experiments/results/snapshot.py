@@ -43,6 +43,13 @@ class KeptLayer:
     limited_by: str = ""
     operators: tuple[str, ...] = ()
     """Names of the network's operators that the layer computes; empty where they are not stored."""
+    name: str = ""
+    """Name of the layer in its plan; empty where it is not stored. ``layer`` is the same under every plan."""
+
+    @property
+    def shown(self) -> str:
+        """Name to show: the one in the plan, or ``layer``."""
+        return self.name or self.layer
 
 
 @dataclass(frozen=True)
@@ -240,8 +247,11 @@ def _layers(rows: Iterable[Mapping[Any, Any]]) -> tuple[KeptLayer, ...]:
     for row in rows:
         seconds, operators = _number(row.get("critical_s")), row.get("operators")
         if seconds is not None and isinstance(row.get("layer"), str):
-            named = tuple(map(str, operators)) if isinstance(operators, list) else ()
-            layers.append(KeptLayer(row["layer"], seconds, str(row.get("limited_by") or ""), named))
+            named = operators.split(", ") if isinstance(operators, str) else operators
+            kept = tuple(filter(None, map(str, named))) if isinstance(named, list) else ()
+            name = row.get("name")
+            shown = name if isinstance(name, str) else ""
+            layers.append(KeptLayer(row["layer"], seconds, str(row.get("limited_by") or ""), kept, shown))
     return tuple(layers)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dsascape.experiments.question.version import __version__
 from dsascape.experiments.results.files import for_terminal
 from dsascape.experiments.shell.change_options import compare_options, what_if_options
+from dsascape.experiments.shell.table_options import table_options
 
 if TYPE_CHECKING:
     from dsascape.experiments.shell.answers import Answer
@@ -119,6 +120,12 @@ def parser() -> argparse.ArgumentParser:
 
     _simulate_options(add("simulate", _command("simulate", "simulate"), "simulate one network on one machine"))
 
+    times = "times of operators over a grid of shapes, for other simulators"
+    table = add("table", _command("table", "write_table"), times)
+    table_options(table)
+    _dim_option(table)
+    _batch_dim_option(table)
+
     fuse = add("fuse", _command("fuse", "fuse"), "a policy's plan and its figures")
     _network_options(fuse)
     fuse.add_argument("--policy", required=True, metavar="P")
@@ -165,6 +172,8 @@ def _simulate_options(simulate: argparse.ArgumentParser) -> None:
     of_kernel = "print the loops of a kernel of a CPU or GPU: its name or number"
     simulate.add_argument("--loops", metavar="KERNEL", help=of_kernel)
     simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
+    annotated = "write the network's ONNX file with the predicted time of each node in its metadata, for viewers"
+    simulate.add_argument("--annotate", type=Path, metavar="OUT.onnx", help=annotated)
     what_if_options(simulate)
 
 

@@ -3,12 +3,13 @@
 import argparse
 
 from dsascape.experiments.point.evaluate import job_of
-from dsascape.experiments.point.pipeline import plan_of
+from dsascape.experiments.point.pipeline import plan_and_layers
 from dsascape.experiments.report.plan_picture import plan_picture
 from dsascape.experiments.results.files import check_place, write_whole
 from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
 from dsascape.experiments.shell.simulate import requested_policy, requested_workload, show_origin
 from dsascape.fusion import unfused_intermediate_bytes
+from dsascape.fusion.layer_names import kernel_layer_name
 from dsascape.hw_models import load_hardware
 from dsascape.hw_models.text.quantities import format_bytes
 from dsascape.scheduler import network_of, policy_label, simulated_network
@@ -22,7 +23,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     policy = requested_policy(arguments)
     analysis, job = job_of(requested_workload(arguments), load_hardware(arguments.hardware), {})
     graph = simulated_network(policy, analysis, job.placing).graph
-    plan = plan_of(analysis, policy, job.placing)
+    plan, layers = plan_and_layers(analysis, policy, job.placing)
     after = operations_of(split_into_instances(network_of(plan, analysis), plan).instances)
     planned = plan.graph.ops
     groups = [[planned[position].name for position in group.ops] for group in plan.groups]
@@ -32,6 +33,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
         "kernels": plan.kernels, "intermediate_bytes_before": before,
         "intermediate_bytes_after": plan.intermediate_bytes,
         "flops_before": graph.operations.flops, "flops_after": after.flops, "groups": groups,
+        "layers": layers,
     }  # fmt: skip
 
     if arguments.picture is not None:
@@ -50,7 +52,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
         show_origin(console, plan)
         rows = [
             (
-                number,
+                kernel_layer_name(plan, number),
                 len(group.ops),
                 planned[group.ops[0]].name,
                 planned[group.ops[-1]].name,
@@ -60,5 +62,8 @@ def fuse(arguments: argparse.Namespace) -> Answer:
             if plan.is_kernel(number)
         ]
         table("Kernels", ("kernel", "operators", "first", "last", "why it ends"), rows)()
+        inner = [(name,) for names in layers if len(names) > 1 for name in names]
+        if inner:
+            table("Layers of kernels that have several", ("layer",), inner)()
 
     return Answer(data, show)

@@ -15,7 +15,7 @@ from dsascape.experiments.point.replay import written_schedule
 from dsascape.experiments.question.config import Measuring
 from dsascape.experiments.question.points import DesignPoint, MeasuredOn, WrittenSchedule
 from dsascape.experiments.question.processor import processor_of
-from dsascape.experiments.real.compared import WITH_LOOPS, Comparison, worst
+from dsascape.experiments.real.compared import WITH_LOOPS, Comparison, with_layers, worst
 from dsascape.experiments.real.on_gpu import compiled_point, requested_gpu
 from dsascape.experiments.real.on_processor import prepared
 from dsascape.experiments.results.files import FileError, write_whole
@@ -68,13 +68,15 @@ def measure(arguments: argparse.Namespace) -> Answer:
         budget = Budget(limit_s=arguments.kernel_timeout)
         outcome, comparison = measured(point, budget)
         result = comparison.measurement
-        data = (comparison if arguments.hardware else result).as_json() | {"model": label}
+        data = comparison.as_json() if arguments.hardware else with_layers(result.as_json(), comparison.layers)
+        data |= {"model": label}
     else:
         if arguments.flush_caches:
             raise MeasureError(f"--flush-caches is for code that is timed; code for {target} is only written")
         path = arguments.out / f"{file_name(label, policy, target)}.o"
-        result = compile_for(prepared(point, Budget()).job, policy, path)
-        data = result.as_json() | {"model": label, "object": str(path)}
+        ready = prepared(point, Budget())
+        result = compile_for(ready.job, policy, path)
+        data = with_layers(result.as_json(), ready.layers) | {"model": label, "object": str(path)}
     if arguments.out is not None:
         said = "measured", label, policy, target, str(result.threads), *(["flushed"] if result.flushed else [])
         place = arguments.out / f"{file_name(*said)}.json"
@@ -182,7 +184,7 @@ def check_folder(folder: Path | None) -> None:
 
 
 def show_measurement(measurement: Measurement, data: dict[str, Any], comparison: Comparison | None = None) -> None:
-    """Print a measurement with its prediction, if any; ``data`` has the network's label."""
+    """Print a measurement with its prediction, if any; ``data`` has the network's label and its kernels' layers."""
     console = Console()
     device = measurement.device
     caches = ", ".join(f"{name} {format_bytes(size)}" for name, size in device.caches.items())
@@ -205,9 +207,10 @@ def show_measurement(measurement: Measurement, data: dict[str, Any], comparison:
         _show_prediction(comparison, data)
     for warning in measurement.warnings:
         console.print(f"  {shown_text(warning)}")
+    layers = {entry["name"]: str(entry.get("layer", entry["name"])) for entry in data["kernels"]}
     failed = [kernel for kernel in measurement.kernels if kernel.error]
     if failed:
-        rows: Sequence[Sequence[object]] = [(k.name, ", ".join(k.operators), k.error or "") for k in failed]
+        rows: Sequence[Sequence[object]] = [(layers[k.name], ", ".join(k.operators), k.error or "") for k in failed]
         table("Kernels that failed", ("kernel", "operators", "why"), rows)()
     if comparison is not None:
         _show_worst(comparison)
@@ -220,7 +223,7 @@ def show_measurement(measurement: Measurement, data: dict[str, Any], comparison:
         return
     total = sum(timing.seconds for timing, _ in timed)
     rows = [
-        (name, _time(timing.seconds), f"{timing.seconds / total:.1%}", f"{timing.spread:.1%}")
+        (layers[name], _time(timing.seconds), f"{timing.seconds / total:.1%}", f"{timing.spread:.1%}")
         for timing, name in timed[:_MOST_KERNELS]
     ]
     some = f", the {_MOST_KERNELS} longest of {len(timed)} (--json has all)" if len(timed) > _MOST_KERNELS else ""
@@ -248,12 +251,13 @@ def _show_worst(comparison: Comparison) -> None:
         if kernel.timing is not None:
             parts = ", ".join(f"{name} {_time(seconds)}" for name, seconds in simulated.parts_s.items())
             error = simulated.seconds / kernel.timing.seconds - 1
-            rows.append((kernel.name, _time(kernel.timing.seconds), _time(simulated.seconds), f"{error:+.0%}", parts))
+            times = _time(kernel.timing.seconds), _time(simulated.seconds)
+            rows.append((comparison.layer(kernel), *times, f"{error:+.0%}", parts))
     headings = ("kernel", "measured", "predicted", "error", "what each thing takes alone")
     table("Kernels by themselves, the largest differences first (--json has all)", headings, rows)()
     for kernel, simulated in worst(comparison.pairs)[:WITH_LOOPS]:
         if simulated.loops:
-            sys.stdout.write(f"\n{kernel.name}: {', '.join(kernel.operators)}\n{simulated.loops}\n")
+            sys.stdout.write(f"\n{comparison.layer(kernel)}: {', '.join(kernel.operators)}\n{simulated.loops}\n")
 
 
 def _time(seconds: float) -> str:

@@ -7,11 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from pkgutil import resolve_name
 
+from dsascape.experiments.point.annotation import annotated_file
 from dsascape.experiments.point.decompose import leaves_batches_open
 from dsascape.experiments.point.far_beyond import warnings_of
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.language import ARITHMETIC, CACHE, WEIGHTS, paced_by
-from dsascape.experiments.point.layers import LayerFigures, layers_of, operators_of
+from dsascape.experiments.point.layers import LayerFigures, instruction_names, layers_of, operators_of
 from dsascape.experiments.point.loops import loops_text
 from dsascape.experiments.point.replay import simulated, write_schedule, written_schedule
 from dsascape.experiments.question.command_line import plain_value
@@ -39,6 +40,8 @@ from dsascape.wording import count
 
 _BYTES_OF = {WEIGHTS: "weight_bytes", CACHE: "cache_bytes"}
 _PICTURES = (".svg", ".html")
+_MOST_NAMED = 2
+"""Largest number of operators named of each end of a layer."""
 _MOST_LAYERS = 10
 """Largest number of layers shown without ``--json``."""
 
@@ -59,7 +62,7 @@ def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
     return values
 
 
-def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, object]]:
+def requested_machine_and_tuning(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, object]]:
     """Return the machine changed by ``--set``, and the scheduler tuning that ``--set`` states."""
     spec = load_hardware(arguments.hardware)
     settings, tuning = split_tuning(_assignments(arguments.set, "--set"))
@@ -91,10 +94,10 @@ def requested_kernels(arguments: argparse.Namespace, spec: AnyHardware) -> Writt
 def simulate(arguments: argparse.Namespace) -> Answer:
     """Simulate one design point, or a schedule from a file."""
     collect_seldom()
-    check_place(arguments.trace, "--trace")
-    check_place(arguments.schedule_out, "--schedule-out")
+    for flag, place in (("--trace", "trace"), ("--schedule-out", "schedule_out"), ("--annotate", "annotate")):
+        check_place(getattr(arguments, place), flag)
     _check_what_if(arguments)
-    spec, tuning = _machine(arguments)
+    spec, tuning = requested_machine_and_tuning(arguments)
     workload = requested_workload(arguments)
     if arguments.schedule is None:
         kernels = requested_kernels(arguments, spec)
@@ -111,9 +114,10 @@ def simulate(arguments: argparse.Namespace) -> Answer:
         write_schedule(outcome.schedule, spec, arguments.schedule_out)
     if arguments.trace is not None:
         with replacing(arguments.trace) as temporary:
-            write_perfetto(outcome.result, temporary, spec.name)
+            write_perfetto(outcome.result, temporary, spec.name, instruction_names(outcome))
     loops = None if arguments.loops is None else loops_text(outcome.schedule, spec, arguments.loops)
     layers = layers_of(outcome)
+    said = "" if arguments.annotate is None else _annotate(outcome, layers, arguments)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
     warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers)
@@ -131,15 +135,27 @@ def simulate(arguments: argparse.Namespace) -> Answer:
 
     def show() -> None:
         if loops is None:
-            _show_outcome(outcome, layers, tries_fewer=tries_fewer)
+            _show_outcome(outcome, layers, operators, tries_fewer=tries_fewer)
             for warning in warnings:
                 Console().print(f"[bold]warning:[/bold] {shown_text(warning)}")
+            if said:
+                Console().print(shown_text(said))
         else:
             sys.stdout.write(loops + "\n")
         if varied is not None:
             varied.show()
 
     return Answer(data, show)
+
+
+def _annotate(outcome: Outcome, layers: list[LayerFigures], arguments: argparse.Namespace) -> str:
+    """Write the network's file with predicted times; return a sentence on what it has."""
+    place: Path = arguments.annotate
+    told = annotated_file(outcome, layers, arguments.model, place)
+    with replacing(place) as temporary:
+        temporary.write_bytes(told.content)
+    lacking = f"; {count(len(told.missing), 'layer')} of operators that are not in the file" if told.missing else ""
+    return f"predicted times of {count(told.nodes, 'node')} written to {place}{lacking}"
 
 
 def _check_what_if(arguments: argparse.Namespace) -> None:
@@ -158,7 +174,9 @@ def _check_what_if(arguments: argparse.Namespace) -> None:
         raise FileError(f"--out has {picture}; needs a file that ends in {' or '.join(_PICTURES)}")
 
 
-def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_fewer: bool) -> None:
+def _show_outcome(
+    outcome: Outcome, layers: Sequence[LayerFigures], operators: Mapping[str, Sequence[str]], *, tries_fewer: bool
+) -> None:
     record, result = outcome.record, outcome.result
     console = Console()
     console.print(
@@ -215,17 +233,18 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
     longest = sorted(layers, key=lambda layer: -layer.critical_s)[:_MOST_LAYERS]
     rows = [
         (
-            layer.layer,
+            layer.shown,
             layer.runs,
             format_ps(round(layer.critical_s * PS_PER_S)),
             f"{layer.critical_s / record.latency_s:.1%}",
             layer.limited_by,
             *(format_bytes(layer.traffic_bytes.get(name, 0)) for name in record.traffic_bytes),
+            few_names(operators.get(layer.layer, ())),
         )
         for layer in longest
     ]
     some = f", {len(rows)} of {len(layers)}" if len(rows) < len(layers) else ""
-    headings = ("layer", "runs", "critical time", "share", "limited by", *record.traffic_bytes)
+    headings = ("layer", "runs", "critical time", "share", "limited by", *record.traffic_bytes, "nodes")
     table(f"Layers with most of the critical path{some} (--json has all)", headings, rows)()
 
 
@@ -234,6 +253,12 @@ def _expected(record: RunRecord) -> str:
     if record.expected_latency_s == record.latency_s:
         return ""
     return f" (a bound; expected of libraries: {format_ps(round(record.expected_latency_s * PS_PER_S))})"
+
+
+def few_names(names: Sequence[str]) -> str:
+    """Return names of operators as text, the first and the last few of many."""
+    ends = names if len(names) <= 2 * _MOST_NAMED else [*names[:_MOST_NAMED], "...", *names[-_MOST_NAMED:]]
+    return ", ".join(ends)
 
 
 def _show_pass(console: Console, figures: Mapping[str, float]) -> None:

@@ -1,10 +1,10 @@
 """Energy of a run by component: arithmetic, each memory, static power times makespan."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dsascape.hw_models.simulation.instructions import Compute, Transfer, base_name
+from dsascape.hw_models.simulation.instructions import Compute, Transfer, Work, base_name
 from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.simulation.program import Program
 
@@ -42,26 +42,41 @@ def energy_pj(program: Program, model: EnergyModel, makespan_ps: int) -> dict[st
     table = program.instructions
     for number, count in table.counts().items():
         work = table.works[number]
-        times, payload = count * program.executions(work), work.payload
-        if isinstance(payload, Transfer):
-            source, destination = base_name(payload.source), base_name(payload.destination)
-            spent[source].append(times * payload.size_bytes * model.byte_pj[source])
-            received = times * payload.size_bytes * payload.fan_out
-            spent[destination].append(received * model.byte_pj[destination])
-            if base_name(work.unit) in model.link_pj:
-                spent[model.link].append(received * model.link_pj[base_name(work.unit)])
-        elif isinstance(payload, Compute):
-            if payload.macs:
-                dtype = (payload.product or payload.dtype).partition(" x ")[0]  # of a pair, the wide one's
-                if dtype not in model.mac_pj:
-                    raise HardwareError(
-                        f"{model.machine}: energy.mac has {', '.join(model.mac_pj)}; needs {dtype} too"
-                    )
-                spent["macs"].append(times * payload.macs * model.mac_pj[dtype])
-            spent["vector"].append(times * payload.simple * model.simple_pj)
-            spent["vector"].append(times * payload.special * model.special_pj)
-            for memory, size_bytes in payload.traffic:
-                name = base_name(memory)
-                spent[name].append(times * size_bytes * model.byte_pj[name])
+        for component, energy in _spent_pj(work, count * program.executions(work), model):
+            spent[component].append(energy)
     spent["static"].append(model.static_power_w * makespan_ps)
     return {name: math.fsum(parts) for name, parts in spent.items()}
+
+
+def energy_of_works_pj(program: Program, model: EnergyModel) -> list[float]:
+    """Return the picojoules of one instruction of each work of the program, static power left out.
+
+    Raises ``HardwareError`` as `energy_pj` does.
+    """
+    table = program.instructions
+    return [
+        math.fsum(energy for _, energy in _spent_pj(work, program.executions(work), model)) for work in table.works
+    ]
+
+
+def _spent_pj(work: Work, times: int, model: EnergyModel) -> Iterator[tuple[str, float]]:
+    """Yield (component, picojoules) of a work that is executed so many times."""
+    payload = work.payload
+    if isinstance(payload, Transfer):
+        source, destination = base_name(payload.source), base_name(payload.destination)
+        yield source, times * payload.size_bytes * model.byte_pj[source]
+        received = times * payload.size_bytes * payload.fan_out
+        yield destination, received * model.byte_pj[destination]
+        if base_name(work.unit) in model.link_pj:
+            yield model.link, received * model.link_pj[base_name(work.unit)]
+    elif isinstance(payload, Compute):
+        if payload.macs:
+            dtype = (payload.product or payload.dtype).partition(" x ")[0]  # of a pair, the wide one's
+            if dtype not in model.mac_pj:
+                raise HardwareError(f"{model.machine}: energy.mac has {', '.join(model.mac_pj)}; needs {dtype} too")
+            yield "macs", times * payload.macs * model.mac_pj[dtype]
+        yield "vector", times * payload.simple * model.simple_pj
+        yield "vector", times * payload.special * model.special_pj
+        for memory, size_bytes in payload.traffic:
+            name = base_name(memory)
+            yield name, times * size_bytes * model.byte_pj[name]

@@ -7,7 +7,7 @@ would overlap there. The exact picoseconds are among the arguments of an event.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,28 @@ _MEMORIES = 2
 _FIRST_LEVEL = 3
 
 
-def perfetto_json(run: Trace | SimulationResult, machine_name: str) -> dict[str, Any]:
-    """Return the trace events of ``run`` as a JSON object, with the names of processes and threads."""
+def perfetto_json(
+    run: Trace | SimulationResult, machine_name: str, names: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return the trace events of ``run`` as a JSON object, with the names of processes and threads.
+
+    ``names`` has a name for each instruction, to show in place of its label, which then is among its arguments.
+    """
     trace = run.trace if isinstance(run, SimulationResult) else run
     events = [
         *_process_names(trace, machine_name),
-        *_critical_path(trace),
-        *_instructions(trace),
+        *_critical_path(trace, names),
+        *_instructions(trace, names),
         *_occupancy(trace),
     ]
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"makespan_ps": trace.makespan_ps}}
 
 
-def write_perfetto(run: Trace | SimulationResult, path: Path, machine_name: str = "machine") -> None:
-    """Write the trace events of ``run`` to the JSON file ``path``."""
-    path.write_text(json.dumps(perfetto_json(run, machine_name), separators=(",", ":")), encoding="utf-8")
+def write_perfetto(
+    run: Trace | SimulationResult, path: Path, machine_name: str = "machine", names: Sequence[str] | None = None
+) -> None:
+    """Write the trace events of ``run`` to the JSON file ``path``; ``names`` as in `perfetto_json`."""
+    path.write_text(json.dumps(perfetto_json(run, machine_name, names), separators=(",", ":")), encoding="utf-8")
 
 
 def _processes(trace: Trace) -> dict[str, int]:
@@ -53,16 +60,18 @@ def _process_names(trace: Trace, machine_name: str) -> Iterator[Event]:
         yield _metadata("process_sort_index", process, sort_index=place)
 
 
-def _critical_path(trace: Trace) -> Iterator[Event]:
+def _critical_path(trace: Trace, names: Sequence[str] | None) -> Iterator[Event]:
     """Yield one thread that shows the limiting resource from zero to the makespan."""
     yield from _thread_names(_CRITICAL_PATH, 1, "paced by")
     for step in trace.critical_steps:
         instruction = trace.instructions[step.position]
         args = {"label": instruction.label, "unit": instruction.unit, "position": step.position}
+        if names is not None:
+            args["name"] = names[step.position]
         yield _complete(step.paced_by, "critical", (_CRITICAL_PATH, 1), (step.start_ps, step.end_ps), args)
 
 
-def _instructions(trace: Trace) -> Iterator[Event]:
+def _instructions(trace: Trace, names: Sequence[str] | None) -> Iterator[Event]:
     """Yield one complete event per instruction; threads are in the order of their first instruction."""
     lanes = _lanes(trace)
     used = sorted(set(lanes))
@@ -77,12 +86,17 @@ def _instructions(trace: Trace) -> Iterator[Event]:
             channel = f", channel {lane + 1}" if len(channels) > 1 else ""
             yield from _thread_names(*threads[unit, lane], f"{unit}{channel}{alike}")
     for position, instruction in enumerate(trace.instructions):
+        told = _arguments(trace, position)
+        if names is not None:
+            told["label"] = instruction.label
+            if trace.released_by[position] != NO_CAUSE:
+                told["released_by"] = names[trace.released_by[position]]
         yield _complete(
-            instruction.label or instruction.unit,
+            (instruction.label if names is None else names[position]) or instruction.unit,
             type(instruction.payload).__name__,
             threads[lanes[position]],
             (trace.start_ps[position], trace.end_ps[position]),
-            _arguments(trace, position),
+            told,
         )
 
 

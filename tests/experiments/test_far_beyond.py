@@ -1,6 +1,7 @@
 """An answer far beyond the roofline, or a layer that moves its operands many times, has a warning with the cause."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ def test_steps_that_follow_each_other_are_named_as_the_cause() -> None:
 
     assert "times the roofline" in warning
     assert "waits for launch" in warning
-    assert "layer 'y:states'" in warning
+    assert "layer #0" in warning
     assert "its 100 steps follow each other" in warning
 
 
@@ -48,7 +49,7 @@ def test_a_layer_that_moves_its_operands_many_times_is_named() -> None:
     """Weights of 8 MiB, larger than a phone's caches, at each of 200 steps."""
     (warning,) = warned(tagger(200, 1024), "kirin990")
 
-    assert warning.startswith("layer 'y:states' moves 1.5")
+    assert re.match(r"layer #0\S* .* moves 1\.5", warning)
     assert "at dram" in warning
     assert "its 200 steps follow each other, and each reads its operands" in warning
 

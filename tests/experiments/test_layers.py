@@ -109,7 +109,8 @@ class TestEveryOutput:
         argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "graphturbo", "--batch", "4"]
         found = terminal.json(*argv)
 
-        assert set(found["layers"][0]) == {"layer", "runs", "critical_s", "limited_by", "traffic_bytes", "operators"}
+        keys = {"layer", "name", "runs", "critical_s", "limited_by", "traffic_bytes", "operators"}
+        assert set(found["layers"][0]) == keys
         assert sum(layer["critical_s"] for layer in found["layers"]) == pytest.approx(found["latency_s"])
         assert sum(found["critical"].values()) == pytest.approx(1)
         assert "Layers with most of the critical path" in terminal.out(*argv)

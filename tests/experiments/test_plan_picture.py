@@ -4,6 +4,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 from dsascape.experiments.report.plan_picture import plan_picture
+from dsascape.experiments.report.words import TIMES
 from dsascape.fusion import FusionPlan, Group, fixed_pattern_plan, unfused_plan
 from dsascape.workloads import Graph, load_network
 from tests.graphs import Net
@@ -54,5 +55,7 @@ def test_a_box_says_why_its_kernel_ends_and_text_stays_text() -> None:
     plan = FusionPlan(graph, (Group((0, 1, 2, 3), "a < b & c"),))
     svg = drawn(plan, "<script>")
 
-    assert [group.findtext(f"{SVG}title") for group in svg.findall(f"{SVG}g")] == ["kernel 0: a < b & c"]
+    (box,) = svg.findall(f"{SVG}g")
+    assert box.findtext(f"{SVG}title") == f"#0 Conv+Relu+Conv+Add 4{TIMES}8{TIMES}8: a < b & c"
+    assert box.attrib["id"] == "kernel-0"
     assert svg.findtext(f"{SVG}title") == "<script>"

@@ -1,8 +1,12 @@
 """What the functions of a plan are called."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from dsascape.fusion.layer_names import kernel_layer_name
 from dsascape.fusion.plan import FusionPlan
+from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.scheduler.layer_names import layer_names
 
 _MOST_NAMED = 4
 """Operators that the name of a function has."""
@@ -22,3 +26,16 @@ def launch_names(plan: FusionPlan, groups: Sequence[int]) -> list[str]:
         part = groups[:number].count(group)
         found.append(kernel_name(plan, group) + (f"_part{part}" if part else ""))
     return found
+
+
+def layers_of_functions(schedule: Any) -> dict[str, str]:
+    """Return the name of the layer that each function of a schedule's code computes, by the function's name.
+
+    A CPU has a function for each kernel of the plan, a GPU for each launch.
+    """
+    plan: FusionPlan = schedule.plan
+    if not isinstance(schedule, GpuSchedule):
+        return {kernel_name(plan, group): kernel_layer_name(plan, group) for group in range(len(plan.groups))}
+    names = layer_names(schedule)
+    functions = launch_names(plan, [kernel.group for kernel in schedule.runs])
+    return dict(zip(functions, [names[kernel.layer.sink.name] for kernel in schedule.runs], strict=True))
