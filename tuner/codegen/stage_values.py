@@ -1,7 +1,7 @@
 """Values of a loop program's stages for one element, as expressions of TVM."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -71,6 +71,8 @@ class StageValues(Sources):
 
     def _written_by(self, position: int, op: Op) -> list[Written]:
         described = self.operator(position, op)
+        op = _without_masking(op)
+        described = replace(described, kind=op.kind)
         own = {tensor.name: tensor for tensor in op.internals}
         written: dict[str, list[LoopNest]] = {}
         for nest in op.nests:
@@ -201,6 +203,18 @@ class StageValues(Sources):
         """Return what a copy for ``reader`` has where there is padding."""
         fill = self.rule_of(reader).fill if reader.kind == "sum" else 0.0
         return tirx.const(fill, self.dtype(tensor))
+
+
+def _without_masking(op: Op) -> Op:
+    """Return an operator that masks scores as what is left of it where its nest's bound says all that it masks.
+
+    Its scores are passed on as they are: what lies outside of the bound is not read.
+    """
+    nest = op.nests[0]
+    if nest.bound is None or not op.masks or set(op.masks) & set(op.inputs):
+        return op
+    scores = next(read for read in nest.reads if read.uses(nest.bound.outer) and read.uses(nest.bound.inner))
+    return replace(op, kind="Identity", nests=(replace(nest, reads=(scores,)),))
 
 
 _Value = TypeVar("_Value")
