@@ -24,6 +24,7 @@ from dsascape.workloads.reimport import Reimport
 from dsascape.workloads.walk import schema_opset
 from dsascape.workloads.walk_state import DTYPES, ELEMENTS, Walk, attributes_of
 
+_STANDARD = frozenset({"", "ai.onnx"})
 _NEWEST_IR_VERSION = 10
 """Newest ONNX IR version that every onnxruntime in use reads."""
 _WEIGHT_PLACES: Mapping[str, tuple[int, ...]] = {
@@ -83,6 +84,7 @@ class Executable:
         )
         newest = max([schema_opset(node.op_type, self.opset) for node in nodes])
         opsets = [helper.make_opsetid("", newest)]
+        opsets += [helper.make_opsetid(domain, 1) for domain in sorted({node.domain for node in nodes} - _STANDARD)]
         return helper.make_model(body, opset_imports=opsets, ir_version=_NEWEST_IR_VERSION)
 
 

@@ -22,3 +22,6 @@ def launch_names(plan: FusionPlan, groups: Sequence[int]) -> list[str]:
         part = groups[:number].count(group)
         found.append(kernel_name(plan, group) + (f"_part{part}" if part else ""))
     return found
+
+FEW_BITS = "com.microsoft::MatMulNBits"
+"""Product with weights of a few bits."""

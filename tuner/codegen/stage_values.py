@@ -11,6 +11,7 @@ from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage
 from dsascape.tuner.codegen.access import Stored, inside_conditions, is_whole, loops_of
 from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of
 from dsascape.tuner.codegen.choosing import chooser_of
+from dsascape.tuner.codegen.low_bit import OF_OTHER_DOMAINS
 from dsascape.tuner.codegen.reductions import Reduction, reduction_of, says_of_output
 from dsascape.tuner.codegen.sources import Sources
 from dsascape.tuner.codegen.spacing import Spacing
@@ -93,7 +94,7 @@ class StageValues(Sources):
         values = self.executable.values
         constants = {place: values[name] for place, name in enumerate(node.input) if name in values}
         dtype = self.dtype(self.layer.graph.tensors[op.outputs[0]])
-        if node.domain not in ("", "ai.onnx"):
+        if node.domain not in ("", "ai.onnx") and op.kind not in OF_OTHER_DOMAINS:
             raise UnsupportedKernelError(f"operator {op.name!r} is of the custom domain {node.domain!r}")
         return Operator(op.kind, self.executable.attributes(position), tuple(node.input), constants, dtype)
 
