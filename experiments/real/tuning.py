@@ -39,6 +39,7 @@ from dsascape.tuner.search.tasks import Task, joined, tasks_of
 from dsascape.tuner.search.tuners import SearchOptions
 from dsascape.workloads import Graph, WorkloadError
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.bounded import with_bounded_nests
 
 _LOG = logging.getLogger(__name__)
 CURVE = "curve.csv"
@@ -153,6 +154,7 @@ def _of_network(
     analysis: Analysis, policy: Policy, on: TunedOn, placing: Placing, known: dict[str, CpuCosts | GpuCosts]
 ) -> tuple[Task, ...]:
     """Return the tasks of one network, and keep its costs in ``known`` for each."""
+    analysis = analysis.of(with_bounded_nests) if isinstance(placing.hardware, Cpu) else analysis
     schedule = schedule_of(analysis, policy, placing)
     costs = placing.costs(network_of(schedule.plan, analysis))
     assert isinstance(schedule, CpuSchedule | GpuSchedule)

@@ -25,8 +25,8 @@ class CpuTuning:
     """Whether caches hold what the run before has left, as when a network runs again and again; else a run begins with
     empty caches."""
     skips_masked: bool = True
-    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
-    compute them, so runs that are measured have false."""
+    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`); code for CPUs does not
+    either."""
     folds_dequantisation: bool = True
     """Whether dequantisation is part of the products that use it, under policies that fuse. In generated code it is
     not, so runs that are measured have false."""

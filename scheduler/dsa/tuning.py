@@ -30,8 +30,7 @@ class DsaTuning:
     """Tuning parameters of planning, tiling and placement on a clustered DSA. Shares are fractions of one."""
 
     skips_masked: bool = True
-    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
-    compute them, so runs that are measured have false."""
+    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`)."""
     folds_dequantisation: bool = True
     """Whether dequantisation is part of the products that use it, under policies that fuse. In generated code it is
     not, so runs that are measured have false."""

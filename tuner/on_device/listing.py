@@ -12,6 +12,7 @@ from dsascape.tuner.bundle.contents import ALIGNMENT_BYTES, FORMATS, BundledArra
 from dsascape.tuner.codegen.kernels import in_bytes, stored_array
 from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES
 from dsascape.tuner.on_device.reference import CANCELLED, largest, reference
+from dsascape.workloads.bounded import computed_elements
 from dsascape.workloads.executable import Executable, drawn_inputs
 from dsascape.workloads.operators.registry import Array
 
@@ -115,10 +116,14 @@ class Listing:
         return BundledArray(name, dtype_in_bundle(given), given.shape, values=self._data.add(given))
 
     def _stored(self, kernel: Coded, name: str) -> BundledArray:
-        """Return the array of a tensor that is not a weight; ``kernel``, the first that uses it, computes it."""
+        """Return the array of a tensor that is not a weight; ``kernel``, the first that uses it, computes it.
+
+        One that is computed only in part, inside of a mask, is compared by what others make of it.
+        """
         value = stored_array(self._graph, name, self._values[name])
         place = self._data.add(value) if name in self._inputs else None
-        expected = None if name in self._inputs else self._data.add(sampled(value, _MOST_EXPECTED))
+        is_expected = name not in self._inputs and computed_elements(self._graph, name) is None
+        expected = self._data.add(sampled(value, _MOST_EXPECTED)) if is_expected else None
         made_of = largest(self._values[each] for each in kernel.inputs)
         return BundledArray(
             name, dtype_in_bundle(value), value.shape, self._shared.buffer_of[name], place, expected,

@@ -24,6 +24,7 @@ from dsascape.tuner.on_device.places import place_of
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
 from dsascape.tuner.on_device.remote_facts import remote_device_facts
 from dsascape.tuner.on_device.row import Row
+from dsascape.workloads.bounded import computed_elements
 from dsascape.workloads.executable import drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
 
@@ -118,7 +119,8 @@ class Session:
                 self.place.write(name, stored_array(self.graph, name, self.values[name]))
 
     def _deviation(self, name: str, wanted: Array, made_of: float) -> float:
-        return deviation(network_array(self.graph, name, self.place.read(name)), wanted, made_of)
+        got, computed = network_array(self.graph, name, self.place.read(name)), computed_elements(self.graph, name)
+        return deviation(got if computed is None else np.where(computed, got, wanted), wanted, made_of)
 
     def _timing(self, module: Any, arguments: list[Any]) -> Timing:
         budget, number = self.job.budget, self.clock.number(module, arguments)
