@@ -98,6 +98,15 @@ class DsaTuning:
     most_padding: Share = 0.125
     """Maximum padding, as a share of a dimension, with which it is divided unevenly among cores; beyond it, the
     dimension is cut into a number of parts that divides it."""
+    cores_bound: Literal["if faster", "plain"] = "if faster"
+    """Binding of layers that run one by one through DDR. ``plain``: the outermost dimensions are cut (GraphTurbo,
+    section 3.4); ``if faster``: others where these are clearly faster by estimate, as output channels are on machines
+    without broadcasts, whose cores each read all weights where rows are cut."""
+    rebound: Factor = 0.9
+    """Improvement threshold for another binding than the plain one: a layer's estimated time has to fall to this
+    share."""
+    most_bindings: Few = 8
+    """Maximum number of other bindings of a layer that are estimated, those with the least bounds."""
 
     # Placement of tensors
     outputs_share_of_global_buffer: Share = 0.6

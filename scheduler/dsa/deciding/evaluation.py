@@ -116,7 +116,7 @@ def _made(layout_key: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Can
 
 def through_ddr_candidate(plan: FusionPlan, costs: DsaCosts) -> Candidate:
     """Return the candidate that runs the plan's kernels in sequence, with all tensors in DDR."""
-    layout_key = "through DDR", plan.groups, costs.cores, costs.view.tuning.most_padding
+    layout_key = "through DDR", plan.groups, costs.view.timing, costs.dtype
 
     def make() -> tuple[Layout, Reads]:
         layout = through_ddr(plan, costs)

@@ -42,7 +42,7 @@ def through_ddr(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf = single_
         for layer in layers:
             divided = division_of(layer, costs) if costs.view.divides_kernels else None
             box = full_box(layer.sink.shape) if divided is None else divided.part(full_box(layer.sink.shape), 0)
-            binding = layer_binding(layer, box, costs.cores, costs.view.tuning.most_padding)
+            binding = costs.binding_of(layer, tuple([hi - lo for lo, hi in box]))
             reads = {name: (holds[name],) for name in layer.inputs if name in holds}
             written = []
             for name in layer.outputs:
@@ -54,11 +54,6 @@ def through_ddr(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf = single_
         name = layers[-1].sink.name if layers else f"views {number}"
         instances.append(Instance(name, number, tuple(runs)))
     return Layout(plan, tuple(instances), tuple(slices))
-
-
-def layer_binding(layer: Layer, box: Box, cores: int, most_padding: float) -> Binding:
-    """Return the plain binding of a layer's output box."""
-    return plain_binding([hi - lo for lo, hi in box], layer.sink.order, cores, layer.together, most_padding)
 
 
 def stored(graph: Graph, name: str, box: Box, memory: BufferScope, binding: Binding) -> TensorSlice:
