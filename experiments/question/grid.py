@@ -112,6 +112,8 @@ class Grid:
     """Measurement conditions of all points; None: they are simulated only."""
     kernels: WrittenKernels | None = None
     """Tuned kernels of all points."""
+    weights: tuple[float, ...] = ()
+    """Weight of each workload where all are taken together; empty: they weigh the same."""
     _built: dict[tuple[int, ...], AnyHardware] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -126,8 +128,16 @@ class Grid:
 
     def point(self, number: int) -> DesignPoint:
         """Return the design point with this number, counted from 0."""
-        position, number = divmod(number, self.designs)
-        place, which = divmod(number, len(self.policies))
+        position, design = divmod(number, self.designs)
+        return self._point(position, *self.places(design))
+
+    def design(self, number: int) -> list[DesignPoint]:
+        """Return the points of a (machine, policy) pair, counted from 0: one for each workload."""
+        return [self.point(workload * self.designs + number) for workload in range(len(self.workloads))]
+
+    def places(self, design: int) -> tuple[int, int, tuple[int, ...]]:
+        """Return the positions of a (machine, policy) pair: of its policy, base machine and swept values."""
+        place, which = divmod(design, len(self.policies))
         family = 0
         while place >= self.machines[family].count:
             place -= self.machines[family].count
@@ -136,7 +146,7 @@ class Grid:
         for values in reversed(tuple(self.machines[family].sweep.values())):
             place, digit = divmod(place, len(values))
             digits.append(digit)
-        return self._point(position, which, family, tuple(reversed(digits)))
+        return which, family, tuple(reversed(digits))
 
     def number(self, workload: int, policy: int, machines: int, values: Sequence[int]) -> int:
         """Return the number of the point at these positions; ``values`` has one position per swept path."""
@@ -224,9 +234,11 @@ def read_experiment(
     with _at(path, "policies"):
         check_policies(policies)
     workloads: list[tuple[Workload, Mapping[str, str]]] = []
+    weights: list[float] = []
     for position, workload in enumerate(experiment.workloads):
         with _at(path, f"workloads.{position}"):
             workloads += _workloads(workload, path)
+        weights += [1.0 if workload.weight is None else workload.weight] * (len(workloads) - len(weights))
     machines = []
     for position, machine in enumerate(experiment.hardware):
         machines.append(_machines(machine, path, f"hardware.{position}"))
@@ -241,7 +253,13 @@ def read_experiment(
     named = _named_apart(machines, experiment.hardware)
     folder = kernels or (None if experiment.kernels is None else _beside(experiment.kernels, path))
     tuned = None if folder is None else _kernels(folder, path, [each.base for each in machines])
-    return experiment, Grid(tuple(workloads), named, tuple(policies), _measured_on(experiment, path), tuned)
+    if experiment.combine is not None and len(workloads) * (experiment.search.budget or 0) > MOST_POINTS:
+        raise ExperimentError(
+            f"{path}: search.budget: asks for {experiment.search.budget:,} designs on"
+            f" {count(len(workloads), 'network')}; at most {MOST_POINTS:,} points are run"
+        )
+    measured_on = _measured_on(experiment, path)
+    return experiment, Grid(tuple(workloads), named, tuple(policies), measured_on, tuned, tuple(weights))
 
 
 def _kernels(folder: Path, path: Path, bases: Sequence[AnyHardware]) -> WrittenKernels:

@@ -30,6 +30,9 @@ OF_MEASUREMENT = {
     "measured_at": "TEXT", "warnings": "TEXT", "flushed_caches": "INTEGER",
 }  # fmt: skip
 """Columns of measured points."""
+OF_AIM = {"power_w": "REAL", "violates": "TEXT"}
+"""Columns for objectives and constraints: mean power of the simulated run, and the constraints that a point does not
+keep, separated by commas (empty if it keeps all)."""
 NUMERIC = ("INTEGER", "REAL")
 _OF_FIGURES = {
     f"{field.name}.": TYPES[values[1]]
@@ -46,7 +49,8 @@ _POINT_DIGITS = 16
 
 def type_of(column: str, declared_type: str = "TEXT") -> str:
     """Return a column's SQL type: by its name where that is listed, otherwise as declared."""
-    listed = {**OF_LAYERS, **OF_KERNELS, **OF_ORIGIN, **OF_MEASUREMENT, **ALWAYS}.get(column, "").partition(" ")[0]
+    every = {**OF_LAYERS, **OF_KERNELS, **OF_ORIGIN, **OF_MEASUREMENT, **OF_AIM, **ALWAYS}
+    listed = every.get(column, "").partition(" ")[0]
     prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
     return listed or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
 
@@ -54,7 +58,8 @@ def type_of(column: str, declared_type: str = "TEXT") -> str:
 def in_order(columns: Iterable[str]) -> list[str]:
     """Return the columns in an order independent of the order of points.
 
-    Scalars come first, then swept values, mappings by prefix, measurements, and the point's origin.
+    Scalars come first, then swept values, mappings by prefix, measurements, what constraints
+    compare, and the point's origin.
     """
     beginnings = list(_OF_FIGURES)
 
@@ -63,8 +68,10 @@ def in_order(columns: Iterable[str]) -> list[str]:
             return -2, ""
         if column in OF_MEASUREMENT:
             return len(beginnings), ""
+        if column in OF_AIM:
+            return len(beginnings) + 1, column
         if column in OF_ORIGIN:
-            return len(beginnings) + 1, ""
+            return len(beginnings) + 2, ""
         return next((i for i, beginning in enumerate(beginnings) if column.startswith(beginning)), -1), column
 
     return sorted(columns, key=place)
@@ -72,7 +79,7 @@ def in_order(columns: Iterable[str]) -> list[str]:
 
 def names_of_point(row: Mapping[str, object]) -> dict[str, object]:
     """Return the parts of a row that identify its point: names, sizes and swept values, without figures."""
-    figures = {*OF_ORIGIN, *OF_MEASUREMENT, *ALWAYS}
+    figures = {*OF_ORIGIN, *OF_MEASUREMENT, *OF_AIM, *ALWAYS}
     return {
         name: value
         for name, value in row.items()

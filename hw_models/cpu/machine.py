@@ -229,7 +229,7 @@ def _launching(spec: Cpu) -> Serve:
 
 def cpu_energy(spec: Cpu) -> EnergyModel:
     """Return the energy model: picojoules per operation and per byte of each memory."""
-    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte)
+    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte, spec.dram.bandwidth_bytes_per_s)
 
 
 def cpu_summary(spec: Cpu) -> MachineSummary:

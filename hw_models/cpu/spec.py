@@ -10,9 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from dsascape.hw_models.common.cached_parts import Dram, LaneEnergy
+from dsascape.hw_models.common.cached_parts import CachedArea, Dram, LaneEnergy
+from dsascape.hw_models.common.interface import interface_mm2
 from dsascape.hw_models.common.machine_spec import MachineSpec
 from dsascape.hw_models.common.product_types import ProductType, operands_of
+from dsascape.hw_models.common.silicon import CACHE_OVER_SRAM, core_logic_mm2, sram_mm2_per_mib
 from dsascape.hw_models.common.spec_types import STRICT, Count, Efficiency, PerCycle
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.simulation.instructions import Issued
@@ -23,6 +25,7 @@ from dsascape.hw_models.text.quantities import (
     Hertz,
     PicojoulesPerByteOrBySize,
     Picoseconds,
+    SquareMillimetresOrByNode,
 )
 from dsascape.wording import count
 
@@ -154,6 +157,13 @@ class CoreKind(BaseModel):
     """Second-level cache; null if the shared cache or DRAM is next."""
     dram_bytes_per_s: BytesPerSecond = Field(alias="dram_bandwidth")
     """Peak DRAM bandwidth of a single core of this kind, reads and writes together."""
+    area: SquareMillimetresOrByNode = None
+    """Area of one core without caches; by default from issue width, clock and node
+    (`hw_models.common.silicon.core_logic_mm2`)."""
+
+    def logic_mm2(self, node_nm: float) -> float:
+        """Return the area of one core without caches: as stated, or derived."""
+        return core_logic_mm2(self.issue_width, self.clock_hz, node_nm) if self.area is None else self.area
 
 
 class CpuEnergy(LaneEnergy):
@@ -194,6 +204,7 @@ class Cpu(MachineSpec):
     state it: ``{1: 1.0, 8: 0.9, 18: 0.8}``. More cores than the largest number run at its share. Without it the clock
     does not depend on the number of active cores."""
     energy: CpuEnergy
+    area: CachedArea = CachedArea()
 
     @model_validator(mode="after")
     def _has_energy_for_every_dtype(self) -> "Cpu":
@@ -242,6 +253,30 @@ class Cpu(MachineSpec):
         if has and len(has) < len(self.cores):
             raise ValueError(f"cores have l2 in {', '.join(has)} only; needs it in all kinds of cores or in none")
         return self
+
+    @property
+    def area_parts_mm2(self) -> dict[str, float]:
+        """Square millimetres of cores without caches, caches, the interface to DRAM (``dram``) and the rest."""
+        node, area = self.energy.node_nm, self.area
+        logic = caches_bytes = 0.0
+        for core in self.cores.values():
+            logic += core.count * core.logic_mm2(node)
+            levels = [core.l1, *([core.l2] if core.l2 is not None else [])]
+            copies = [(level, -(-core.count // level.shared_by)) for level in levels]
+            caches_bytes += sum(number * level.capacity_bytes for level, number in copies)
+        caches_bytes += self.l3.capacity_bytes if self.l3 is not None else 0
+        per_mib = sram_mm2_per_mib(node) * CACHE_OVER_SRAM if area.sram is None else area.sram
+        return {
+            "cores": logic,
+            "caches": caches_bytes / 2**20 * per_mib,
+            "dram": interface_mm2(self.dram.bandwidth_bytes_per_s, area.dram, node),
+            "other": area.other,
+        }
+
+    @property
+    def area_mm2(self) -> float:
+        """Area of what the file describes."""
+        return sum(self.area_parts_mm2.values())
 
     @property
     def core_count(self) -> int:

@@ -16,7 +16,7 @@ from dsascape.hw_models.machine_files.kinds import hardware_kinds, spec_of
 from dsascape.hw_models.machine_files.load import preset_names
 from dsascape.hw_models.machine_files.meanings import WithMeanings
 from dsascape.hw_models.simulation.machine import HardwareError
-from dsascape.hw_models.text.quantities import BY_SIZE, NUMBER, readable, units_of
+from dsascape.hw_models.text.quantities import NUMBER, derived_word, readable, units_of
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _OF_NUMBERS = frozenset({
@@ -24,7 +24,6 @@ _OF_NUMBERS = frozenset({
     "default",
 })  # fmt: skip
 """Keywords of a quantity's schema that are of the number in base units, not of the text in a file."""
-_BY_BYTE = "pJ/B"
 
 
 def machine_schema() -> dict[str, Any]:
@@ -108,7 +107,7 @@ def _as_written(part: Any) -> Any:
 
 
 def _quantity(part: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a quantity: a number and one of its units; ``by size`` and null where it may be absent."""
+    """Return the schema of a quantity: a number and a unit; where optional, null or a word such as ``by size``."""
     units, base = units_of(part["unit"]), part["unit"]
     text = {
         "type": "string", "pattern": rf"^\s*{NUMBER}\s*({'|'.join(map(re.escape, _longest_first(units)))})\s*$",
@@ -120,7 +119,7 @@ def _quantity(part: dict[str, Any]) -> dict[str, Any]:
         kept["default"] = readable(f"{default!r} {base}")
     if "anyOf" not in part:
         return kept | text
-    absent = [{"const": BY_SIZE}] if base == _BY_BYTE else []
+    absent = [{"const": derived_word(base)}] if derived_word(base) else []
     return kept | {"anyOf": [text, *absent, {"type": "null"}]}
 
 

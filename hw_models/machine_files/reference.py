@@ -11,7 +11,7 @@ from dsascape.hw_models.common.product_types import ProductType
 from dsascape.hw_models.common.spec_types import KernelKind
 from dsascape.hw_models.machine_files.meanings import WithMeanings
 from dsascape.hw_models.machine_files.schema import Schema, entry, kinds, may_be_null, resolved
-from dsascape.hw_models.text.quantities import BY_SIZE, readable, units_of
+from dsascape.hw_models.text.quantities import derived_word, readable, units_of
 
 _MOST_UNITS = 4
 _UNIT_OF_PART = "NAME"
@@ -135,11 +135,10 @@ def _default(value: Schema) -> str:
 
 
 def _absent(value: Schema) -> str:
-    """Return the word for a figure that is not stated: energy per byte is derived from the memory's size."""
-    return BY_SIZE if value["unit"] == _BY_BYTE else "null"
+    """Return the word for a figure that is not stated: what it is derived from, such as ``by size``, or null."""
+    return derived_word(value["unit"]) or "null"
 
 
-_BY_BYTE = "pJ/B"
 
 
 def _word(value: Any) -> str:
