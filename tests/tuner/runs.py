@@ -54,7 +54,7 @@ def values_of(code: GeneratedCode, network: Executable) -> dict[str, Array]:
     inputs = drawn_inputs(network.graph)
     stored = {name for kernel in code.kernels for name in (*kernel.inputs, *kernel.outputs)}
     wanted = [name for name in network.graph.producer if name in stored]
-    return {**network.values, **inputs, **reference(network, inputs, wanted)}
+    return {**code.executable.values, **inputs, **reference(network, inputs, wanted)}
 
 
 def deviations(plan: FusionPlan, tiles: GroupTiles | None = None) -> dict[str, float]:
@@ -77,7 +77,7 @@ def outcomes(
     module = cpu_module(code.module, tvm.target.Target({"kind": "llvm", "num-cores": 2}))
     found = {}
     for kernel in code.kernels:
-        inputs = [argument(network, kernel, name, values[name]) for name in kernel.inputs]
+        inputs = [argument(code.executable, kernel, name, values[name]) for name in kernel.inputs]
         outputs = [np.full_like(stored_array(plan.graph, name, values[name]), 7) for name in kernel.outputs]
         arena = Arena(2**16)
         arrays = [arena.copy(value) for value in (*inputs, *outputs)]
