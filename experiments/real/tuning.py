@@ -64,11 +64,11 @@ class TunedOn:
         return " ".join([*how, machine_digest(self.hardware), code_digest()])
 
     def view(self, dtype: str) -> CpuView | GpuView:
-        """Return the machine as its scheduler sees it, for kernels in ``dtype``."""
+        """Return the machine as its scheduler sees it, for kernels in ``dtype``; convolutions are direct."""
         if isinstance(self.hardware, Gpu):
             return GpuView(self.hardware, dtype, make_tuning(self.hardware, {}))
-        tuning = {"threads": self.threads} if self.threads else {}
-        return CpuView(self.hardware, make_tuning(self.hardware, tuning))
+        threads = {"threads": self.threads} if self.threads else {}
+        return CpuView(self.hardware, make_tuning(self.hardware, {**threads, "winograd": 0}))
 
     def open_runner(self, dtype: str) -> Runner | None:
         """Return the runner; None where candidates are run elsewhere, from bundles."""

@@ -13,7 +13,7 @@ from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, KernelT
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Extents
-from dsascape.workloads.nest_by_nest import written_out
+from dsascape.workloads.nest_by_nest import Winograd, written_out
 
 Number = Annotated[int, Field(ge=0, lt=2**53)]
 Size = Annotated[int, Field(ge=1, lt=2**53)]
@@ -147,7 +147,7 @@ def _plan(file: ScheduleFile[RecordT], graph: Graph, dtype: str) -> FusionPlan:
 
 def read_kernels(
     file: ScheduleFile[RecordT], analysis: Analysis, dtype: str, read: Callable[[str, RecordT, Layer], KernelT],
-    transposed: frozenset[int] = frozenset(),
+    transposed: frozenset[int] = frozenset(), winograd: Winograd = frozenset(),
 ) -> tuple[FusionPlan, tuple[KernelT, ...]]:
     """Return the plan and the kernels of a file for the network of ``analysis``.
 
@@ -156,7 +156,7 @@ def read_kernels(
     """
     plan = _plan(file, analysis.graph, dtype)
     kernels = []
-    written = analysis.of(written_out, transposed).analysis
+    written = analysis.of(written_out, transposed, winograd).analysis
     for number, record in enumerate(file.kernels):
         where = f"schedule: kernels.{number} ({record.output})"
         kernels.append(read(where, record, read_layer(where, record, len(file.groups), written)))

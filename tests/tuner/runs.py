@@ -55,7 +55,7 @@ def values_of(code: GeneratedCode, network: Executable) -> dict[str, Array]:
     inputs = drawn_inputs(network.graph)
     stored = {name for kernel in code.kernels for name in (*kernel.inputs, *kernel.outputs)}
     wanted = [name for name in network.graph.producer if name in stored]
-    return {**network.values, **inputs, **reference(network, inputs, wanted)}
+    return {**code.executable.values, **inputs, **reference(network, inputs, wanted)}
 
 
 def deviations(plan: FusionPlan, tiles: GroupTiles | None = None) -> dict[str, float]:
@@ -78,7 +78,7 @@ def outcomes(
     module = cpu_module(code.module, tvm.target.Target({"kind": "llvm", "num-cores": 2}))
     found = {}
     for kernel in code.kernels:
-        inputs = [argument(network, kernel, name, values[name]) for name in kernel.inputs]
+        inputs = [argument(code.executable, kernel, name, values[name]) for name in kernel.inputs]
         outputs = [np.full_like(stored_array(plan.graph, name, values[name]), 7) for name in kernel.outputs]
         inputs = [_without_rest(plan.graph, name, value) for name, value in zip(kernel.inputs, inputs, strict=True)]
         arena = Arena(2**16)

@@ -40,12 +40,13 @@ class Session:
         self.clock = Clock(self.place.device, job.flush_caches)
         self.device = None if self.place.is_here else remote_device_facts(job.device, self.place, self.target)
         """Description of a remote device, from its system; None for this machine."""
-        self.executable = executable(self.graph, job.seed)
-        self.code = generate(job.plan, self.executable, job.tiles, job.lanes)
+        network = executable(self.graph, job.seed)
+        self.code = generate(job.plan, network, job.tiles, job.lanes)
+        self.executable = self.code.executable
         inputs = drawn_inputs(self.graph, job.seed)
         stored = {name for kernel in self.code.kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self.graph.producer if name in stored]
-        self.values = {**self.executable.values, **inputs, **reference(self.executable, inputs, wanted)}
+        self.values = {**self.executable.values, **inputs, **reference(network, inputs, wanted)}
         self.built: dict[int, list[tuple[Any, Any]]] = {}
         self.shared = share_buffers(self.code.plan.graph, self.code.stored)
         self.tensors: dict[str, Any] = {}

@@ -28,7 +28,7 @@ from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, vector_dim_of
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_aligned, shared_rows
-from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, parts_of, sink_spans
+from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, parts_of, sink_spans, tile_grains
 from dsascape.scheduler.cpu.structure.nests import nests_of, sums_one_by_one
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.lanes import dividing
@@ -66,6 +66,8 @@ class KnownTiles:
     def __init__(self) -> None:
         self.tilings: Table[Tiling] = Table()
         self.most_ps: Table[float] = Table()
+        self.winograd: Table[int] = Table()
+        """Tile of Winograd's algorithm that a convolution is computed in, 0 for none, by its signature."""
 
 
 class Candidate(TiledKernel):
@@ -125,8 +127,12 @@ def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
     if not parts:
         return list(_without_anchor(layer, dtype, view))
     last, shape = parts[-1], layer.sink.shape
-    wider = _TILES_OF_REGISTERS if len(parts) == 1 else _TILES_IN_FRONT
-    made = [_anchored(last, each, vector_dim_of(layer), view, shape, wider) for each in _registers(last, dtype, view)]
+    grains = tile_grains(layer)
+    wider = _TILES_OF_REGISTERS if len(parts) == 1 or max(grains) > 1 else _TILES_IN_FRONT
+    made = [
+        _anchored(last, each, vector_dim_of(layer), view, shape, wider, grains)
+        for each in _registers(last, dtype, view)
+    ]
     found = list(dict.fromkeys(itertools.chain.from_iterable(made)))
     return [_with_upstream(parts, cut, dtype, view) for cut in found] if parts[1:] else found
 
@@ -230,8 +236,9 @@ def _without_anchor(layer: Layer, dtype: str, view: CpuView) -> Iterator[LoopTil
 
 
 def _anchored(
-    layer: Layer, register: Extents, vector_dim: int, view: CpuView, shape: Extents, few: Sequence[int]
-) -> Iterator[LoopTiles]:
+    layer: Layer, register: Extents, vector_dim: int, view: CpuView, shape: Extents, few: Sequence[int],
+    grains: Extents,
+) -> Iterator[LoopTiles]:  # fmt: skip
     """Yield the tiles that are tried around a layer's last anchor, in a fixed order."""
     memory = layer.sink.order
     outer = [dim for dim in reversed(memory) if dim != vector_dim and shape[dim] > 1]
@@ -241,8 +248,8 @@ def _anchored(
     outermost = tuple(sorted(others, key=lambda dim: dim not in apart and shape[dim] > 1))
     orders = list(dict.fromkeys([(*others, vector_dim), (vector_dim, *others), (*outermost, vector_dim)]))
     outer = [dim for dim in outer if dim not in apart] + [dim for dim in outer if dim in apart]
-    widths = _ladder(layer, vector_dim, register[vector_dim], few)
-    for rows in _row_tiles(layer, outer, register, few):
+    widths = _ladder(layer, vector_dim, register[vector_dim], few, grains[vector_dim])
+    for rows in _row_tiles(layer, outer, register, few, grains):
         for width in widths:
             tile = list(rows)
             tile[vector_dim] = width
@@ -283,24 +290,29 @@ def _has_rows_apart(layer: Layer) -> bool:
     )  # fmt: skip
 
 
-def _ladder(layer: Layer, dim: int, register: int, few: Sequence[int]) -> list[int]:
+def _ladder(layer: Layer, dim: int, register: int, few: Sequence[int], grain: int) -> list[int]:
     """Return tiles of one register tile, up to a ``few`` and all: they divide the number of register tiles.
 
     Where a dimension consists of parts, such as channels of groups, a tile is inside of one, or consists of whole ones.
+    Those that are not all are multiples of ``grain``.
     """
     nest, number = anchored_nest(layer), -(-layer.sink.shape[dim] // register)
     assert nest is not None
-    possible = [each for each in divisors(number) if is_aligned(nest, dim, each * register)]
-    some = [max([each for each in possible if each <= most], default=1) for most in few]
-    return [count * register for count in dict.fromkeys([1, *some, number])]
+    least = min(grain // math.gcd(grain, register), number)
+    counts = [each * least for each in divisors(-(-number // least))]
+    possible = [each for each in counts if is_aligned(nest, dim, each * register)]
+    some = [max([each for each in possible if each <= most * least], default=least) for most in few]
+    return [min(count, number) * register for count in dict.fromkeys([least, *some, number])]
 
 
-def _row_tiles(layer: Layer, outer: list[int], register: Extents, few: Sequence[int]) -> Iterator[list[int]]:
+def _row_tiles(
+    layer: Layer, outer: list[int], register: Extents, few: Sequence[int], grains: Extents
+) -> Iterator[list[int]]:
     """Yield tiles without their vector dimension: whole along more and more dimensions, the innermost first."""
-    tile = list(register)
+    tile = [_ladder(layer, dim, register[dim], few, grains[dim])[0] for dim in range(len(register))]
     yield list(tile)
     for dim in outer:
-        for size in _ladder(layer, dim, register[dim], few)[1:]:
+        for size in _ladder(layer, dim, register[dim], few, grains[dim])[1:]:
             tile[dim] = size
             yield list(tile)
 
