@@ -6,9 +6,9 @@ from pathlib import Path
 
 from dsascape.experiments.engine.engines import Engine, open_engine
 from dsascape.experiments.engine.failures import Failure
-from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.layers import layers_of
+from dsascape.experiments.point.replay import simulated
 from dsascape.experiments.point.sound import check_figures
 from dsascape.experiments.question.command_line import simulate_command
 from dsascape.experiments.question.network import default_dtype
@@ -31,11 +31,11 @@ _caches: Table[object] = Table(_MOST_MACHINES)
 
 
 def computed(point: DesignPoint) -> Computed:
-    """Evaluate a point; raise what `evaluate` raises, and ``HardwareError`` for figures that are not finite."""
+    """Evaluate a point; raise what `simulated` raises, and ``HardwareError`` for figures that are not finite."""
     if point.measured_on is not None:
         return computed_of(point, *measured(point, Budget()))
     machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
-    outcome = evaluate(point, _caches.get(machine, kind_of(point.hardware).new_cache))
+    outcome = simulated(point, _caches.get(machine, kind_of(point.hardware).new_cache))
     row = described(point)
     layers = layers_of(outcome)
     check_figures(outcome.record, layers)

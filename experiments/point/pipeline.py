@@ -50,6 +50,7 @@ def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Sc
     plan = make_plan(policy, placing, costs)
     network = network_of(plan, costs.analysis)
     costs = costs if network is costs.analysis else costs.with_network(network)
+    costs = placing.pinned(costs, plan)
     return make_schedule(policy, plan, placing, costs), costs
 
 

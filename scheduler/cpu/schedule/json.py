@@ -86,7 +86,7 @@ def read_schedule(data: object, costs: CpuCosts) -> CpuSchedule:
     """
     file = parsed(_File, data)
     plan, kernels = read_kernels(file, costs.analysis, costs.dtype, partial(_kernel, costs), costs.transposed)
-    return CpuSchedule(plan, kernels, costs.dtype, file.policy)
+    return CpuSchedule(plan, kernels, costs.dtype, file.policy, file.pins)
 
 
 def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKernel:

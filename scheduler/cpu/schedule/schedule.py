@@ -81,7 +81,7 @@ def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> Cpu
     found = []
     for number, group in enumerate(plan.groups):
         for layer in layers_in_order(costs.analysis, group.ops, costs.transposed):
-            tiling = costs.tiling_of(layer)
-            steps, threads = costs.chosen_steps(layer)
+            tiling, steps, threads = costs.decided(layer)
             found.append(CpuKernel(layer.sink.name, number, layer, tiling.tiles, threads or tiling.threads, steps))
-    return CpuSchedule(plan, tuple(found), costs.dtype, policy)
+    pins = () if costs.pins is None else costs.pins.applied(kernel.layer for kernel in found)
+    return CpuSchedule(plan, tuple(found), costs.dtype, policy, pins)
