@@ -1,6 +1,7 @@
 """The stages of a simulated run, in order: rewrite, plan, schedule, lower, simulate."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionPlan
@@ -50,8 +51,8 @@ def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Sc
     plan = make_plan(policy, placing, costs)
     network = network_of(plan, costs.analysis)
     costs = costs if network is costs.analysis else costs.with_network(network)
-    costs = placing.pinned(costs, plan)
-    return make_schedule(policy, plan, placing, costs), costs
+    pinned = placing.pinned(costs, plan, partial(make_schedule, policy, plan, placing, costs))
+    return make_schedule(policy, plan, placing, pinned), pinned
 
 
 def run_schedule(schedule: Schedule, analysis: Analysis, placing: Placing) -> Stages:

@@ -41,6 +41,7 @@ from dsascape.experiments.results.folder import (
     write_what_if,
 )
 from dsascape.experiments.results.frame import read_results, read_sound, write_csv
+from dsascape.experiments.results.parquet import PARQUET, write_parquet
 from dsascape.experiments.results.parts import read_parts, swept_columns, write_parts_csv
 from dsascape.experiments.results.sensitivity import WhatIf
 from dsascape.experiments.results.store import KERNELS, ResultStore
@@ -157,6 +158,7 @@ def write_report(folder: Path) -> Written:
         remarks.append(str(error))
     remarks += results.remarks
     write_csv(results.frame, folder)
+    write_parquet(results.frame, folder / PARQUET)
     write_parts_csv(results.frame, folder)
     kernels = _measured_kernels(results.frame, folder)
     if kernels is not None:

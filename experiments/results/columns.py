@@ -30,7 +30,7 @@ OF_MEASUREMENT = {
 }  # fmt: skip
 """Columns of measured points."""
 NUMERIC = ("INTEGER", "REAL")
-_OF_FIGURES = {
+OF_FIGURES = {
     f"{field.name}.": TYPES[values[1]]
     for field in fields(RunRecord)
     if (values := get_args(field.type)) and values[1] in TYPES
@@ -46,7 +46,7 @@ _POINT_DIGITS = 16
 def type_of(column: str, declared_type: str = "TEXT") -> str:
     """Return a column's SQL type: by its name where that is listed, otherwise as declared."""
     listed = {**OF_LAYERS, **OF_KERNELS, **OF_ORIGIN, **OF_MEASUREMENT, **ALWAYS}.get(column, "").partition(" ")[0]
-    prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
+    prefixed = next((kind for beginning, kind in OF_FIGURES.items() if column.startswith(beginning)), "")
     return listed or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
 
 
@@ -55,7 +55,7 @@ def in_order(columns: Iterable[str]) -> list[str]:
 
     Scalars come first, then swept values, mappings by prefix, measurements, and the point's origin.
     """
-    beginnings = list(_OF_FIGURES)
+    beginnings = list(OF_FIGURES)
 
     def place(column: str) -> tuple[int, str]:
         if column in ALWAYS:
@@ -76,7 +76,7 @@ def names_of_point(row: Mapping[str, object]) -> dict[str, object]:
         name: value
         for name, value in row.items()
         if value is not None
-        and (name in TELL_APART or not (name in figures or name.startswith(tuple(_OF_FIGURES))))
+        and (name in TELL_APART or not (name in figures or name.startswith(tuple(OF_FIGURES))))
     }
 
 

@@ -112,8 +112,8 @@ def parser() -> argparse.ArgumentParser:
     printed.add_argument("--reference", action="store_true", help="print what every parameter means, as Markdown")
     add("policies", _command("catalogue", "policies"), "the policies and their options")
 
-    schema = add("schema", _command("schema", "schema"), "the JSON Schema of machine or experiment files, for editors")
-    schema.add_argument("what", choices=("machine", "experiment"))
+    schema = add("schema", _command("schema", "schema"), "JSON Schemas of files, for editors; columns of results")
+    schema.add_argument("what", choices=("machine", "experiment", "pins", "results"))
     schema.add_argument("--reference", action="store_true", help="print every key and what it means, as Markdown")
 
     _simulate_options(add("simulate", _command("simulate", "simulate"), "simulate one network on one machine"))

@@ -46,6 +46,11 @@ class KernelSchedule(Generic[KernelT]):
         return self.runs[0].layer.graph if self.runs else self.graph
 
     @property
+    def placed_layers(self) -> list[tuple[int, Layer]]:
+        """Group of the plan and layer of each kernel, in order."""
+        return [(kernel.group, kernel.layer) for kernel in self.runs]
+
+    @property
     def kernels(self) -> int:
         """Number of kernel calls."""
         return len(self.runs)

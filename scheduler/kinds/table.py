@@ -6,7 +6,7 @@ A built-in kind has a folder in `hw_models`, one in `scheduler`, a line in ``KIN
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
@@ -84,16 +84,17 @@ class Placing:
             raise ScheduleError(f"kernels are steps of loop programs, which a {self.hardware.kind} has not")
         return costs.with_kernels(self.kernels)
 
-    def pinned(self, costs: KernelCosts, plan: FusionPlan) -> KernelCosts:
+    def pinned(self, costs: KernelCosts, plan: FusionPlan, schedule: Callable[[], Any]) -> KernelCosts:
         """Return the cost model with which schedules of ``plan`` have the pins; the same one if there are none.
 
+        ``schedule`` makes the schedule without pins, which numbers of layers refer to.
         Raises ``PinError`` for a pin that stands for nothing in the plan.
         """
         if self.pins is None:
             return costs
         if not isinstance(costs, TakesPins):
             raise PinError(f"{self.pins.source}: schedules of a {self.hardware.kind} have no decisions to pin")
-        return costs.with_pins(self.pins.on(plan))
+        return costs.with_pins(self.pins.on(plan, lambda: schedule().placed_layers))
 
 
 def kind_of(hardware: AnyHardware) -> MachineKind:

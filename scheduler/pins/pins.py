@@ -15,7 +15,7 @@ from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.errors import PinError
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.record import Record
-from dsascape.scheduler.pins.selectors import Selected, selected
+from dsascape.scheduler.pins.selectors import PlacedLayers, Selected, selected
 
 
 class LayerPin(Record):
@@ -51,12 +51,15 @@ class Pins:
     source: str = "pins"
     """File that messages name."""
 
-    def on(self, plan: FusionPlan) -> "PinsOfPlan[Any]":
-        """Return the pins for a plan; raise ``PinError`` for a selector that stands for none of its operators."""
+    def on(self, plan: FusionPlan, layers: PlacedLayers) -> "PinsOfPlan[Any]":
+        """Return the pins for a plan; ``layers`` gives the layers of its schedule without pins.
+
+        Raises ``PinError`` for a selector that stands for none of the plan's operators.
+        """
         entries = []
         for selector, pin in self.layers:
             try:
-                entries.append(_Entry(selector, selected(selector, plan), pin))
+                entries.append(_Entry(selector, selected(selector, plan, layers), pin))
             except PinError as error:
                 raise PinError(f"{self.source}: layers.{error}") from error
         return PinsOfPlan(tuple(entries), self.source)

@@ -187,6 +187,15 @@ class TestWhatIsPinnedAppears:
             first = run("cpu", {selector: {"threads": 1}}).schedule.pins[0].layers[0]
             assert first == "relu1", selector
 
+    def test_a_layer_of_a_kernel_of_several_is_named_by_its_own_number(self) -> None:
+        free = run("clustered_dsa", policy="graphturbo").schedule
+        names = list(dict.fromkeys([each.layer.sink.name for each in free.runs if free.instances[0].group == 0]))
+        number = names.index("relu2")
+        (pin,) = run("clustered_dsa", {f"#0.{number}": {"prefetch": False}}, "graphturbo").schedule.pins
+
+        assert pin.layers == ("relu2",)
+        assert "layers #0.0 to #0." in refusal("clustered_dsa", {"#0.99": {"prefetch": False}}, "graphturbo")
+
 
 def kernels_of(kind: str, pins: Mapping[str, object]) -> dict[str, Any]:
     """Return the kernels of a pinned schedule of a CPU or GPU, by name."""

@@ -225,6 +225,11 @@ class Layout:
         """All layer runs in execution order."""
         return tuple(run for instance in self.instances for run in instance.runs)
 
+    @property
+    def placed_layers(self) -> list[tuple[int, Layer]]:
+        """Group of the plan and layer of each layer run, in launch order."""
+        return [(instance.group, run.layer) for instance in self.instances for run in instance.runs]
+
     @cached_property
     def kernels(self) -> int:
         """Number of launches, instances without layer runs excluded."""
