@@ -6,9 +6,9 @@ from pathlib import Path
 
 from dsascape.experiments.engine.engines import Engine, open_engine
 from dsascape.experiments.engine.failures import Failure
-from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.layers import layer_rows, layers_of
+from dsascape.experiments.point.replay import simulated
 from dsascape.experiments.point.sound import check_figures
 from dsascape.experiments.question.combined import figures_of, power_w
 from dsascape.experiments.question.command_line import simulate_command
@@ -33,7 +33,7 @@ _caches: Table[object] = Table(_MOST_MACHINES)
 
 
 def computed(point: DesignPoint) -> Computed:
-    """Evaluate a point; raise what `evaluate` raises, and ``HardwareError`` for figures that are not finite."""
+    """Evaluate a point; raise what `simulated` raises, and ``HardwareError`` for figures that are not finite."""
     if point.measured_on is not None:
         return computed_of(point, *measured(point, Budget()))
     outcome = evaluated(point)
@@ -47,9 +47,9 @@ def computed(point: DesignPoint) -> Computed:
 
 
 def evaluated(point: DesignPoint) -> Outcome:
-    """Simulate a point with this process' cache of its machine; raise what `evaluate` raises."""
+    """Simulate a point with this process' cache of its machine; raise what `simulated` raises."""
     machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
-    return evaluate(point, _caches.get(machine, kind_of(point.hardware).new_cache))
+    return simulated(point, _caches.get(machine, kind_of(point.hardware).new_cache))
 
 
 def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:

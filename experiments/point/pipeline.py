@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.layer_names import kernel_layer_name
@@ -46,12 +47,23 @@ def plan_and_layers(analysis: Analysis, policy: Policy, placing: Placing) -> tup
     """
     costs = placing.costs(make_network(policy, simulated_network(policy, analysis, placing)))
     plan = make_plan(policy, placing, costs)
-    layers = [[kernel_layer_name(plan, group)] if plan.is_kernel(group) else [] for group in range(len(plan.groups))]
     if isinstance(policy, SchedulingPolicy):
         with suppress(ScheduleError):  # of a plan that does not fit; kernels have names anyway
-            for group, names in layers_of_kernels(_schedule(policy, plan, placing, costs)[0]).items():
-                layers[group] = list(names.values())
-    return plan, layers
+            return plan, names_by_group(_schedule(policy, plan, placing, costs)[0])
+    return plan, _names_of_kernels(plan)
+
+
+def names_by_group(schedule: Schedule) -> list[list[str]]:
+    """Return the names of the layers of each group of a schedule's plan."""
+    layers = _names_of_kernels(schedule.plan)
+    for group, names in layers_of_kernels(schedule).items():
+        layers[group] = list(names.values())
+    return layers
+
+
+def _names_of_kernels(plan: FusionPlan) -> list[list[str]]:
+    """Return the name of each group's kernel as its only layer; groups of views have none."""
+    return [[kernel_layer_name(plan, group)] if plan.is_kernel(group) else [] for group in range(len(plan.groups))]
 
 
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
@@ -75,7 +87,8 @@ def _schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: KernelC
     """Return the policy's schedule of its plan, and the cost model of the plan's network."""
     network = network_of(plan, costs.analysis)
     costs = costs if network is costs.analysis else costs.with_network(network)
-    return make_schedule(policy, plan, placing, costs), costs
+    pinned = placing.pinned(costs, plan, partial(make_schedule, policy, plan, placing, costs))
+    return make_schedule(policy, plan, placing, pinned), pinned
 
 
 def run_schedule(schedule: Schedule, analysis: Analysis, placing: Placing) -> Stages:

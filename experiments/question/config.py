@@ -242,7 +242,8 @@ class Experiment(BaseModel):
     hardware: Annotated[list[HardwareEntry], _ENTRIES]
     """Machines, by name or as a base with values set and swept; one or several."""
     policies: Annotated[list[dict[Name, dict[Name, Any]]], _ENTRIES]
-    """Policies by name, or a name with options; a path to a ``.py`` file is a policy of one's own."""
+    """Policies by name, or a name with options; a path to a ``.py`` file is a policy of one's own, a path to a
+    ``.json`` file a schedule that ``simulate --schedule-out`` wrote, in place of a policy."""
     objectives: Annotated[list[Objective], Field(min_length=1), pydantic.AfterValidator(_once)] = ["latency_s"]
     """Figures that the report compares, and that ``tpe`` and ``nsga2`` optimise."""
     constraints: Annotated[
@@ -258,6 +259,8 @@ class Experiment(BaseModel):
     """Measurement options; without them points are simulated only."""
     kernels: Name | None = None
     """Folder of tuned kernels (``dsascape tune --out``) for all points; by default the built-in choice."""
+    pins: Name | None = None
+    """File of pins: decisions that are fixed for some layers of all points; by default all are searched."""
     what_if: Annotated[WhatIfEntry | None, BeforeValidator(_with_values, json_schema_input_type=_WhatIf)] = None
     """Effects of changed machine values for the report; ``true`` varies all numbers, a list those that it names."""
     question: str = ""

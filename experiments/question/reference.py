@@ -15,14 +15,14 @@ def base_design(grid: Grid) -> list[DesignPoint]:
     machines = grid.machines[0]
     if all(machines.unchanged):
         return grid.design(grid.number(0, 0, 0, [min(same) for same in machines.unchanged]))
-    policy, file = grid.policies[0]
+    deciding = grid.policies[0]
     values = {path: _value(machines, path) for path in machines.sweep}
     origin = Origin(machines.source, machines.values, is_base=True)
     tuning = split_tuning(machines.tuning)[1]
     return [
         DesignPoint(
-            workload, machines.base, policy, {**sizes, **values}, file, tuning, origin, grid.measured_on,
-            kernels=grid.kernels,
+            workload, machines.base, deciding.policy, {**sizes, **values, **deciding.named}, deciding.file, tuning,
+            origin, grid.measured_on, deciding.schedule, grid.kernels, grid.pins,
         )
         for workload, sizes in grid.workloads
     ]  # fmt: skip

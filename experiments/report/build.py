@@ -47,6 +47,7 @@ from dsascape.experiments.results.folder import (
     write_what_if,
 )
 from dsascape.experiments.results.frame import read_results, read_sound, write_csv
+from dsascape.experiments.results.parquet import PARQUET, write_parquet
 from dsascape.experiments.results.parts import read_parts, swept_columns, write_parts_csv
 from dsascape.experiments.results.sensitivity import WhatIf
 from dsascape.experiments.results.store import KERNELS, VIOLATES, ResultStore
@@ -176,6 +177,7 @@ def write_report(folder: Path) -> Written:
     limits = () if note is None or note.experiment is None else note.experiment.constraints
     frame = with_violations(results.frame, limits)
     write_csv(frame, folder)
+    write_parquet(frame, folder / PARQUET)
     write_parts_csv(frame, folder)
     kernels = _measured_kernels(frame, folder)
     if kernels is not None:

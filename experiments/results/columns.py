@@ -34,7 +34,7 @@ OF_AIM = {"power_w": "REAL", "violates": "TEXT"}
 """Columns for objectives and constraints: mean power of the simulated run, and the constraints that a point does not
 keep, separated by commas (empty if it keeps all)."""
 NUMERIC = ("INTEGER", "REAL")
-_OF_FIGURES = {
+OF_FIGURES = {
     f"{field.name}.": TYPES[values[1]]
     for field in fields(RunRecord)
     if (values := get_args(field.type)) and values[1] in TYPES
@@ -51,7 +51,7 @@ def type_of(column: str, declared_type: str = "TEXT") -> str:
     """Return a column's SQL type: by its name where that is listed, otherwise as declared."""
     every = {**OF_LAYERS, **OF_KERNELS, **OF_ORIGIN, **OF_MEASUREMENT, **OF_AIM, **ALWAYS}
     listed = every.get(column, "").partition(" ")[0]
-    prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
+    prefixed = next((kind for beginning, kind in OF_FIGURES.items() if column.startswith(beginning)), "")
     return listed or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
 
 
@@ -61,7 +61,7 @@ def in_order(columns: Iterable[str]) -> list[str]:
     Scalars come first, then swept values, mappings by prefix, measurements, what constraints
     compare, and the point's origin.
     """
-    beginnings = list(_OF_FIGURES)
+    beginnings = list(OF_FIGURES)
 
     def place(column: str) -> tuple[int, str]:
         if column in ALWAYS:
@@ -84,7 +84,7 @@ def names_of_point(row: Mapping[str, object]) -> dict[str, object]:
         name: value
         for name, value in row.items()
         if value is not None
-        and (name in TELL_APART or not (name in figures or name.startswith(tuple(_OF_FIGURES))))
+        and (name in TELL_APART or not (name in figures or name.startswith(tuple(OF_FIGURES))))
     }
 
 

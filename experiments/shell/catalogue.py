@@ -13,7 +13,9 @@ from dsascape.experiments.report.kinds import kinds_picture
 from dsascape.experiments.results.files import check_place, write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table
 from dsascape.hw_models import HardwareError, load_hardware, parameter_paths, preset_names
+from dsascape.hw_models.machine_files.json_schema import for_editors
 from dsascape.hw_models.machine_files.kinds import SPECS, broken_kinds
+from dsascape.hw_models.machine_files.load import is_path
 from dsascape.hw_models.machine_files.machine_file import machine_file
 from dsascape.hw_models.machine_files.origins import sources_page
 from dsascape.hw_models.machine_files.overrides import value_at
@@ -100,7 +102,8 @@ def hardware(arguments: argparse.Namespace) -> Answer:
     if arguments.yaml:
         if arguments.name is None:
             raise HardwareError("hardware: --yaml prints one machine; name it")
-        return Answer({}, partial(_write, machine_file(arguments.name)))
+        text = machine_file(arguments.name)
+        return Answer({}, partial(_write, text if is_path(arguments.name) else for_editors(text)))
     if arguments.name is not None:
         spec = load_hardware(arguments.name)
         data = spec.model_dump(by_alias=True, mode="json")

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
     if (arguments.engine == "dask") != (arguments.scheduler is not None):
         raise EngineError("--engine dask and --scheduler ADDRESS go together; one of them is missing")
     limits = read_limits(arguments.point_timeout, arguments.point_memory)
-    experiment, grid = read_experiment(arguments.experiment, measure, arguments.kernels)
+    experiment, grid = read_experiment(arguments.experiment, measure, arguments.kernels, arguments.pins)
     folder = arguments.out or Path("out") / experiment.name
     planned = planned_points(experiment, grid)
     workers = _workers(arguments, experiment, planned)

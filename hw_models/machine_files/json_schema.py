@@ -4,10 +4,12 @@ It is made from the specs that validate the files. An editor sees what stands in
 unit, the value of ``kind`` decides which keys there are, and a file with a ``base`` needs to state differences only.
 """
 
+import importlib.resources
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -24,6 +26,21 @@ _OF_NUMBERS = frozenset({
     "default",
 })  # fmt: skip
 """Keywords of a quantity's schema that are of the number in base units, not of the text in a file."""
+SCHEMA_FILE = Path(str(importlib.resources.files("dsascape.hw_models"))) / "presets" / "machine.schema.json"
+"""The schema as a file, beside the presets, where editors find it by the comment that names it."""
+_NAMES_SCHEMA = "# yaml-language-server: $schema="
+
+
+def for_editors(text: str) -> str:
+    """Return the text of a machine file with a comment that names the installed schema; presets name one beside them.
+
+    YAML's language server reads the comment, so that editors complete and check the file wherever it lies. A file that
+    names another schema keeps that.
+    """
+    line = f"{_NAMES_SCHEMA}{SCHEMA_FILE.as_uri()}"
+    if _NAMES_SCHEMA not in text:
+        return f"{line}\n{text}"
+    return text.replace(f"{_NAMES_SCHEMA}{SCHEMA_FILE.name}\n", f"{line}\n")
 
 
 def machine_schema() -> dict[str, Any]:

@@ -6,12 +6,14 @@ from functools import cached_property, partial
 from dsascape.fusion.costs import OnChipMemory
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import among_others_ps
+from dsascape.scheduler.cpu.pins import CpuPins, fixed_tiles
 from dsascape.scheduler.cpu.schedule.checked import checked_steps
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, Tiling, choose_tiling
 from dsascape.scheduler.cpu.search.time_bounds import least_time_of_ps, most_time_of_ps
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cut import layers_in_order, only_convolution
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.files import read_steps
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.sources import KernelSource, named
 from dsascape.scheduler.kernels.loops.steps import Steps
@@ -26,21 +28,42 @@ class CpuCosts:
 
     def __init__(
         self, view: CpuView, analysis: Analysis, dtype: str, known: KnownTiles | None = None,
-        kernels: KernelSource | None = None,
+        kernels: KernelSource | None = None, pins: CpuPins | None = None,
     ) -> None:  # fmt: skip
         self.view = view
         self.analysis = analysis
         self.dtype = dtype
         self.known = KnownTiles() if known is None else known
         self.kernels = kernels
+        self.pins = pins
 
     def with_network(self, analysis: Analysis) -> "CpuCosts":
         """Return the costs of another network on the same machine."""
-        return CpuCosts(self.view, analysis, self.dtype, self.known, self.kernels)
+        return CpuCosts(self.view, analysis, self.dtype, self.known, self.kernels, self.pins)
 
     def with_kernels(self, kernels: KernelSource) -> "CpuCosts":
         """Return the same with steps of kernels from a source; kernels that it has not get the built-in choice."""
-        return CpuCosts(self.view, self.analysis, self.dtype, self.known, kernels)
+        return CpuCosts(self.view, self.analysis, self.dtype, self.known, kernels, self.pins)
+
+    def with_pins(self, pins: CpuPins) -> "CpuCosts":
+        """Return the same, with which schedules have ``pins``; costs of single kernels do not depend on them."""
+        return CpuCosts(self.view, self.analysis, self.dtype, self.known, self.kernels, pins)
+
+    def decided(self, layer: Layer) -> tuple[Tiling, Steps, int]:
+        """Return the tiles of ``layer`` in a schedule, and its steps and their threads where these are given.
+
+        What the user fixes for a layer comes before steps from a source. Raises ``PinError`` for what it cannot have.
+        """
+        pinned = None if self.pins is None else self.pins.of(layer)
+        if pinned is None:
+            return self.tiling_of(layer), *self.chosen_steps(layer)
+        fixed = fixed_tiles(pinned, layer, self.view)
+        steps: Steps = ()
+        if pinned.pin.steps is not None:
+            where = pinned.at("steps")
+            steps = checked_steps(where, layer, read_steps(pinned.pin.steps, where), self.view)
+        tiling = choose_tiling(layer, self.view.dtype_of(layer, self.dtype), self.view, self.known, fixed)
+        return tiling, steps, tiling.threads
 
     def chosen_steps(self, layer: Layer) -> tuple[Steps, int]:
         """Return the steps that the source has for ``layer``, and their threads; no steps where it has none.

@@ -9,6 +9,7 @@ from typing import Any
 from dsascape.fusion.costs import KernelCosts, OnChipMemory
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.deciding.unit_choice import Units, computing_ps, units_of
+from dsascape.scheduler.dsa.pins import DsaPin, DsaPins
 from dsascape.scheduler.dsa.placing.binding import Binding, plain_binding
 from dsascape.scheduler.dsa.placing.core_choice import BoundLayer, LayerThroughDdr
 from dsascape.scheduler.dsa.tiling.choice import TilingCache
@@ -16,6 +17,7 @@ from dsascape.scheduler.dsa.view import GLOBAL, LOCAL, DsaView
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.pins.pins import Pinned
 from dsascape.scheduler.product_rates import macs_by_product
 from dsascape.workloads.analysis import Analysis, Table
 from dsascape.workloads.loopnest import Extents
@@ -26,11 +28,16 @@ _MOST_EVALUATED = 4
 class DsaCosts:
     """Cost model of one network's kernels on one cluster of a machine; all clusters in use run the same program.
 
-    ``tiling_cache`` is the cache of tilings, shared with other networks and policies on the same machine.
+    ``tiling_cache`` is the cache of tilings, shared with other networks and policies on the same machine. ``pins``:
+    decisions that schedules of the network have; costs of single kernels do not depend on them.
     """
 
-    def __init__(self, view: DsaView, analysis: Analysis, dtype: str, tiling_cache: TilingCache | None = None) -> None:
+    def __init__(
+        self, view: DsaView, analysis: Analysis, dtype: str, tiling_cache: TilingCache | None = None,
+        pins: DsaPins | None = None,
+    ) -> None:  # fmt: skip
         self.view = view
+        self.pins = pins
         self.analysis = analysis
         self.dtype = dtype
         self.tiling_cache = TilingCache() if tiling_cache is None else tiling_cache
@@ -42,16 +49,27 @@ class DsaCosts:
         view = self.view
         buffer = view.spec.local_buffer.model_copy(update={"capacity_bytes": capacity_bytes})
         spec = view.spec.model_copy(update={"local_buffer": buffer})
-        return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.tiling_cache)
+        return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.tiling_cache, self.pins)
 
     def with_cores(self, number: int) -> "DsaCosts":
         """Return the cost model of the same machine with ``number`` cores per cluster."""
         spec = self.view.spec.model_copy(update={"cores_per_cluster": number})
-        return DsaCosts(replace(self.view, spec=spec), self.analysis, self.dtype, self.tiling_cache)
+        return DsaCosts(replace(self.view, spec=spec), self.analysis, self.dtype, self.tiling_cache, self.pins)
 
     def with_network(self, analysis: Analysis) -> "DsaCosts":
         """Return the cost model of another network on the same machine."""
-        return DsaCosts(self.view, analysis, self.dtype, self.tiling_cache)
+        return DsaCosts(self.view, analysis, self.dtype, self.tiling_cache, self.pins)
+
+    def with_pins(self, pins: DsaPins) -> "DsaCosts":
+        """Return the cost model with which schedules have ``pins``.
+
+        Its analysis is a new one: layouts and decisions that are kept with the other know no pins.
+        """
+        return DsaCosts(self.view, Analysis(self.analysis.graph), self.dtype, self.tiling_cache, pins)
+
+    def pin_of(self, layer: Layer) -> Pinned[DsaPin] | None:
+        """Return what is fixed for ``layer``; None if nothing is."""
+        return None if self.pins is None else self.pins.of(layer)
 
     @cached_property
     def most_off_chip_bytes_per_s(self) -> float:

@@ -92,7 +92,7 @@ def read_schedule(data: object, costs: CpuCosts) -> CpuSchedule:
     plan, kernels = read_kernels(
         file, costs.analysis, costs.dtype, partial(_kernel, costs), costs.transposed, _winograd(file, costs)
     )
-    return CpuSchedule(plan, kernels, costs.dtype, file.policy)
+    return CpuSchedule(plan, kernels, costs.dtype, file.policy, file.pins)
 
 
 def _winograd(file: _File, costs: CpuCosts) -> Winograd:

@@ -86,8 +86,8 @@ def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> Cpu
     for number, (group, own) in enumerate(zip(plan.groups, sizes, strict=True)):
         size = max([each for _, each in own], default=0)
         for layer in layers_in_order(costs.analysis, group.ops, costs.transposed, winograd):
-            tiling = costs.tiling_of(layer)
+            tiling, steps, threads = costs.decided(layer)
             tiles = replace(tiling.tiles, winograd=size) if size else tiling.tiles
-            steps, threads = costs.chosen_steps(layer)
             found.append(CpuKernel(layer.sink.name, number, layer, tiles, threads or tiling.threads, steps))
-    return CpuSchedule(plan, tuple(found), costs.dtype, policy)
+    pins = () if costs.pins is None else costs.pins.applied(kernel.layer for kernel in found)
+    return CpuSchedule(plan, tuple(found), costs.dtype, policy, pins)
