@@ -11,21 +11,19 @@ from numpy.typing import NDArray
 from dsascape.hw_models.gpu.spec import WORD_BYTES
 
 
-def further_passes(words: NDArray[np.int64], banks: int) -> int:
-    """Return the passes, beyond the first of each row, in which all rows of ``words`` are served.
+def passes_of(words: NDArray[np.int64], banks: int) -> NDArray[np.int64]:
+    """Return the passes in which each row of ``words`` is served.
 
-    ``words``: numbers of the words that threads ask for at a time, one row for each time. A row takes as many passes as
-    there are different words in the bank that has most of them.
+    ``words``: numbers of the words that threads ask for at a time, one row for each time, with one word at least. A row
+    takes as many passes as there are different words in the bank that has most of them.
     """
     rows = len(words)
-    if not words.size:
-        return 0
     ordered = np.sort(words, axis=1)
     is_new = np.ones(ordered.shape, dtype=bool)
     is_new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     places = np.arange(rows, dtype=np.int64)[:, None] * banks + ordered % banks
-    passes = np.bincount(places[is_new], minlength=rows * banks).reshape(rows, banks).max(axis=1)
-    return int((passes - 1).sum())
+    passes: NDArray[np.int64] = np.bincount(places[is_new], minlength=rows * banks).reshape(rows, banks).max(axis=1)
+    return passes
 
 
 def served_at_a_time(access_bytes: float, warp: int, banks: int) -> int:
@@ -51,4 +49,4 @@ def passes_per_access(
     begin = np.floor(first * element_bytes / WORD_BYTES).astype(np.int64)
     count = max(int(elements * element_bytes // WORD_BYTES), 1)
     words = (begin[:, :, None] + np.arange(count, dtype=np.int64)).reshape(len(first), -1)
-    return further_passes(words, banks) / warps
+    return int((passes_of(words, banks) - 1).sum()) / warps

@@ -11,15 +11,17 @@ compute for each other no conflicts are counted.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsascape.hw_models.gpu.banks import passes_per_access
+from dsascape.hw_models.gpu.spec import WORD_BYTES
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
 from dsascape.scheduler.gpu.parts import Parts, copied_shape, parts_of
 from dsascape.scheduler.gpu.tiles import GpuTiles, Rows
+from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.nodes import stored_elements, strides_of
@@ -193,8 +195,7 @@ def _passes_of_copy(
 def padded(layer: Layer, tiles: GpuTiles, view: GpuView) -> GpuTiles:
     """Return ``tiles`` with the rows of copies padded where threads of a warp would meet in a bank, else as they are.
 
-    Of the paddings that are tried, one for each number of dimensions that may make up a row, it is the one with the
-    fewest passes, then the one with the fewest bytes.
+    Of the paddings that are tried it is the one with the fewest passes, then the one with the fewest bytes.
     """
     nests = nests_of(layer)
     fronts = list(tiles.fronts)
@@ -217,41 +218,40 @@ def padded(layer: Layer, tiles: GpuTiles, view: GpuView) -> GpuTiles:
 
 
 def _rows(nest: BlockNest, operand: int, threads: Threads, parts: Parts, view: GpuView) -> RowPadding | None:
-    sms, read = view.spec.sms, nest.reads[operand]
+    """Return the padding of an operand's rows with the fewest passes, of equal ones the one with the fewest bytes."""
+    sms, read, vector_bytes = view.spec.sms, nest.reads[operand], view.tuning.vector_bytes
     if not nest.is_copied(operand):
         return None
     assert parts.depth_step is not None
 
-    def cost(rows: RowPadding | None) -> tuple[float, int]:
-        accesses = accesses_of(nest, operand, threads, parts, rows, view.tuning.vector_bytes)
-        passes = (accesses.further_passes(sms.warp, sms.shared.banks)) / accesses.elements
-        return passes, stored_elements(shape, rows)
+    def passes(rows: RowPadding | None) -> float:
+        accesses = accesses_of(nest, operand, threads, parts, rows, vector_bytes)
+        return accesses.further_passes(sms.warp, sms.shared.banks) / accesses.elements
 
-    shape = [each[1] for each in sorted(
-        (read.order.index(dim), size) for dim, size in
-        enumerate(copied_shape(nest, operand, parts.staged, parts.depth_step)))]  # fmt: skip
-    best = cost(None)
-    if best[0] == 0:
-        return None
-    tried = dict.fromkeys(paddings(shape, read.element_bytes, view.tuning.vector_bytes))
-    chosen = min(tried, key=cost, default=None)
-    return chosen if chosen is not None and cost(chosen) < best else None
+    copied = copied_shape(nest, operand, parts.staged, parts.depth_step)
+    shape = [copied[dim] for dim in read.order]
+    best, chosen = passes(None), None
+    for rows in sorted(paddings(shape, read.element_bytes, view.tuning), key=partial(stored_elements, shape)):
+        if best == 0:
+            break
+        found = passes(rows)
+        if found < best:
+            best, chosen = found, rows
+    return chosen
 
 
-def paddings(shape: Sequence[int], element_bytes: float, vector_bytes: int) -> Iterator[RowPadding]:
+def paddings(shape: Sequence[int], element_bytes: float, tuning: GpuTuning) -> Iterator[RowPadding]:
     """Yield paddings for rows of a copy of ``shape``, outermost dimension first, that move rows to other banks.
 
-    For each number of dimensions that may make up a row: up to whole vectors, up to an odd number of these, and up to
-    an odd number of words.
+    For each number of dimensions that may make up a row: a few words, up to whole vectors, and a vector more.
     """
-    word, whole = max(int(4 / element_bytes), 1), max(int(vector_bytes / element_bytes), 1)
+    word, whole = max(int(WORD_BYTES / element_bytes), 1), max(int(tuning.vector_bytes / element_bytes), 1)
+    most = word * tuning.padding_words
     for dims in range(1, len(shape)):
-        if math.prod(shape[: len(shape) - dims]) == 1 or shape[len(shape) - dims - 1] == 1:
+        if shape[len(shape) - dims - 1] == 1:
             continue
         row = math.prod(shape[len(shape) - dims :])
         aligned = -row % whole
-        for elements in sorted({*[word * number for number in range(1, 9)], aligned, aligned + whole}):
-            if elements:
+        for elements in sorted({*range(word, most + 1, word), aligned, aligned + whole}):
+            if 0 < elements <= most:
                 yield RowPadding(elements, dims)
-
-
