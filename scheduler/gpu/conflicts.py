@@ -39,7 +39,7 @@ class Threads:
     box: Extents
     """Elements of each dimension of the result."""
     part: Extents
-    """Those that one thread computes."""
+    """Elements of each dimension that one thread computes."""
     order: tuple[int, ...]
     """Dimensions; threads are numbered along the last one."""
     sharing: int = 1
