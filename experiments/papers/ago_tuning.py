@@ -1,4 +1,4 @@
-"""AGO's tuner with and without its parts (Fig. 13), and trials until sub-graphs are stable (Fig. 8), simulated.
+"""AGO's tuner with and without its parts (Fig. 13), until sub-graphs are stable (Fig. 8), and on networks, simulated.
 
 ``python -m dsascape.experiments.papers.ago_tuning RESULTS [OUT.md]``: runs the searches of the tuning experiments
 ``tuning*.yaml`` in ``experiments/papers/ago`` that have no result in RESULTS, and writes the page. A run that is
@@ -23,7 +23,8 @@ from dsascape.wording import count
 
 FOLDER = Path(__file__).parent / "ago"
 PAIRS, BUDGETS = "tuning", "tuning-fig8"
-AGO, WITHOUT_INTENSIVE, WITHOUT_REFORMER = "AGO", "AGO-NI", "AGO-NR"
+NETWORKS, ANSOR_NETWORKS = "tuning-networks", "tuning-networks-ansor"
+ANSOR, AGO, WITHOUT_INTENSIVE, WITHOUT_REFORMER = "Ansor", "AGO", "AGO-NI", "AGO-NR"
 VARIANTS = (AGO, WITHOUT_INTENSIVE, WITHOUT_REFORMER)
 NEAR = 0.01
 """Fraction of the latency in the end within which a sub-graph counts as stable."""
@@ -97,6 +98,37 @@ def figure8(study: Study) -> str:
     return markdown(columns, rows)
 
 
+def figures10_to_12(own: Study, others: Study, printed: Mapping[str, Any]) -> str:
+    """Return a table of networks tuned with a budget: in AGO's kernels, and in Relay's kernels by Ansor.
+
+    ``printed`` has the paper's gains over Ansor, ``fig12`` by network, and the mean ones of other networks
+    (``mean_speedup``) by machine. Times are those of the kernels that are kept, built-in choices among them.
+    """
+    groups, beside = own.groups(), others.groups()
+    rows: list[Sequence[object]] = []
+    for (machine, label), results in groups.items():
+        kept = {each.variant: sum(each.after_s) for each in (*results, *beside.get((machine, label), ()))}
+        known = printed["fig12"].get(label)
+        gain = known["ansor"] if known else printed["mean_speedup"][machine]["ansor"] - 1
+        ansor_s, ago_s = kept.get(ANSOR), kept.get(AGO)
+        rows.append((
+            label, machine, *[_trials(name, results, beside.get((machine, label), ())) for name in (ANSOR, AGO)],
+            *[_MICRO * kept[name] if name in kept else None for name in (ANSOR, *VARIANTS)],
+            100 * (1 - ago_s / ansor_s) if ansor_s and ago_s else None, f"{100 * gain:.1f}{'' if known else ', mean'}",
+        ))  # fmt: skip
+    if not rows:
+        return "Nothing has been run."
+    columns = (
+        "network", "machine", "trials, Ansor", "trials, AGO", *[f"{name} [us]" for name in (ANSOR, *VARIANTS)],
+        "AGO gains over Ansor [%]", "the paper [%]",
+    )  # fmt: skip
+    return markdown(columns, rows)
+
+
+def _trials(variant: str, *found: Sequence[SearchResult]) -> int | None:
+    return next((each.trials for results in found for each in results if each.variant == variant), None)
+
+
 def page(studies: Mapping[str, Study], paper: Mapping[str, Any], introduction: str) -> str:
     """Return the page as Markdown."""
     parts = [
@@ -107,6 +139,12 @@ def page(studies: Mapping[str, Study], paper: Mapping[str, Any], introduction: s
         f"## Fig. 8: trials until sub-graphs are stable\n\n{studies[BUDGETS].settings.question}\n\n"
         f"{figure8(studies[BUDGETS])}",
     ]
+    if NETWORKS in studies and ANSOR_NETWORKS in studies:
+        own, others = studies[NETWORKS], studies[ANSOR_NETWORKS]
+        parts.append(
+            f"## Figs. 10 to 12: networks with a budget\n\n{own.settings.question}\n\n"
+            f"{figures10_to_12(own, others, paper)}"
+        )
     return "\n\n".join(parts) + "\n"
 
 

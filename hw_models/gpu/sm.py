@@ -121,11 +121,12 @@ class SmPace:
         for memory, size in traffic:
             if not size:
                 continue
-            moving = blocks * size / self.bytes_per_cycle[memory]
+            meeting = issued.further_passes * self.spec.sms.shared.pass_cycles if memory == SHARED else 0.0
+            moving = blocks * (size / self.bytes_per_cycle[memory] + meeting)
             if moving > cycles:
                 cycles, limit = moving, memory
-            together = max(together, blocks * size / fair[memory])
-            alone = max(alone, size / fair[memory])
+            together = max(together, blocks * (size / fair[memory] + meeting))
+            alone = max(alone, size / fair[memory] + meeting)
             latency = max(latency, self.latency_cycles[memory])
         exposed = 0.0
         if issued.waits:

@@ -37,6 +37,8 @@ from dsascape.hw_models.text.quantities import (
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
 Rate = Annotated[float, Field(ge=0.01, le=65536)]
 Few = Annotated[int, Field(gt=0, le=1024)]
+WORD_BYTES = 4
+"""Width of a bank of shared memory."""
 
 
 class TensorUnits(BaseModel):
@@ -74,8 +76,16 @@ class SharedMemory(BaseModel):
     """Allocation granularity per block."""
     bytes_per_cycle: Rate
     """Bandwidth per SM, reads and writes together, in bytes per cycle; L1 hits take the same path."""
+    banks: Annotated[int, Field(ge=0, le=1024)] = 32
+    """Banks, each of words of 4 B: threads that ask for different words of one bank at a time are served one after the
+    other. 0: threads never get in each other's way."""
     latency_cycles: Cycles
     """Latency from the request to the data."""
+
+    @property
+    def pass_cycles(self) -> float:
+        """Cycles in which every bank gives one word."""
+        return self.banks * WORD_BYTES / self.bytes_per_cycle
 
     def of_block(self, asked_bytes: int) -> int:
         """Return the bytes allocated for a block that requests ``asked_bytes``."""

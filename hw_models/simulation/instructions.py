@@ -80,6 +80,9 @@ class Issued:
     """Per memory, the share of its traffic in non-sequential lines."""
     stored: tuple[tuple[str, float], ...] = ()
     """Per memory, the share of its traffic that is due to stores: lines written back, or fetched to be written."""
+    further_passes: int = 0
+    """Passes of shared memory beyond the first of each access, for threads that ask for words of one bank. They take
+    time, but move no bytes."""
 
     @property
     def total(self) -> int:

@@ -14,10 +14,11 @@ from dsascape.hw_models import Issued
 from dsascape.hw_models.common.product_types import operands_of
 from dsascape.hw_models.gpu.occupancy import BlockNeeds
 from dsascape.hw_models.gpu.sm import packed
+from dsascape.scheduler.gpu.conflicts import accesses_of, copy_passes, threads_of
 from dsascape.scheduler.gpu.fronts import tensor_tiles
 from dsascape.scheduler.gpu.lines import results_along
 from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, nests_of
-from dsascape.scheduler.gpu.parts import Parts, parts_of, sharing_of, slots, staged_bytes
+from dsascape.scheduler.gpu.parts import Parts, held_bytes, operands_bytes, parts_of, sharing_of, slots, staged_bytes
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.gpu.view import GpuView
@@ -57,7 +58,7 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
                 sums_kept = _sum_registers(parts, view)
             if parts.depth_step is not None:
                 in_flight = slots(nest, parts.depth_step, tiles.stages)
-                staged = max(staged, in_flight * staged_bytes(nest, parts, parts.depth_step))
+                staged = max(staged, in_flight * held_bytes(nest, parts, parts.depth_step))
         elif number in nests.statistics:
             together = sharing_of(nests, number, work, tiles, sms.warp)
             staged = max(staged, math.ceil(work.outputs * together * nest.element_bytes) if together > 1 else 0)
@@ -95,9 +96,9 @@ def operations_of(layer: Layer, tile: Extents) -> Operations:
     )
 
 
-def block_code(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockCode:
-    """Return the instructions of a block with a whole tile."""
-    return _Block(layer, nests_of(layer), tiles, view).code()
+def block_code(layer: Layer, tiles: GpuTiles, view: GpuView, *, has_conflicts: bool = True) -> BlockCode:
+    """Return the instructions of a block with a whole tile; bank conflicts are left out where it shall have none."""
+    return _Block(layer, nests_of(layer), tiles, view, has_conflicts=has_conflicts).code()
 
 
 def partial_bytes(layer: Layer, tiles: GpuTiles) -> int:
@@ -135,7 +136,10 @@ def _mean_chains(found: Sequence[tuple[int, int]]) -> int:
 class _Block:
     """Instructions of one block being added up, by thread; a warp issues one for all of its threads."""
 
-    def __init__(self, layer: Layer, nests: BlockNests, tiles: GpuTiles, view: GpuView) -> None:
+    def __init__(
+        self, layer: Layer, nests: BlockNests, tiles: GpuTiles, view: GpuView, *, has_conflicts: bool
+    ) -> None:
+        self._has_conflicts = has_conflicts and view.spec.sms.shared.banks > 0
         self._layer, self._nests, self._tiles, self._view = layer, nests, tiles, view
         self._warp = view.spec.sms.warp
         self._of_part = math.prod(tiles.part)
@@ -144,6 +148,7 @@ class _Block:
         self._fma = self._arithmetic = self._special = self._load = self._store = self._scalar = 0.0
         self._matrix = self._steps = 0.0
         self._shared_bytes = 0.0
+        self._further_passes = 0.0
         self._outside_loads = 0.0
         self._ahead = 1
         self._chains: list[tuple[int, int]] = []
@@ -165,7 +170,7 @@ class _Block:
             made, outputs = work.operations, work.outputs
             shared_out = parts_of(nests, number, self._layer, tiles, self._warp)
             if shared_out is not None:
-                self._multiply(nest, work, shared_out, work.share)
+                self._multiply(nest, number, work, shared_out, work.share)
             else:
                 if made.macs:
                     self._fma += alike * made.macs / passes * padding
@@ -201,7 +206,7 @@ class _Block:
         return Issued(
             fma=fma, arithmetic=arithmetic, special=special, load=load, store=store, scalar=scalar,
             matrix=math.ceil(self._matrix), accumulators=max(chains, 1), waits=math.ceil(self._steps) + straight,
-            ahead=self._ahead,
+            ahead=self._ahead, further_passes=math.ceil(self._further_passes - 1e-9),
         )  # fmt: skip
 
     def _loops(self, iterations: float, of_part: int) -> float:
@@ -209,7 +214,7 @@ class _Block:
         tuning = self._view.tuning
         return iterations * tuning.loop_instructions / tuning.unrolled / of_part
 
-    def _multiply(self, nest: BlockNest, work: NestWork, parts: Parts, share: float) -> None:
+    def _multiply(self, nest: BlockNest, number: int, work: NestWork, parts: Parts, share: float) -> None:
         """Add the multiply-accumulates of a product, and the loads of its operands from shared memory."""
         warp, own = self._warp, parts.own
         together = share * parts.working * own.number * parts.depth
@@ -237,6 +242,7 @@ class _Block:
             left, right = together * own.rows, together * own.columns
             self._shared_bytes += left * left_bytes / columns + right * right_bytes / rows
             left, right = issued * own.rows, issued * own.columns
+            self._meet(nest, number, parts, (left, right))
             loads = [left / self._vector(left_bytes, own.rows), right / self._vector(right_bytes, own.columns)]
             self._scalar += self._loops(issued * own.rows * own.columns, parts.elements)
         self._load += sum(loads)
@@ -245,6 +251,21 @@ class _Block:
             return
         reads = zip(nest.reads, loads, strict=False)
         self._outside_loads += sum([each for read, each in reads if read.source != "shared"])
+
+    def _meet(self, nest: BlockNest, number: int, parts: Parts, loaded: Sequence[float]) -> None:
+        """Add the passes of shared memory in which threads of a warp meet in one bank; ``loaded``: by operand."""
+        sms, tuning = self._view.spec.sms, self._view.tuning
+        if parts.depth_step is None or not self._has_conflicts:
+            return
+        threads = threads_of(nest, number, self._layer, self._tiles)
+        if threads is None:
+            return
+        for operand, elements in enumerate(loaded):
+            if nest.is_copied(operand):
+                rows = parts.rows[operand] if parts.rows else None
+                each = accesses_of(nest, operand, threads, parts, rows, tuning.vector_bytes)
+                accesses = elements / each.elements / self._warp
+                self._further_passes += accesses * each.further_passes(self._warp, sms.shared.banks)
 
     def _vector(self, element_bytes: float, neighbours: int) -> int:
         """Return how many elements one load or store of a thread moves, of so many next to each other."""
@@ -262,6 +283,10 @@ class _Block:
         self._store += copies
         self._scalar += 2 * copies * tuning.address_instructions
         self._shared_bytes += staged
+        for operand, rows in enumerate(parts.rows if self._has_conflicts else ()):
+            filled = share * parts.turns * steps * operands_bytes(nest, parts.staged, step)[operand]
+            accesses = filled / tuning.vector_bytes / self._warp
+            self._further_passes += accesses * copy_passes(nest, operand, parts, rows, self._view)
         sharing = self._tiles.split if nest.is_anchor else 1
         self._steps += share * parts.turns * -(-steps // sharing)
         self._ahead = max(self._ahead, slots(nest, step, self._tiles.stages))

@@ -148,11 +148,8 @@ class HeldStages:
     def copied(self, nest: LoopNest, described: BlockNest) -> Iterator[Access]:
         """Yield the operands of a product that can be copied: those that are not in shared memory already."""
         seen = set(self.kept)
-        for read, each in zip(nest.reads[:2], described.reads, strict=False):
-            plain = all(
-                index.window == 1 and not (index.opaque or index.table or index.clamp) for index in read.indices
-            )
-            if each.source != "shared" and read.tensor not in seen and plain:
+        for operand, read in enumerate(nest.reads[:2]):
+            if described.is_copied(operand) and read.tensor not in seen:
                 seen.add(read.tensor)
                 yield read
 

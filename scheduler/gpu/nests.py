@@ -33,6 +33,8 @@ class Read:
     element_bytes: float
     line: Line | None = None
     """Line that it takes at once; None: element by element."""
+    order: tuple[int, ...] = ()
+    """Dimensions of the tensor as they lie in memory, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,14 @@ class BlockNest:
     """Whether what it writes lies in shared memory, be it written outside as well."""
     front: int | None
     """Position among the contractions in front of the anchor, first to last; None if it is none of them."""
+    order: tuple[int, ...] = ()
+    """Dimensions of what it writes as they lie in memory, outermost first."""
+
+    def is_copied(self, operand: int) -> bool:
+        """Whether an operand is copied to shared memory where it is staged: it is not there, and read affinely."""
+        indices = self.compiled.nest.reads[operand].indices
+        is_plain = all(index.window == 1 and not (index.opaque or index.table or index.clamp) for index in indices)
+        return self.reads[operand].source != "shared" and is_plain
 
     @property
     def is_tiled(self) -> bool:
@@ -239,7 +249,7 @@ def _nests(layer: Layer) -> BlockNests:
         reads = [
             Read(
                 access, places.get(layer.stored_name(read.tensor), "outside"),
-                layer.described(read.tensor).element_bytes, line_of(nest, read),
+                layer.described(read.tensor).element_bytes, line_of(nest, read), layer.described(read.tensor).order,
             )
             for access, read in zip(each.reads, nest.reads, strict=True)
         ]
@@ -250,7 +260,7 @@ def _nests(layer: Layer) -> BlockNests:
                 each, number == anchor, tuple(reads), writes, name in of_block,
                 layer.described(written.tensor).element_bytes,
                 _depth_loop(nest), spaced_loops(nest), places[name] == "shared",
-                fronts.index(number) if number in fronts else None,
+                fronts.index(number) if number in fronts else None, layer.described(written.tensor).order,
             )
         )  # fmt: skip
     ends_last = anchor >= 0 and _ends_last(layer, *found[anchor:])

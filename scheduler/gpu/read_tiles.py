@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
-from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles, GpuTiles
+from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles, GpuTiles, Rows
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -43,6 +43,8 @@ class _Accumulated:
     unit: ComputeUnit
     around: tuple[Loop, ...]
     statement: Statement
+    rows: Rows
+    """Padding of the rows of copies of its operands."""
 
 
 class _Reading:
@@ -76,6 +78,7 @@ class _Reading:
             max([buffer.slots for buffer in self.program.buffers]), "lanes" if anchor is None else anchor.unit,
             math.prod([extent for loop, extent in names.blocks.items() if loop not in moving]),
             tuple([self._front(*each) for each in self.fronts]), self._sharing(),
+            rows=() if anchor is None else anchor.rows,
         )  # fmt: skip
 
     def _sharing(self) -> tuple[int, ...]:
@@ -97,10 +100,10 @@ class _Reading:
             for each in found.statement.element
         ]
         if not any(strides):
-            return FrontTiles(found.part, found.depth_step, found.unit)
+            return FrontTiles(found.part, found.depth_step, found.unit, rows=found.rows)
         box = self._box(found)
         at_once = tuple([size if stride is None else stride for size, stride in zip(box, strides, strict=True)])
-        return FrontTiles(found.part, found.depth_step, found.unit, at_once)
+        return FrontTiles(found.part, found.depth_step, found.unit, at_once, found.rows)
 
     def _box(self, found: _Accumulated) -> Extents:
         """Return the elements of each dimension that a block computes."""
@@ -116,7 +119,10 @@ class _Reading:
         part = [1] * len(stage.shape)
         for dim, size in zip(stage.order, buffer.shape, strict=True):
             part[dim] = size
-        copies = [self.program.buffer(copy) for copy in self.program.copies(name).values()]
+        by_tensor = {tensor: self.program.buffer(copy) for tensor, copy in self.program.copies(name).items()}
+        copies = list(by_tensor.values())
+        operands = [by_tensor.get(read.tensor) for read in stage.nests[0].reads[:2]]
+        padded = tuple([None if each is None else each.rows for each in operands])
         depth_step = None
         if copies:
             depth = dict(statement.reduced).get(-1 if nest.depth_loop is None else nest.depth_loop, Affine())
@@ -126,7 +132,7 @@ class _Reading:
             depth_step = max(steps) if len(steps) > 1 else nest.depth
         kinds: set[LoopKind] = {loop.kind for loop in around}
         unit: ComputeUnit = "tensor" if "tensor" in kinds else "lanes"
-        return _Accumulated(tuple(part), depth_step, unit, around, statement)
+        return _Accumulated(tuple(part), depth_step, unit, around, statement, padded if any(padded) else ())
 
     def _found(self, stage: str, role: str) -> tuple[tuple[Loop, ...], Statement]:
         for around, each in statements_of(self.program.body):

@@ -10,12 +10,13 @@ from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.checked import checked_steps
 from dsascape.scheduler.gpu.code import block_needs
 from dsascape.scheduler.gpu.costs import GpuCosts
-from dsascape.scheduler.gpu.nests import Product, nests_of
+from dsascape.scheduler.gpu.nests import BlockNest, Product, nests_of
 from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
-from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles, GpuTiles
+from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles, GpuTiles, Rows
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
+from dsascape.scheduler.kernels.loops.steps import RowPadding
 from dsascape.scheduler.kernels.schedule import shown
 from dsascape.scheduler.kernels.schedule_file import (
     Few,
@@ -38,11 +39,28 @@ class _Machine(MachineRecord):
     kind: Literal["gpu"]
 
 
+class _Padding(Record):
+    elements: Few
+    dims: Few = 1
+
+
+def _padding(rows: Rows) -> tuple[_Padding | None, ...]:
+    return tuple([None if each is None else _Padding(elements=each.elements, dims=each.dims) for each in rows])
+
+
+def _rows(records: tuple[_Padding | None, ...]) -> Rows:
+    return tuple([None if each is None else RowPadding(each.elements, each.dims) for each in records])
+
+
+_Paddings = Annotated[tuple[_Padding | None, ...], Field(strict=False, max_length=2)]
+
+
 class _Front(Record):
     part: Sizes
     depth_step: Size | None
     unit: ComputeUnit
     at_once: Sizes | None = None
+    rows: _Paddings = ()
 
 
 class _Kernel(KernelRecord):
@@ -55,6 +73,7 @@ class _Kernel(KernelRecord):
     shares: Size = 1
     fronts: Annotated[tuple[_Front, ...], Field(strict=False)] = ()
     stream: Size | None = None
+    rows: _Paddings = ()
     steps: list[dict[str, Any]] | None = None
 
 
@@ -73,9 +92,12 @@ def _kernel_record(kernel: GpuKernel) -> _Kernel:
     return _Kernel(
         output=kernel.name, group=kernel.group, operators=kernel.layer.ops, tile=tiles.tile, order=tiles.order,
         part=tiles.part, split=tiles.split, depth_step=tiles.depth_step, stages=tiles.stages, unit=tiles.unit,
-        shares=tiles.shares, stream=tiles.stream,
+        shares=tiles.shares, stream=tiles.stream, rows=_padding(tiles.rows),
         fronts=tuple([
-            _Front(part=front.part, depth_step=front.depth_step, unit=front.unit, at_once=front.at_once)
+            _Front(
+                part=front.part, depth_step=front.depth_step, unit=front.unit, at_once=front.at_once,
+                rows=_padding(front.rows),
+            )
             for front in tiles.fronts
         ]),
         steps=steps_json(kernel.steps) if kernel.steps else None,
@@ -108,8 +130,12 @@ def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKe
             record.stages,
             record.unit,
             record.shares,
-            tuple([FrontTiles(front.part, front.depth_step, front.unit, front.at_once) for front in record.fronts]),
+            tuple([
+                FrontTiles(front.part, front.depth_step, front.unit, front.at_once, _rows(front.rows))
+                for front in record.fronts
+            ]),
             stream=record.stream,
+            rows=_rows(record.rows),
         )
     except ValueError as error:
         raise ScheduleError(f"{where}: {error}") from error
@@ -121,6 +147,10 @@ def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKe
 def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> None:
     """Refuse a block that no SM holds, or that asks tensor units for what they do not do."""
     view, nests = costs.view.of(layer), nests_of(layer)
+    if any(tiles.rows):
+        if nests.anchor < 0:
+            raise ScheduleError(f"{where}: rows: this kernel has no product whose operands are staged")
+        _check_rows(where, nests.nests[nests.anchor], tiles.rows)
     if tiles.unit == "tensor":
         _check_tensor(where, nests.product(layer, tiles.part), view)
     if tiles.shares > nests.shared_iterations:
@@ -135,6 +165,20 @@ def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> 
             f" {count(needs.registers_per_thread, 'register')} and"
             f" {needs.shared_bytes} B of shared memory: more {held.limited_by} than an SM of {view.spec.name} gives"
         )
+
+
+def _check_rows(where: str, nest: BlockNest, rows: Rows) -> None:
+    """Refuse padded rows of operands that are not copied, or that have fewer dimensions than a row."""
+    for operand, each in enumerate(rows):
+        if each is None:
+            continue
+        if operand >= len(nest.reads[:2]) or not nest.is_copied(operand):
+            raise ScheduleError(f"{where}: rows: {operand}: this operand is not copied to shared memory")
+        rank = len(nest.reads[operand].order)
+        if each.dims > rank:
+            raise ScheduleError(
+                f"{where}: rows: {operand}: has rows of {count(each.dims, 'dimension')}; the operand has {rank}"
+            )
 
 
 def _check_fronts(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> None:
@@ -156,6 +200,7 @@ def _check_fronts(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) ->
                     f"{here}: {name}: {shown(extents)} does not fit into the {shown(box)} that a block needs of"
                     f" {nest.compiled.target}"
                 )
+        _check_rows(here, nest, front.rows)
         if front.unit == "tensor":
             _check_tensor(here, nest.product_of(front.part), costs.view.of(layer))
 

@@ -13,7 +13,7 @@ from dsascape.hw_models.gpu.spec import TensorUnits
 from dsascape.scheduler.gpu.held_stages import HeldStages
 from dsascape.scheduler.gpu.nests import BlockNest
 from dsascape.scheduler.gpu.parts import sharing, slots
-from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
+from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles, Rows
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Ranges
 from dsascape.scheduler.kernels.loops.build import loop_program
@@ -66,6 +66,8 @@ class _Held:
     unit: ComputeUnit
     at_once: Extents | None = None
     """Elements that all threads compute before they begin with others; None: all of them."""
+    rows: Rows = ()
+    """Padding of the rows of staged operands."""
 
 
 class _Writing:
@@ -97,16 +99,16 @@ class _Writing:
         """Return what the tiles say about a kept stage: those of the sink, of a contraction before it, or none."""
         tiles, shape = self.tiles, self.naive.stages[name].shape
         if name == self.sink:
-            return _Held(name, tiles.part, tiles.split, tiles.depth_step, tiles.unit)
+            return _Held(name, tiles.part, tiles.split, tiles.depth_step, tiles.unit, rows=tiles.rows)
         for tensor, (_, nest) in self.nests.items():
             if not nest.is_tiled or not self.stages.is_in(self.naive.stages[tensor + SUMS], name):
                 continue
             if nest.front is None:  # the anchor, whose results others need: in parts as large as those of the tile
                 part = tuple(map(min, tiles.part, shape)) if len(shape) == self.dims else (1,) * len(shape)
-                return _Held(name, part, 1, tiles.depth_step, tiles.unit)
+                return _Held(name, part, 1, tiles.depth_step, tiles.unit, rows=tiles.rows)
             front = tiles.fronts[nest.front]
             if len(front.part) == len(shape):
-                return _Held(name, front.part, 1, front.depth_step, front.unit, front.at_once)
+                return _Held(name, front.part, 1, front.depth_step, front.unit, front.at_once, front.rows)
         return _Held(name, (1,) * len(shape), 0, None, "lanes")
 
     def _placed(self, held: _Held, sums: Sequence[Stage]) -> Iterator[Step]:
@@ -152,7 +154,8 @@ class _Writing:
         if step is not None:
             for number, read in enumerate(self.stages.copied(nest, described)):
                 copy = f"{stage.name}{STAGED}{number}"
-                yield CacheRead(copy, read.tensor, stage.name, "shared")
+                rows = held.rows[nest.reads.index(read)] if held.rows else None
+                yield CacheRead(copy, read.tensor, stage.name, "shared", rows)
                 yield ComputeAt(copy, stage.name, len(levels), "shared")
                 yield Bind(copy, 0, len(read.shape))
                 ahead = slots(described, step, self.tiles.stages) - 1

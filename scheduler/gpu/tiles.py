@@ -4,10 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from dsascape.scheduler.kernels.loops.steps import RowPadding
 from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
 
 ComputeUnit = Literal["lanes", "tensor"]
+Rows = tuple[RowPadding | None, ...]
+"""Padding of the rows of the staged copies, by operand; empty, or None for an operand: rows follow each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,12 @@ class FrontTiles:
     at_once: Extents | None = None
     """Elements of each dimension whose operands are staged together, all steps of the depth, before those of the next
     ones are; None: all that the tile needs, or nothing is staged."""
+    rows: Rows = ()
+    """Padding of its staged operands' rows."""
 
     def __post_init__(self) -> None:
         _check_unit(self.unit, self.depth_step)
+        _check_rows(self.rows, self.depth_step)
         if self.at_once is not None and self.depth_step is None:
             raise ValueError(f"the box {self.at_once} is computed at once, but nothing is staged for it")
         if self.at_once is not None and (
@@ -78,6 +84,8 @@ class GpuTiles:
     stream: int | None = None
     """Iterations of the anchor's depth for which fronts and statistics are computed at a time (`Layer.streamed`): a
     block adds up what they give before it begins with the next ones. None: all of them first."""
+    rows: Rows = ()
+    """Padding of the rows of the anchor's staged operands."""
 
     def __post_init__(self) -> None:
         dims = len(self.tile)
@@ -88,6 +96,7 @@ class GpuTiles:
         if self.shares < 1 or (self.shares > 1 and self.depth_step is not None):
             raise ValueError(f"{count(self.shares, 'block')} share a reduction; needs at least one, and nothing staged")
         _check_unit(self.unit, self.depth_step)
+        _check_rows(self.rows, self.depth_step)
 
     def blocks_along(self, shape: Extents) -> Extents:
         """Return the blocks of the grid along each dimension."""
@@ -101,6 +110,11 @@ class GpuTiles:
         """Return the threads of a block, whole warps of ``warp``."""
         each = self.parts(self.tile) * self.split * (warp if self.unit == "tensor" else 1)
         return -(-each // warp) * warp
+
+
+def _check_rows(rows: Rows, depth_step: int | None) -> None:
+    if any(rows) and depth_step is None:
+        raise ValueError("rows of copies in shared memory are padded, but nothing is staged; depth_step is missing")
 
 
 def _check_unit(unit: ComputeUnit, depth_step: int | None) -> None:

@@ -4,8 +4,10 @@ The search is small and always finds the same. Every candidate has a bound, the 
 candidates are looked at in the order of their bounds, now with latencies, waves, and the traffic that the order of
 their blocks makes, until no bound is near the best time found. Of nearly equal times the least traffic wins, that of
 DRAM first, then the time, then what is tried first. Products whose blocks fit into no SM are computed without staging.
+Candidates are listed without bank conflicts; those that may win are looked at as they are, and with rows padded.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +21,14 @@ from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.errors import PinError
 from dsascape.scheduler.gpu.bounds import Grids
 from dsascape.scheduler.gpu.candidates import candidates, grid_orders, runs
+from dsascape.scheduler.gpu.conflicts import padded
 from dsascape.scheduler.gpu.fixed import FixedTiles, with_fixed
 from dsascape.scheduler.gpu.fronts import tried_key
 from dsascape.scheduler.gpu.residency import Found
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.traffic import once_bytes
 from dsascape.scheduler.gpu.view import GpuView
-from dsascape.scheduler.gpu.work import estimate_ps, make_grid, off_chip_of
+from dsascape.scheduler.gpu.work import Grid, estimate_ps, grid_of, make_grid, off_chip_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.wording import count
 from dsascape.workloads.analysis import Table
@@ -73,7 +76,8 @@ def most_ps(layer: Layer, view: GpuView, known: KnownTiles) -> float:
 
 def _most_ps(layer: Layer, view: GpuView) -> float:
     tried = sorted(_tried(layer, view), key=partial(_promise, layer, view))[:_FEW]
-    grids = [make_grid(layer, tiles, view) for tiles in tried]
+    bare = [make_grid(layer, tiles, view, has_conflicts=False) for tiles in tried]
+    grids = [own for grid in bare for own in _with_conflicts(layer, grid, view)]
     order, found = grid_orders(layer)[0], Found()
     taken_ps = [estimate_ps(grid, view, off_chip_of(layer, grid, order, view).left(found)) for grid in grids]
     return (1 + view.tuning.time_for_traffic) * min(taken_ps, default=math.inf)
@@ -156,7 +160,18 @@ def _fixed(layer: Layer, found: Found, view: GpuView, fixed: FixedTiles) -> Tili
 
 
 def _grids(layer: Layer, tried: Iterable[GpuTiles], view: GpuView) -> Grids:
-    return Grids.of([make_grid(layer, tiles, view) for tiles in dict.fromkeys(tried)])
+    return Grids.of([make_grid(layer, tiles, view, has_conflicts=False) for tiles in dict.fromkeys(tried)])
+
+
+def _with_conflicts(layer: Layer, grid: Grid, view: GpuView) -> Sequence[Grid]:
+    """Return a grid with its bank conflicts, and one with rows padded against them where it has any."""
+    if not view.spec.sms.shared.banks:
+        return (grid,)
+    own = grid_of(layer, grid.tiles, view)
+    if not own.code.issued.further_passes:
+        return (own,)
+    tiles = padded(layer, grid.tiles, view)
+    return (own,) if tiles == grid.tiles else (own, grid_of(layer, tiles, view))
 
 
 def _best(
@@ -175,10 +190,10 @@ def _best(
         at_least_ps = estimate_ps(grid, view, least_bytes)
         if at_least_ps == math.inf or at_least_ps > worth * shortest_ps:
             continue
-        for order in orders or grid_orders(layer):
-            dram_bytes = off_chip_of(layer, grid, order, view).left(found)
-            taken_ps = estimate_ps(grid, view, dram_bytes)
-            tried.append(Tiling(replace(grid.tiles, order=order), taken_ps, (dram_bytes, grid.l2_bytes)))
+        for own, each in itertools.product(_with_conflicts(layer, grid, view), orders or grid_orders(layer)):
+            dram_bytes = off_chip_of(layer, own, each, view).left(found)
+            taken_ps = estimate_ps(own, view, dram_bytes)
+            tried.append(Tiling(replace(own.tiles, order=each), taken_ps, (dram_bytes, own.l2_bytes)))
             shortest_ps = min(shortest_ps, taken_ps)
     near = [tiling for tiling in tried if tiling.estimate_ps <= worth * shortest_ps]
     return min(near, key=lambda tiling: (tiling.moved_bytes, tiling.estimate_ps), default=None)

@@ -37,6 +37,9 @@ class GpuTuning:
     """Steps of the depth loop that are in shared memory or on their way at a time."""
     step_bytes: Annotated[int, Field(ge=8, le=4096)] = 64
     """Bytes of a row of an operand that are staged at a time."""
+    padding_words: Annotated[int, Field(ge=0, le=64)] = 8
+    """Most words that are left free behind the rows of what is staged, where threads would meet in banks of shared
+    memory; 0: rows follow each other. A few words suffice to put neighbouring rows into other banks."""
     loads_ahead: Few = 8
     """Loads that a thread has under way before it waits for the first, where nothing is staged."""
     time_for_traffic: Annotated[float, Field(ge=0, le=1)] = 0.02

@@ -70,7 +70,8 @@ class GpuView:
         """Key of everything that the instructions and the traffic of blocks depend on."""
         sms = self.spec.sms
         dtypes = self.dtype, self.product
-        return sms.warp, sms.threads_per_block, self.tensor, self.spec.l2.sector_bytes, dtypes, self.tuning
+        of_sm = sms.warp, sms.threads_per_block, sms.shared.banks
+        return of_sm, self.tensor, self.spec.l2.sector_bytes, dtypes, self.tuning
 
     @cached_property
     def timing_key(self) -> tuple[object, ...]:

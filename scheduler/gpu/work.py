@@ -74,12 +74,12 @@ def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
     return table.get((layer.signature, tiles, view.code_key), partial(make_grid, layer, tiles, view))
 
 
-def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
-    """Return the grid of ``layer`` in ``tiles``."""
+def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView, *, has_conflicts: bool = True) -> Grid:
+    """Return the grid of ``layer`` in ``tiles``; without bank conflicts, it takes no longer than with any padding."""
     sector_bytes = view.spec.l2.sector_bytes
     key = layer.signature, tiles.tile, sector_bytes
     whole = layer.analysis.table(_whole_of).get(key, partial(_whole_of, layer, tiles.tile, sector_bytes))
-    code, needs = block_code(layer, tiles, view), block_needs(layer, tiles, view)
+    code, needs = block_code(layer, tiles, view, has_conflicts=has_conflicts), block_needs(layer, tiles, view)
     passes = passes_of(layer, tiles.tile)
     handed_over = whole.blocks * partial_bytes(layer, tiles)
     return Grid(

@@ -8,12 +8,15 @@ import pytest
 pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'dsascape[tune]'")
 
 from dsascape.experiments.papers.ago_tuning import (
+    ANSOR_NETWORKS,
     BUDGETS,
     FOLDER,
+    NETWORKS,
     PAIRS,
     VARIANTS,
     figure8,
     figure13,
+    figures10_to_12,
     loss,
     main,
     trials_until_stable,
@@ -90,6 +93,22 @@ def test_losses_and_their_order_by_hand() -> None:
     said = "In the mean of 2 pairs AGO-NI loses -2.5% (the paper: 17%) and AGO-NR loses 25.0% (the paper: 27%)"
     assert f"{said}: the order is AGO-NI, AGO, AGO-NR." in text
     assert "AGO-NI is faster than AGO in 1 and AGO-NR is faster than AGO in 0 of them." in text
+
+
+def test_networks_in_agos_kernels_stand_beside_ansors_and_the_papers_gain() -> None:
+    own = [result("bert-tiny", name, us) for name, us in zip(VARIANTS, (90.0, 91.0, 120.0), strict=True)]
+    ansor = study(ANSOR_NETWORKS, result("bert-tiny", "Ansor", 120.0))
+    printed = {"fig12": {"bert-tiny": {"ansor": 0.205}}, "mean_speedup": {"kirin990": {"ansor": 1.1}}}
+    text = figures10_to_12(study(NETWORKS, *own, result("squeezenet", "AGO", 80.0)), ansor, printed)
+    assert "| bert-tiny | kirin990 | 256 | 256 | 120 | 90 | 91 | 120 | 25 | 20.5 |" in text
+    assert "| squeezenet | kirin990 | n/a | 256 | n/a | 80 | n/a | n/a | n/a | 10.0, mean |" in text
+    assert figures10_to_12(study(NETWORKS), ansor, printed) == "Nothing has been run."
+
+
+def test_networks_are_the_same_in_both_searches_with_equal_budgets() -> None:
+    (own, wanted), (other, beside) = [read_study(FOLDER / f"{name}.yaml") for name in (NETWORKS, ANSOR_NETWORKS)]
+    assert {each.label for each in wanted} == {each.label for each in beside}
+    assert (own.trials_per_task, own.unit, own.machines) == (other.trials_per_task, other.unit, other.machines)
 
 
 def test_stable_is_within_a_hundredth_of_the_end() -> None:

@@ -1,4 +1,4 @@
-"""Changes of a program for a GPU by one decision each, besides sizes of tiles: copies, shares, threads, blocks.
+"""Changes of a program for a GPU by one decision each, besides sizes of tiles: copies, rows, shares, threads.
 
 Each returns a legal program, or None where what it chose to change has no other value or makes no legal program.
 """
@@ -17,6 +17,14 @@ def copied_operands(space: Space, steps: Steps, rng: random.Random) -> Program |
     grid = _grid(space)
     tensors = [tensor for tensor in grid.held.nests if grid.goes_in_steps(steps, tensor)]
     return grid.completed(grid.staged(steps, rng.choice(tensors), rng)) if tensors else None
+
+
+def padded_rows(space: Space, steps: Steps, rng: random.Random) -> Program | None:
+    """Draw anew how rows of the copies in shared memory are padded."""
+    grid = _grid(space)
+    program = grid.built(steps)
+    changed = None if program is None else grid.padded(program, rng)
+    return None if changed is None or changed.steps == steps else changed
 
 
 def shared_reduction(space: Space, steps: Steps, rng: random.Random) -> Program | None:

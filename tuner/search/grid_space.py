@@ -40,6 +40,7 @@ from dsascape.tuner.search.genes import (
     without,
 )
 from dsascape.tuner.search.gpu_rules import copies
+from dsascape.tuner.search.grid_rows import can_be_padded, drawn_rows, rows_against_conflicts, with_rows
 from dsascape.tuner.search.grid_settled import copies_of, settled_on_grid
 from dsascape.tuner.search.space import INNERMOST, Program, Space
 from dsascape.workloads.loopnest import Extents
@@ -107,7 +108,23 @@ class GridSpace(Space):
             if program is None:
                 return None
             steps = self.sized(program.steps, group, self.box(program.loops, group), rng)
-        return self.completed(steps)
+        program = self.completed(steps)
+        return None if program is None else self.padded(program, rng) or program
+
+    def padded(self, program: Program, rng: random.Random) -> Program | None:
+        """Return a program with the padding of its copies' rows drawn anew; None where it has none or is not legal."""
+        view = self.machine.grid
+        if not can_be_padded(program.steps, view):
+            return None
+        return self.completed(with_rows(program.steps, drawn_rows(self.held, program.loops, view, rng)))
+
+    def unhindered(self, program: Program) -> Program:
+        """Return a program with rows padded as the built-in choice pads them, where that is legal."""
+        view = self.machine.grid
+        if not can_be_padded(program.steps, view):
+            return program
+        rows = rows_against_conflicts(self.held, program.loops, view)
+        return self.completed(with_rows(program.steps, rows)) or program
 
     def _single(self, steps: Steps) -> Steps:
         """Return ``steps`` with parts of single elements, all at once, for all stages whose sizes are open."""

@@ -34,6 +34,7 @@ from dsascape.tuner.search.genes import (
 from dsascape.tuner.search.grid_mutations import (
     copied_operands,
     order_of_blocks,
+    padded_rows,
     shared_reduction,
     threads_of_block,
 )
@@ -118,8 +119,8 @@ def location(space: Space, steps: Steps, rng: random.Random) -> Program | None:
 MUTATIONS: Mapping[str, tuple[tuple[Mutation, float], ...]] = {
     "cpu": ((tile_size, 0.90), (parallel_granularity, 0.01), (pragma, 0.04), (location, 0.05)),
     "gpu": (
-        (tile_size, 0.90), (copied_operands, 0.04), (shared_reduction, 0.03), (threads_of_block, 0.01),
-        (order_of_blocks, 0.02),
+        (tile_size, 0.90), (copied_operands, 0.03), (padded_rows, 0.02), (shared_reduction, 0.02),
+        (threads_of_block, 0.01), (order_of_blocks, 0.02),
     ),
 }  # fmt: skip
 """Mutations of a machine kind and how often each is chosen: TVM's defaults, whose tenth for unrolling on GPUs is shared

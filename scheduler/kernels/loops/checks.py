@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dsascape.scheduler.kernels.loops.nodes import Stage, reads_of, reduction_loops
 from dsascape.scheduler.kernels.loops.steps import (
     Bind,
+    CacheRead,
     ComputeAt,
     Inline,
     Layout,
@@ -75,6 +76,24 @@ def _check_on_grid(step: Step, stage: Stage) -> None:
         _check_counts(step, (step.rows, step.columns, step.depth))
         if stage.kind != "sum" or not stage.nests[0].per_iteration.macs:
             raise _error(step, f"{stage.name!r} is no sum of products")
+
+
+def check_rows(step: CacheRead, rank: int) -> None:
+    """Raise ``StepError`` where a copy of ``rank`` dimensions cannot have the rows that a step pads."""
+    rows = step.rows
+    if rows is None:
+        return
+    if step.scope != "shared":
+        raise _error(step, f"{step.stage!r} lies in {step.scope}: rows are padded in shared memory only")
+    if not (1 <= rows.elements <= _MOST_PADDING and 1 <= rows.dims <= rank):
+        raise _error(
+            step, f"{step.stage!r} has rows of {count(rows.dims, 'dimension')} with {count(rows.elements, 'element')}"
+            f" behind them; needs 1 to {rank}, and 1 to {_MOST_PADDING}"
+        )  # fmt: skip
+
+
+_MOST_PADDING = 1024
+"""Elements of padding behind a row."""
 
 
 def check_name(step: Step, name: str, stages: Iterable[str]) -> None:

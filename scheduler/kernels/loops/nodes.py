@@ -1,11 +1,12 @@
 """The nodes of a loop program's tree, the stages that its statements belong to, and their buffers."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from dsascape.scheduler.kernels.loops.affine import Affine
-from dsascape.scheduler.kernels.loops.steps import Scope
+from dsascape.scheduler.kernels.loops.steps import RowPadding, Scope
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 LoopKind = Literal["serial", "parallel", "vector", "unrolled", "block", "vthread", "thread", "tensor"]
@@ -61,14 +62,43 @@ class Buffer:
     partial_sums: int = 1
     slots: int = 1
     """Instances at a time, for as many iterations of the loop that it is inside of."""
+    rows: RowPadding | None = None
+    """Padding of its rows; None: they follow each other."""
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one index of each dimension to the next, padding counted."""
+        return strides_of(self.shape, self.rows)
+
+    @property
+    def elements(self) -> int:
+        """Elements of one slot, padding counted."""
+        return stored_elements(self.shape, self.rows)
 
     @property
     def size_bytes(self) -> int:
-        """Size of it with all its slots."""
-        size = self.element_bytes * self.slots
-        for extent in self.shape:
-            size *= extent
-        return size
+        """Size of it with all its slots, padding counted."""
+        return self.element_bytes * self.slots * self.elements
+
+
+def strides_of(shape: Sequence[int], rows: RowPadding | None) -> tuple[int, ...]:
+    """Return how many elements are between neighbours along each dimension of a box in row-major order.
+
+    ``rows``: padding of its rows; None: they follow each other.
+    """
+    found, inside = [], 1
+    for number, extent in enumerate(reversed(shape), 1):
+        found.append(inside)
+        inside *= extent
+        if rows is not None and number == rows.dims:
+            inside += rows.elements
+    return tuple(reversed(found))
+
+
+def stored_elements(shape: Sequence[int], rows: RowPadding | None) -> int:
+    """Return the elements that a box of ``shape`` takes, the padding of its rows among them."""
+    padding = 0 if rows is None else rows.elements * math.prod(shape[: max(len(shape) - rows.dims, 0)])
+    return math.prod(shape) + padding
 
 
 @dataclass(frozen=True, slots=True)

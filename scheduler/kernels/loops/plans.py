@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
-from dsascape.scheduler.kernels.loops.checks import StepError, check_name, check_step
+from dsascape.scheduler.kernels.loops.checks import StepError, check_name, check_rows, check_step
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, copy_order
 from dsascape.scheduler.kernels.loops.nodes import SHARES, Stage, reads_of
 from dsascape.scheduler.kernels.loops.steps import (
@@ -160,9 +160,10 @@ class Plans:
         order = self.naive.order_of(step.tensor, len(shape))
         if step.scope == "stack":
             order = copy_order(reader.stage.nests[0], reads[0], order, reader.stage.order)
+        check_rows(step, len(shape))
         copy = Stage(step.stage, "copy", step.tensor, shape, order, (), source=step.tensor)
         reader.copies[step.tensor] = step.stage
-        self._insert(StagePlan(copy), before=step.reader)
+        self._insert(StagePlan(copy, {CacheRead: step}), before=step.reader)
 
     def _take_write(self, step: CacheWrite) -> None:
         check_name(step, step.stage, (*self.by_stage, *self.naive.layer.graph.tensors))

@@ -39,6 +39,16 @@ class Inline:
 
 
 @dataclass(frozen=True, slots=True)
+class RowPadding:
+    """Unused elements behind each row of a buffer, so that threads ask different banks for what they need at a time."""
+
+    elements: int
+    """Elements between the end of a row and the next row."""
+    dims: int = 1
+    """Innermost dimensions, as they lie in memory, that make up a row."""
+
+
+@dataclass(frozen=True, slots=True)
 class CacheRead:
     """Give the reader a copy of what it reads of a tensor, padding included; the copy is a stage before it."""
 
@@ -47,6 +57,8 @@ class CacheRead:
     tensor: str
     reader: str
     scope: Scope = "stack"
+    rows: RowPadding | None = None
+    """Padding of the rows of a copy in shared memory; it changes no result. None: they follow each other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,10 @@ class _Text:
         for buffer in self._inside.get(loop, ()):
             shape = ", ".join(map(str, buffer.shape))
             slots = f" * {count(buffer.slots, 'slot')}" if buffer.slots > 1 else ""
-            yield f"{indent}{buffer.scope} {buffer.name}[{shape}]{slots}  # {count(buffer.size_bytes, 'byte')}"
+            rows = buffer.rows
+            padding = "" if rows is None else f", rows of {count(rows.dims, 'dimension')} + {rows.elements}"
+            size = count(buffer.size_bytes, "byte")
+            yield f"{indent}{buffer.scope} {buffer.name}[{shape}{padding}]{slots}  # {size}"
 
     def nodes(self, nodes: Nodes, indent: str) -> Iterator[str]:
         for node in nodes:

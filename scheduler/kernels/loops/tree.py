@@ -4,7 +4,7 @@ from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
 from dsascape.scheduler.kernels.loops.nodes import Ahead, Buffer, Condition, Node, Nodes, Outlined
 from dsascape.scheduler.kernels.loops.plans import Plans, StagePlan
 from dsascape.scheduler.kernels.loops.stage.loops import StageLoops
-from dsascape.scheduler.kernels.loops.steps import Outline, PartialSums, Prefetch, Scope
+from dsascape.scheduler.kernels.loops.steps import CacheRead, Outline, PartialSums, Prefetch, Scope
 
 
 class Tree:
@@ -37,7 +37,7 @@ class Tree:
     def add_buffer(self, plan: StagePlan, box: Ranges, scope: Scope, count: int = 1) -> None:
         """Add the buffer of a stage's ``box``, of so many partial sums; that of a result holds all of it."""
         stage = plan.stage
-        sums, ahead = plan.get(PartialSums), plan.get(Prefetch)
+        sums, ahead, copied = plan.get(PartialSums), plan.get(Prefetch), plan.get(CacheRead)
         count = count if sums is None else sums.count
         inside = self.around[-1] if self.around else ""
         if scope == "global" and not plan.is_handed_over:
@@ -46,6 +46,7 @@ class Tree:
         self.buffers[stage.name] = Buffer(
             stage.name, scope, (*shape, *([count] if count > 1 else [])), self.plans.naive.element_bytes(stage.tensor),
             tuple([each.first for each in box]), inside, count, 1 if ahead is None else ahead.ahead + 1,
+            None if copied is None else copied.rows,
         )  # fmt: skip
 
     def placed(self, plan: StagePlan, box: Ranges, of_block: Ranges) -> Nodes:

@@ -86,6 +86,10 @@ class TestPipes:
     def test_the_busiest_pipe_sets_the_pace(self, issued: Issued, dtype: str, cycles: int, limit: str) -> None:
         assert taken(issued, dtype=dtype) == Taken(0.0, cycles * NS, limit)
 
+    def test_threads_that_meet_in_a_bank_take_further_passes_of_shared_memory(self) -> None:
+        """32 banks of 4 B are 128 B a pass; 64 B a cycle make that two cycles."""
+        assert taken(Issued(load=10, further_passes=100), ("shared", 6400)) == Taken(0.0, 300 * NS, "shared")
+
     def test_blocks_fill_the_pipes_together(self) -> None:
         one_chain = Issued(fma=800, accumulators=1)
 

@@ -37,6 +37,7 @@ from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.loops.illegal import illegal
+from dsascape.scheduler.kernels.loops.steps import RowPadding
 from dsascape.tuner.codegen.gpu.blocks import GpuFunction, gpu_function
 from dsascape.tuner.codegen.gpu.kernels import GpuCode, generate_gpu
 from dsascape.tuner.codegen.gpu.phases import Loops
@@ -235,6 +236,12 @@ TILES = {
     "more stages than steps": GpuTiles((1, 10, 3, 7), (0, 2, 3, 1), (1, 5, 1, 7), 1, 6, 3, "lanes"),
     "sums shared by three": GpuTiles((1, 10, 2, 7), (0, 2, 3, 1), (1, 2, 1, 7), 3, 4, 2, "lanes"),
     "sums shared by three, nothing staged": GpuTiles((1, 4, 2, 3), (0, 1, 3, 2), (1, 3, 1, 2), 3, None, 1, "lanes"),
+    "rows with one element behind them": GpuTiles(
+        (1, 10, 3, 7), (0, 2, 3, 1), (1, 5, 1, 7), 1, 3, 3, "lanes", rows=(RowPadding(1), None)
+    ),
+    "rows of several dimensions with more behind them": GpuTiles(
+        (1, 4, 4, 4), (0, 2, 3, 1), (1, 1, 1, 1), 1, 2, 2, "lanes", rows=(RowPadding(5, 2), RowPadding(3, 3))
+    ),
     "all in one block": GpuTiles((1, 10, 9, 7), (0, 2, 3, 1), (1, 4, 3, 2), 1, 2, 2, "lanes"),
 }
 
@@ -276,7 +283,13 @@ def any_tiles(draw: st.DrawFn) -> tuple[str, GpuTiles]:
         for number in nests.fronts
     )  # fmt: skip
     split, stages = draw(st.sampled_from([1, 1, 2, 3, 7])), draw(st.integers(1, 4))
-    return name, GpuTiles(tile, order, part, split, depth_step, stages, "lanes", 1, fronts)
+    padded = depth_step is not None and draw(st.booleans())
+    rows = tuple([draw(any_rows(len(read.order))) for read in nests.nests[nests.anchor].reads[:2]]) if padded else ()
+    return name, GpuTiles(tile, order, part, split, depth_step, stages, "lanes", 1, fronts, rows=rows)
+
+
+def any_rows(rank: int) -> st.SearchStrategy[RowPadding | None]:
+    return st.one_of(st.none(), st.builds(RowPadding, st.integers(1, 5), st.integers(1, rank)))
 
 
 DRAWN: dict[str, Callable[[Net], str]] = {

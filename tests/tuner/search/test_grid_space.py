@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dsascape.hw_models import Gpu, load_hardware
+from dsascape.scheduler.gpu.code import block_code
 from dsascape.scheduler.gpu.read_tiles import read_tiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.loops.build import loop_program
@@ -22,6 +23,8 @@ from dsascape.scheduler.kernels.loops.steps import (
 )
 from dsascape.tuner.search.analysis import KernelNodes, SearchMachine
 from dsascape.tuner.search.gpu_rules import GPU_RULES
+from dsascape.tuner.search.grid_rows import with_rows
+from dsascape.tuner.search.grid_space import GridSpace
 from dsascape.tuner.search.mutations import MUTATIONS, Mutation, crossed, mutated
 from dsascape.tuner.search.runners import SimulatedGrids
 from dsascape.tuner.search.sketches import Context, Sketch, sketches
@@ -135,6 +138,27 @@ def test_operands_are_copied_or_not_and_reductions_are_shared_or_not() -> None:
     for kind in (CacheRead, ShareReduction):
         has = sum([any(isinstance(step, kind) for step in each) for each in steps])
         assert 0 < has < len(steps)
+
+
+def test_rows_of_copies_are_padded_or_not_and_against_conflicts_if_asked() -> None:
+    own = kernels.matmul(64, 64, 256)
+    space = space_of(own, MACHINE)
+    assert isinstance(space, GridSpace)
+    padded, fewer = 0, 0
+    for program in drawn(own, 60):
+        rows = [step.rows for step in program.steps if isinstance(step, CacheRead)]
+        padded += any(rows)
+        plain = space.completed(with_rows(program.steps, {}))
+        assert plain is not None
+        passes = [
+            block_code(own.layer, read_tiles(own.layer, each.loops), P100).issued.further_passes
+            for each in (plain, space.unhindered(plain))
+        ]
+        assert passes[1] <= passes[0]
+        fewer += passes[1] < passes[0]
+
+    assert 0 < padded < 60
+    assert fewer > 0
 
 
 def test_blocks_share_the_only_reduction_of_a_kernel_and_no_other() -> None:

@@ -77,7 +77,7 @@ class GridEmitting(Emitting):
         if buffer.scope == "global":
             super()._declare(buffer)
             return
-        stage, elements = self.stages[buffer.name], buffer.size_bytes // buffer.element_bytes
+        stage, elements = self.stages[buffer.name], buffer.elements * buffer.slots
         source = stage.source if buffer.name.endswith(SHARES) else ""
         dtype = self.memories[source][1] if source else self.dtype_of(stage)
         if buffer.scope == "register":
@@ -99,11 +99,11 @@ class GridEmitting(Emitting):
     def _slot(self, name: str, indices: Sequence[Any]) -> Any:
         """Return where in its memory an element of a buffer lies: in the slot of the loop's iteration."""
         buffer = self.program.buffer(name)
-        place = ravelled(indices, buffer.shape)
+        place = ravelled(indices, buffer.strides)
         if buffer.slots == 1:
             return place
         slot = tirx.floormod(self.variables[buffer.inside], buffer.slots)
-        return slot * (buffer.size_bytes // buffer.element_bytes // buffer.slots) + place
+        return slot * buffer.elements + place
 
     def load(self, name: str, indices: Sequence[Any]) -> Any:
         if name not in self.memories:

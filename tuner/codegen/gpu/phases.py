@@ -174,9 +174,9 @@ def when(conditions: Sequence[Any], body: Any) -> Any:
     return tirx.IfThenElse(tirx.all(*conditions), body, None) if conditions else body
 
 
-def ravelled(indices: Sequence[Any], extents: Sequence[int]) -> Any:
-    """Return the place in row-major order of an element of a box."""
+def ravelled(indices: Sequence[Any], strides: Sequence[int]) -> Any:
+    """Return the place of an element of a box whose neighbours along each dimension are so many elements apart."""
     place: Any = tirx.const(0)
-    for each, extent in zip(indices, extents, strict=True):
-        place = place * extent + each
+    for each, stride in zip(indices, strides, strict=True):
+        place = place + each * stride
     return place

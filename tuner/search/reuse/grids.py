@@ -2,8 +2,9 @@
 
 A program keeps the sketch of the reused one, and what it has besides shapes: whether operands are copied to shared
 memory and how far ahead, who shares reductions. Fetches go along the longest reduction, and the parts of a thread lie
-together (no virtual split): programs have no others. Parts are always written out and copies made in the longest
-vectors that fit, so that the rounds for pragmas and vectors have no other programs to offer.
+together (no virtual split): programs have no others. Rows of copies are padded as in the built-in choice where threads
+would meet in banks, which the authors' programs leave to the shapes. Parts are always written out and copies made in
+the longest vectors that fit, so that the rounds for pragmas and vectors have no other programs to offer.
 """
 
 import math
@@ -172,7 +173,8 @@ class ReusableGrid:
             steps = with_step(steps, ShareReduction(sums, carried.sharing, loops, carried.by))
         bind = step_of(steps, self.space.sink, Bind)
         assert bind is not None
-        return self.space.completed(with_step(steps, replace(bind, least_threads=carried.least_threads)))
+        program = self.space.completed(with_step(steps, replace(bind, least_threads=carried.least_threads)))
+        return None if program is None else self.space.unhindered(program)
 
     def _with_copies(self, steps: Steps, carried: Carried) -> Steps:
         names = [step.stage for step in steps if isinstance(step, CacheRead)]

@@ -12,6 +12,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from dsascape.hw_models.gpu.banks import passes_of
+from dsascape.hw_models.gpu.spec import WORD_BYTES
+from dsascape.scheduler.gpu.conflicts import addresses_of
 from dsascape.scheduler.parts import divisors
 from dsascape.tuner.search.reuse.operators import ReuseError
 from dsascape.wording import count
@@ -20,8 +23,7 @@ from dsascape.workloads.loopnest import Access, Extents, LoopNest
 LINE_BYTES = 32
 """Bytes of a request for a cache line: a sector."""
 BANKS = 32
-"""Banks of shared memory, each of one word."""
-WORD_BYTES = 4
+"""Banks of shared memory, each of one word, as the authors' code has them on any machine."""
 WARP = 32
 
 
@@ -182,15 +184,10 @@ def worst_conflict(moves: tuple[tuple[int, int], ...], element_bytes: int) -> in
 
     ``moves``: iterations of the fused loops of threads, outermost first, and the elements that each moves an address.
     """
-    addresses = np.zeros(1, dtype=np.int64)
-    for extent, stride in moves:
-        addresses = (addresses[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
-    words = addresses * element_bytes // WORD_BYTES
-    worst = 1
-    for begin in range(0, len(words), WARP):
-        own = np.unique(words[begin : begin + WARP])
-        worst = max(worst, int(np.bincount(own % BANKS).max()))
-    return worst
+    words = addresses_of(moves) * element_bytes // WORD_BYTES
+    missing = -len(words) % WARP
+    by_warp = np.concatenate([words, np.repeat(words[-1:], missing)]).reshape(-1, WARP)
+    return int(passes_of(by_warp, BANKS).max())
 
 
 def block_shapes(nest: MajorNest, blocks: int) -> Iterator[Extents]:
