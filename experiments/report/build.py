@@ -4,6 +4,7 @@ import datetime
 import json
 import logging
 import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,6 +60,9 @@ _CATEGORIES = {
     "dma_load": "load", "path_load": "load", "broadcast": "load", "dma_store": "store", "path_store": "store",
     "launch": "launch",
 }  # fmt: skip
+_KIND_OF_UNIT = re.compile(r"units\.(\w+)\.kind")
+_NONE = "none"
+"""Text for a part that the machine does not have."""
 _LANE_ORDER = ("launch", "dma_load", "broadcast", "path_load")
 
 
@@ -87,8 +91,11 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultS
     is_known = experiment.search.method != "nsga2" and planned <= _MOST_KEYS_AT_START
     keys = [point.key for point in grid.chosen(experiment.search)] if is_known else None
     rows, added = _hardware_rows(grid.machines[0].base), added_keys(folder)
+    units = unit_kinds([machine.base for machine in grid.machines])
     forget_drawn(folder)
-    note = Note(experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False, added=added)
+    note = Note(
+        experiment=experiment, hardware=rows, units=units, planned=planned, keys=keys, is_finished=False, added=added
+    )
     write_note(note, folder)
     store.supersede_other_code(grid.point(0).code, added)
     if keys is not None:
@@ -121,7 +128,10 @@ def end_study(
                 _log.warning("what_if: %s", study.reason)
     keys = list(dict.fromkeys(point.key for point in points))
     rows, added = _hardware_rows(grid.machines[0].base), added_keys(folder)
-    note = Note(experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True, added=added)
+    units = unit_kinds([machine.base for machine in grid.machines])
+    note = Note(
+        experiment=experiment, hardware=rows, units=units, planned=len(keys), keys=keys, is_finished=True, added=added
+    )
     write_note(note, folder)
     store.make_current([*keys, *added], _asked_by(experiment))
 
@@ -194,6 +204,7 @@ def _study(
         question=experiment.question,
         hardware_name=" and ".join(dict.fromkeys(entry.base for entry in experiment.hardware)),
         hardware_rows=tuple(note.hardware),
+        units=note.units or _stated_kinds(note.hardware),
         swept=experiment.swept(),
         objectives=tuple(experiment.objectives),
         search=experiment.search.method,
@@ -244,9 +255,27 @@ def provenance() -> dict[str, str]:
 
 
 def _hardware_rows(machine: AnyHardware) -> list[tuple[str, str]]:
-    """Return the machine's values as (dotted path, text)."""
+    """Return the machine's values as (dotted path, text); entries of lists are shown with their list."""
     data = machine.model_dump(by_alias=True)
-    return [(path, readable(str(value_at(data, path)))) for path in parameter_paths(machine)]
+    values = {path: value_at(data, path) for path in parameter_paths(machine)}
+    inside = {path for path in values if isinstance(values.get(path.rpartition(".")[0]), list | tuple)}
+    told = {path: value for path, value in values.items() if path not in inside}
+    return [(path, _NONE if value is None else readable(str(value))) for path, value in told.items()]
+
+
+def unit_kinds(machines: Iterable[AnyHardware]) -> dict[str, str]:
+    """Return the kind of each named compute unit, such as ``matrix``; names with several kinds are left out."""
+    known: dict[str, set[str]] = {}
+    for machine in machines:
+        for name, unit in machine.units.items() if isinstance(machine, ClusteredDsa) else ():
+            known.setdefault(name, set()).add(unit.kind)
+    return {name: next(iter(kinds)) for name, kinds in known.items() if len(kinds) == 1}
+
+
+def _stated_kinds(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the kinds of compute units from the rows of a machine, for folders that do not have them apart."""
+    found = ((_KIND_OF_UNIT.fullmatch(path), value) for path, value in rows)
+    return {path[1]: value for path, value in found if path is not None}
 
 
 def _presented(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:

@@ -44,7 +44,7 @@ def render_report(study: Study) -> str:
     missing = failed(points)
     headline, told = _headline(study, points, axes)
     standing = _standing(study, points)
-    timelines = timelines_drawn(study.timelines)
+    timelines = timelines_drawn(study.timelines, study.units)
     scripts = [_script(name) for name in SCRIPTS]
     return template("report.html.j2").render(
         study=study,
