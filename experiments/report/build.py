@@ -26,6 +26,7 @@ from dsascape.experiments.report.frames import axes_of, best_points, prepared
 from dsascape.experiments.report.leading import leading
 from dsascape.experiments.report.page import render_report
 from dsascape.experiments.report.study import Study
+from dsascape.experiments.report.summary import Summary, summary_of
 from dsascape.experiments.report.words import setting
 from dsascape.experiments.results.files import write_whole
 from dsascape.experiments.results.folder import (
@@ -77,6 +78,8 @@ class Written:
     """Number of points of the run; more than ``points`` if it has not ended."""
     remarks: tuple[str, ...]
     """Damage found in the folder, with what to do about it."""
+    summary: Summary
+    """Headline and fastest points."""
 
 
 def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultStore) -> None:
@@ -177,7 +180,7 @@ def write_report(folder: Path) -> Written:
     study = replace(study, layers=layers, kernels=kernels, what_if=what_if)
     path = folder / REPORT
     write_whole(path, render_report(study))
-    return Written(path, len(results.frame), planned, tuple(remarks))
+    return Written(path, len(results.frame), planned, tuple(remarks), summary_of(study))
 
 
 def _study(

@@ -67,6 +67,14 @@ def render_report(study: Study) -> str:
     )
 
 
+def headline_of(study: Study) -> str:
+    """Return the headline of the study's report, with the source of its figures."""
+    points = prepared(study.frame, study.swept)
+    headline, _ = _headline(study, points, axes_of(points, study.swept))
+    standing = _standing(study, points)
+    return f"{headline} ({standing})" if standing else headline
+
+
 def _headline(study: Study, points: pd.DataFrame, axes: Axes) -> tuple[str, list[str]]:
     """Return the headline that answers the question, and the sentences that follow."""
     points = leading(points)
