@@ -7,7 +7,6 @@ from dsascape.experiments.report.leading import leading
 from dsascape.experiments.report.page import headline_of
 from dsascape.experiments.report.study import Study
 from dsascape.experiments.report.tables import Table, figure_formats, table_of
-from dsascape.experiments.report.words import setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,5 @@ def summary_of(study: Study) -> Summary:
     axes = axes_of(points, study.swept)
     best = best_points(leading(points))
     figures = [name for name in dict.fromkeys(("latency_s", *study.objectives)) if name in best and name in FIGURES]
-    shown = best[["network", "policy"]].assign(at=[setting(row, axes) for _, row in best.iterrows()])
-    shown = shown.join(best[[*figures, "bottleneck"]]).rename(columns={"bottleneck": "bound by"})
-    if not axes:
-        shown = shown.drop(columns="at")
+    shown = best[["network", "policy", *axes, *figures, "bottleneck"]].rename(columns={"bottleneck": "bound by"})
     return Summary(headline_of(study), table_of(shown, figure_formats(shown, figures, "")))

@@ -40,6 +40,8 @@ from dsascape.wording import count
 _MOST_FAILURES_SHOWN = 5
 _SAID_EVERY_S = 60.0
 """Seconds between lines on the progress where standard error is not a terminal."""
+_LONGEST_WHOLE = 14
+"""Number of characters that a column has at least if its cells are as long."""
 _STEPS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -101,9 +103,13 @@ def _show(summary: Summary, lines: Iterable[str]) -> None:
 
 
 def _grid(best: Table) -> RichTable:
-    grid = RichTable(title="fastest points", title_justify="left")
-    for cell in best.headings:
-        grid.add_column(shown_text(cell.text), justify="right" if cell.numeric else "left", no_wrap=cell.text != "at")
+    grid = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for number, cell in enumerate(best.headings):
+        longest = max(len(row[number].text) for row in best.rows)
+        grid.add_column(
+            shown_text(cell.text), justify="right" if cell.numeric else "left", overflow="fold",
+            min_width=min(longest, _LONGEST_WHOLE),
+        )  # fmt: skip
     for row in best.rows:
         grid.add_row(*(shown_text(cell.text) for cell in row))
     return grid
