@@ -4,6 +4,7 @@ import datetime
 import json
 import logging
 import platform
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +30,7 @@ from dsascape.experiments.report.frames import axes_of, best_points, prepared
 from dsascape.experiments.report.leading import leading
 from dsascape.experiments.report.page import render_report
 from dsascape.experiments.report.study import Study
+from dsascape.experiments.report.summary import Summary, summary_of
 from dsascape.experiments.report.together import courses_of, together_of
 from dsascape.experiments.report.words import setting
 from dsascape.experiments.results.files import write_whole
@@ -66,6 +68,9 @@ _CATEGORIES = {
     "dma_load": "load", "path_load": "load", "broadcast": "load", "dma_store": "store", "path_store": "store",
     "launch": "launch",
 }  # fmt: skip
+_KIND_OF_UNIT = re.compile(r"units\.(\w+)\.kind")
+_NONE = "none"
+"""Text for a part that the machine does not have."""
 _LANE_ORDER = ("launch", "dma_load", "broadcast", "path_load")
 
 
@@ -82,6 +87,8 @@ class Written:
     """Damage found in the folder, with what to do about it."""
     study: Study
     """Study that the report shows."""
+    summary: Summary
+    """Headline and fastest points."""
 
 
 def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultStore) -> None:
@@ -97,8 +104,11 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultS
     is_known = is_chosen and not experiment.search.beside and planned <= _MOST_KEYS_AT_START
     keys = [point.key for point in grid.chosen(experiment.search)] if is_known else None
     rows, added = _hardware_rows(grid.machines[0].base), added_keys(folder)
+    units = unit_kinds([machine.base for machine in grid.machines])
     forget_drawn(folder)
-    note = Note(experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False, added=added)
+    note = Note(
+        experiment=experiment, hardware=rows, units=units, planned=planned, keys=keys, is_finished=False, added=added
+    )
     write_note(note, folder)
     store.supersede_other_code(grid.point(0).code, added)
     if keys is not None:
@@ -136,8 +146,9 @@ def end_study(experiment: Experiment, grid: Grid, asked: Asked, store: ResultSto
         for method, designs in asked.designs
     ]
     base = [point.key for point in asked.base or ()]
+    units = unit_kinds([machine.base for machine in grid.machines])
     note = Note(
-        experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True, added=added,
+        experiment=experiment, hardware=rows, units=units, planned=len(keys), keys=keys, is_finished=True, added=added,
         searches=searches, base=base, weights=list(grid.weights),
     )  # fmt: skip
     write_note(note, folder)
@@ -188,7 +199,7 @@ def write_report(folder: Path) -> Written:
     study = replace(study, layers=layers, kernels=kernels, what_if=what_if)
     path = folder / REPORT
     write_whole(path, render_report(study))
-    return Written(path, len(frame), planned, tuple(remarks), study)
+    return Written(path, len(frame), planned, tuple(remarks), study, summary_of(study))
 
 
 def _study(
@@ -216,6 +227,7 @@ def _study(
         question=experiment.question,
         hardware_name=" and ".join(dict.fromkeys(entry.base for entry in experiment.hardware)),
         hardware_rows=tuple(note.hardware),
+        units=note.units or _stated_kinds(note.hardware),
         swept=experiment.swept(),
         objectives=tuple(experiment.objectives),
         search=experiment.search.method,
@@ -288,9 +300,27 @@ def provenance() -> dict[str, str]:
 
 
 def _hardware_rows(machine: AnyHardware) -> list[tuple[str, str]]:
-    """Return the machine's values as (dotted path, text)."""
+    """Return the machine's values as (dotted path, text); entries of lists are shown with their list."""
     data = machine.model_dump(by_alias=True)
-    return [(path, readable(str(value_at(data, path)))) for path in parameter_paths(machine)]
+    values = {path: value_at(data, path) for path in parameter_paths(machine)}
+    inside = {path for path in values if isinstance(values.get(path.rpartition(".")[0]), list | tuple)}
+    told = {path: value for path, value in values.items() if path not in inside}
+    return [(path, _NONE if value is None else readable(str(value))) for path, value in told.items()]
+
+
+def unit_kinds(machines: Iterable[AnyHardware]) -> dict[str, str]:
+    """Return the kind of each named compute unit, such as ``matrix``; names with several kinds are left out."""
+    known: dict[str, set[str]] = {}
+    for machine in machines:
+        for name, unit in machine.units.items() if isinstance(machine, ClusteredDsa) else ():
+            known.setdefault(name, set()).add(unit.kind)
+    return {name: next(iter(kinds)) for name, kinds in known.items() if len(kinds) == 1}
+
+
+def _stated_kinds(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the kinds of compute units from the rows of a machine, for folders that do not have them apart."""
+    found = ((_KIND_OF_UNIT.fullmatch(path), value) for path, value in rows)
+    return {path[1]: value for path, value in found if path is not None}
 
 
 def _presented(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.text import Text
 
 INK, MUTED, GRID, PAPER, HATCH = "#fe0001", "#fe0002", "#fe0003", "#fe0004", "#fe0005"
 SERIES = tuple(f"#fe01{number:02x}" for number in range(8))
@@ -30,6 +31,14 @@ WIDTH = 1060
 """Width of a full figure, in pixels."""
 BAR_PX = 16
 """Width of a bar that stands for one design point, in pixels."""
+
+_STACKED_PX = 420
+"""Width up to which a panel is shown whole on a phone; a wider one scrolls sideways."""
+_NARROW_PX, _WIDE_PX = 280, 900
+"""Least width in pixels to which a panel is shrunk, and a wide drawing: below it the text would be too small."""
+_KEY_PX = 38
+"""Width of a key of a legend with the gap behind it, in pixels."""
+Box = tuple[int, int, int, int]
 
 _VARIABLES = {
     INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)", PAPER: "var(--paper)",
@@ -245,6 +254,45 @@ def to_svg(figure: Figure, figure_id: str, alternative: str, spots: Sequence[Spo
 
     Each of the ``spots`` gets an invisible mark by which the page's script finds the point.
     """
+    drawing = _drawing(figure)
+    body = _for_page(drawing, drawing, figure_id)
+    width, height = _size_px(figure)
+    marks = Markup("").join(_spot_mark(spot, height) for spot in spots)
+    inside = body[body.index(">") + 1 : body.rindex("</svg>")]
+    return _element(inside, (0, 0, width, height), alternative, marks)
+
+
+def to_panels(
+    figure: Figure, margins: Margins, figure_id: str, alternative: str, spots: Sequence[Spot] = ()
+) -> Markup:
+    """Return a figure of several panels as an SVG element for each, so that they stack where the page is narrow.
+
+    ``margins`` are those of `panels`. Labels of the legend are text of the page. A lone panel is drawn together with
+    its legend, as by `to_svg`.
+    """
+    if len(figure.axes) == 1:
+        return to_svg(figure, figure_id, alternative, spots)
+    drawing = _drawing(figure)
+    height = _size_px(figure)[1]
+    groups = _groups(drawing, 2)
+    shared = drawing[drawing.rindex("\n </g>\n") + len("\n </g>\n") : drawing.rindex("</svg>")]
+    made = []
+    for number, axes in enumerate(figure.axes):
+        marks = Markup("").join(_spot_mark(spot, height) for spot in spots if spot.axes is axes)
+        inside = _for_page(groups[f"axes_{number + 1}"] + ("" if number else shared), drawing, figure_id)
+        about = f"{alternative}: {axes.get_title(loc='left')}"
+        made.append(_element(inside, _panel_box(axes, margins, height), about, marks))
+    legend = Markup("")
+    if "legend_1" in groups:
+        handles = _legend_handles(_for_page(groups["legend_1"], drawing, figure_id))
+        labels = figure.legends[0].get_texts()
+        entries = (_legend_entry(*each, height) for each in zip(handles, labels, strict=True))
+        legend = Markup('<p class="legend">{}</p>').format(Markup(" ").join(entries))
+    return Markup('{}<div class="panels">{}</div>').format(legend, Markup("").join(made))
+
+
+def _drawing(figure: Figure) -> str:
+    """Return the figure as matplotlib writes it: an SVG element indented by one space for each level."""
     buffer = StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with warnings.catch_warnings():
@@ -252,18 +300,60 @@ def to_svg(figure: Figure, figure_id: str, alternative: str, spots: Sequence[Spo
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     drawing = buffer.getvalue()
     drawing = drawing[drawing.index("<svg") :]
-    drawing = re.sub(
-        r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->", "", drawing, flags=re.DOTALL
-    )
+    return re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->", "", drawing, flags=re.DOTALL)
+
+
+def _for_page(part: str, drawing: str, figure_id: str) -> str:
+    """Return a part of a drawing with the page's colours and font, and with the ids that the drawing refers to."""
     referred = set(re.findall(r'(?:href="#|url\(#)([^")]+)', drawing))
-    body = re.sub(r"<[^>]*>", lambda tag: _page_tag(tag[0], referred, figure_id), drawing)
+    return re.sub(r"<[^>]*>", lambda tag: _page_tag(tag[0], referred, figure_id), part)
+
+
+def _groups(drawing: str, depth: int) -> dict[str, str]:
+    """Return the groups at one level of a drawing by their ids."""
+    indent = " " * depth
+    group = rf'^{indent}<g id="([^"]*)">\n.*?^{indent}</g>$'
+    return {each[1]: each[0] for each in re.finditer(group, drawing, flags=re.MULTILINE | re.DOTALL)}
+
+
+def _size_px(figure: Figure) -> tuple[int, int]:
     width, height = (round(float(inches) * 72) for inches in figure.get_size_inches())
-    opening = Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" style="--w:{w}px">').format(
-        w=width, h=height, label=" ".join(alternative.split())
-    )
-    inside = body[body.index(">") + 1 : body.rindex("</svg>")]
-    marks = Markup("").join(_spot_mark(spot, height) for spot in spots)
-    return opening + Markup(re.sub(r"\s*\n\s*", "\n", inside)) + marks + Markup("</svg>")
+    return width, height
+
+
+def _panel_box(axes: Axes, margins: Margins, height: float) -> Box:
+    """Return (left, top, width, height) of a panel with its margins, in a figure of that ``height``."""
+    inner = axes.get_window_extent()
+    left, top = inner.x0 - margins.left, height - inner.y1 - margins.top
+    return (
+        round(left), round(top), round(inner.width + margins.left + margins.right),
+        round(inner.height + margins.top + margins.bottom),
+    )  # fmt: skip
+
+
+def _element(inside: str, box: Box, alternative: str, marks: Markup) -> Markup:
+    """Return an SVG element that shows ``box`` of what is inside, with a description for readers without sight."""
+    left, top, width, height = box
+    least = min(width, _NARROW_PX if width <= _STACKED_PX else _WIDE_PX)
+    opening = Markup('<svg viewBox="{x} {y} {w} {h}" role="{r}" aria-label="{label}" style="--w:{w}px;--m:{m}px">')
+    role = "group" if marks else "img"  # what is within an image cannot be reached
+    head = opening.format(x=left, y=top, w=width, h=height, r=role, m=least, label=" ".join(alternative.split()))
+    return head + Markup(re.sub(r"\s*\n\s*", "\n", inside)) + marks + Markup("</svg>")
+
+
+def _legend_handles(legend: str) -> list[str]:
+    """Return the SVG of each key of a legend, without its label."""
+    parts = re.split(r"^   <g>\n    <text.*?^   </g>$", legend, flags=re.MULTILINE | re.DOTALL)
+    return [part.removeprefix("  <g>\n") for part in parts[:-1]]
+
+
+def _legend_entry(handle: str, label: Text, height: float) -> Markup:
+    """Return a legend's entry for the page: the key as a small drawing, and the label as text."""
+    extent = label.get_window_extent()
+    left, middle = extent.x0 - _KEY_PX, height - (extent.y0 + extent.y1) / 2
+    box = f"{left:.1f} {middle - 8:.1f} {_KEY_PX} 16"
+    key = Markup('<svg class="key" viewBox="{}" aria-hidden="true">').format(box)
+    return Markup("<span>{}{}</svg>{}</span>").format(key, Markup(re.sub(r"\s*\n\s*", "\n", handle)), label.get_text())
 
 
 def _spot_mark(spot: Spot, height: float) -> Markup:

@@ -21,7 +21,7 @@ from dsascape.experiments.report.canvas import (
     to_svg,
 )
 from dsascape.experiments.report.frames import evenly
-from dsascape.experiments.report.looks import kind_of_pace
+from dsascape.experiments.report.looks import Units, kind_of_pace
 from dsascape.experiments.report.words import quantity, scale_of
 
 _ROW_PX = 22
@@ -29,10 +29,11 @@ _LONGEST_LABEL = 52
 PREFIX = "critical."
 
 
-def pace_shares(points: pd.DataFrame) -> pd.DataFrame:
+def pace_shares(points: pd.DataFrame, units: Units | None = None) -> pd.DataFrame:
     """Return the fraction of each point's latency per kind of limiting resource, one column per kind."""
     columns = [str(name) for name in points if str(name).startswith(PREFIX)]
-    shares = points[columns].fillna(0.0).T.groupby(lambda name: kind_of_pace(str(name).removeprefix(PREFIX))).sum().T
+    by_column = points[columns].fillna(0.0).T
+    shares = by_column.groupby(lambda name: kind_of_pace(str(name).removeprefix(PREFIX), units)).sum().T
     return shares.loc[:, (shares > 0).any()]
 
 

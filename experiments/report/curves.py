@@ -26,7 +26,7 @@ from dsascape.experiments.report.canvas import (
     slant_room,
     slanted,
     spots_along,
-    to_svg,
+    to_panels,
 )
 from dsascape.experiments.report.frames import pareto_front
 from dsascape.experiments.report.words import meaning, scale_of
@@ -67,7 +67,7 @@ def latency_curves(
     column = drawn[0]
     logarithmic = any(spread(own[column]) > _LOG_FROM_RATIO for _, own in points.groupby("network"))
     words, base_unit = meaning(column, drawn[1])
-    for index, (axes, network) in enumerate(zip(all_axes, networks, strict=True)):
+    for axes, network in zip(all_axes, networks, strict=True):
         own = points.loc[points["network"] == network]
         divisor, unit = scale_of(own[column], base_unit)
         for policy in policies:
@@ -91,9 +91,8 @@ def latency_curves(
         axes.set_xlim(-0.35, len(values) - 0.65)
         axes.set_title(clipped(network, 40))
         axes.set_ylabel(f"{words} [{unit}]")
-        if index + columns >= len(networks):
-            axes.set_xlabel(clipped(axis, 44))
-    return to_svg(figure, figure_id, f"{words.capitalize()} over {axis} for each network and policy", spots)
+        axes.set_xlabel(clipped(axis, 44))
+    return to_panels(figure, margins, figure_id, f"{words.capitalize()} over {axis} for each network and policy", spots)
 
 
 @house_style
@@ -111,7 +110,8 @@ def trade_offs(
     size, columns = _panel_size(len(networks))
     entries = [marker_entry(looks[name], name) for name in policies]
     entries += [(Line2D([], [], **_BEYOND), BEYOND)] if beyond.any() else []
-    figure, all_axes = panels(len(networks), columns, (size, 280), Margins(left=66, bottom=50), entries)
+    margins = Margins(left=66, bottom=50)
+    figure, all_axes = panels(len(networks), columns, (size, 280), margins, entries)
     groups = [own for _, own in points.groupby("network")]
     logarithmic = [any(spread(own[name]) > _LOG_FROM_RATIO for own in groups) for name in objectives]
     spots = []
@@ -156,7 +156,7 @@ def trade_offs(
             words = clipped(name, 30)
             axes.set(**{f"{place}label": f"{words} [{unit}]" if unit else words})
     words = " against ".join(meaning(name)[0] for name in objectives)
-    return to_svg(figure, figure_id, f"{words} for each network", spots)
+    return to_panels(figure, margins, figure_id, f"{words} for each network", spots)
 
 
 def _panel_size(networks: int) -> tuple[float, int]:

@@ -23,7 +23,7 @@ Column = dict[str, Any]
 def explorer_data(evaluation: Evaluation) -> dict[str, Any]:
     """Return the embedded points column by column; numbers are in the unit of the column's label."""
     points = evaluation.embedded
-    shares = pace_shares(points)
+    shares = pace_shares(points, evaluation.study.units)
     looks = kind_looks(map(str, shares))
     return {
         "total": len(evaluation.every),

@@ -24,7 +24,7 @@ from dsascape.experiments.report.canvas import (
     text_width,
     to_svg,
 )
-from dsascape.experiments.report.looks import kind_looks, kind_of_pace
+from dsascape.experiments.report.looks import Units, kind_looks, kind_of_pace
 from dsascape.experiments.results.timeline import Span, Timeline
 
 Lanes = tuple[tuple[str, tuple[Span, ...]], ...]
@@ -63,7 +63,7 @@ class Drawn:
     """End of the detailed lanes; the makespan unless there are too many spans."""
 
 
-def drawn(timeline: Timeline) -> Drawn:
+def drawn(timeline: Timeline, units: Units | None = None) -> Drawn:
     """Return the timeline with at most ``RECTANGLES`` spans to draw, and at most ``DETAILS`` for zooming.
 
     Above that, neighbours of one category less than a pixel apart are merged, unless that would hide much idle time.
@@ -71,7 +71,7 @@ def drawn(timeline: Timeline) -> Drawn:
     """
     lanes = timeline.lanes
     if timeline.critical:
-        paced = tuple(replace(span, category=kind_of_pace(span.category)) for span in timeline.critical)
+        paced = tuple(replace(span, category=kind_of_pace(span.category, units)) for span in timeline.critical)
         lanes = ((CRITICAL, paced), *lanes)
     makespan_ps = timeline.makespan_ps
     detailed, detail_until_ps = _detailed(lanes, makespan_ps)

@@ -21,6 +21,7 @@ from dsascape.experiments.report.words import (
     scale_of,
     setting,
     significant,
+    speed_words,
 )
 from dsascape.hw_models.text.quantities import BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, parse_quantity
 from dsascape.wording import count
@@ -56,6 +57,7 @@ class _Sides:
 
     asked: str
     against: str
+    """Other set, as it stands behind "than"."""
     ratios: pd.DataFrame
     """One row per case, with ``ratio``: latency of the second set over that of the first."""
     cases: int
@@ -158,7 +160,7 @@ def _policies(asked: str, subject: str, points: pd.DataFrame, axes: Axes) -> _Si
     paired = pd.DataFrame(fastest).dropna()
     cases = len(points.loc[(points[case] != "").all(axis="columns")].drop_duplicates(case))
     ratios = paired.assign(ratio=paired["against"] / paired["asked"]).reset_index()
-    return _Sides(f"{_listed(chosen)}{evidence}", f"as fast as {_listed(rivals)}", ratios, cases)
+    return _Sides(f"{_listed(chosen)}{evidence}", _listed(rivals), ratios, cases)
 
 
 def _named(text: str, policies: Sequence[str]) -> dict[str, int]:
@@ -205,7 +207,7 @@ def _more_or_less(subject: str, points: pd.DataFrame, axes: Axes) -> _Sides | No
     both = both.reindex(columns=[asked, against]).dropna()
     ratios = (both[against] / both[asked]).rename("ratio").reset_index()
     cases = len(points.drop_duplicates(case))
-    return _Sides(f"{axis} = {asked}", f"as fast as with {against}", ratios, cases)
+    return _Sides(f"{axis} = {asked}", f"with {against}", ratios, cases)
 
 
 def _magnitude(text: str) -> float:
@@ -219,18 +221,17 @@ def _judged(sides: _Sides) -> str:
     """Answer yes if all cases are faster, no if none is, otherwise with the number of faster ones."""
     ratios = numbers(sides.ratios, "ratio")
     faster = sum(ratio > NOTEWORTHY for ratio in ratios)
-    least, most = significant(min(ratios)), significant(max(ratios))
-    factor = f"{least} to {most}" if least != most else least
+    told = speed_words(min(ratios), max(ratios), sides.against)
     where = f"all {count(len(ratios), 'case')}" if len(ratios) > 1 else "the one case"
     missing = sides.cases - len(ratios)
     where += f" that can be compared ({count(missing, 'other')} cannot)" if missing > 0 else ""
     if faster == len(ratios):
-        return f"Yes: {sides.asked} is {factor} times {sides.against}, in {where}."
+        return f"Yes: {sides.asked} is {told}, in {where}."
     if not faster:
-        return f"No: {sides.asked} is {factor} times {sides.against}, in {where}."
+        return f"No: {sides.asked} is {told}, in {where}."
     return (
         f"It depends: {sides.asked} is faster in {faster:,} of {count(len(ratios), 'case')}"
-        f" ({factor} times {sides.against})."
+        f" ({told})."
     )
 
 

@@ -49,6 +49,11 @@ class Figure:
     still: str = ""
     """Remark that applies to the drawing only, not to the script's timeline."""
 
+    @property
+    def stacks(self) -> bool:
+        """Whether the drawing has panels that stack on a narrow page."""
+        return self.svg is not None and 'class="panels"' in self.svg
+
 
 @dataclass(frozen=True, slots=True)
 class Section:

@@ -1,7 +1,7 @@
 """Colours and markers of policies and resources, the same in every report."""
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dsascape.experiments.report.canvas import MARKS, SERIES, Look
 
@@ -10,15 +10,24 @@ _POLICIES = {
     "dnnfusion": Look(4, 4), "searched": Look(5, 5), "unfused": Look(7, 6),
 }  # fmt: skip
 """Fixed looks of the built-in policies; others get one derived from their name."""
-BUFFERS, STARTUP, OTHERS = "on-chip buffers", "start-up of transfers", "other"
+BUFFERS, STARTUP = "on-chip buffers", "start-up of transfers"
 _KINDS = {
-    "ddr": Look(0, 0), "dram": Look(0, 0), "vector": Look(1, 1), "core": Look(1, 1), "matrix": Look(2, 2),
-    "launch": Look(3, 3), "store": Look(4, 4), BUFFERS: Look(4, 6), "l1": Look(4, 6), "l2": Look(4, 3),
-    "l3": Look(5, 0), "local_buffer": Look(4, 6), "global_buffer": Look(4, 3), "broadcast": Look(5, 0),
-    "load": Look(5, 5), STARTUP: Look(6, 3), OTHERS: Look(7, 5),
+    "ddr": Look(0, 0), "dram": Look(0, 0), "vector": Look(1, 1), "scalar": Look(1, 4), "core": Look(1, 1),
+    "sm": Look(1, 2), "special": Look(1, 3), "matrix": Look(2, 2), "launch": Look(3, 3), "store": Look(4, 4),
+    BUFFERS: Look(4, 6), "l1": Look(4, 6), "l2": Look(4, 3), "l3": Look(5, 0), "shared": Look(4, 1),
+    "access": Look(4, 5), "local_buffer": Look(4, 6), "global_buffer": Look(4, 3), "broadcast": Look(5, 0),
+    "load": Look(5, 5), STARTUP: Look(6, 3),
 }  # fmt: skip
-_GROUPS = {"local_buffer": BUFFERS, "global_buffer": BUFFERS, "vector_core": "vector"}
-"""Resources and units drawn as a common kind; those not listed in either table are drawn as "other"."""
+_GROUPS = {
+    "local_buffer": BUFFERS, "global_buffer": BUFFERS, "dma_load": "load", "path_load": "load", "dma_store": "store",
+    "path_store": "store", "lanes": "vector", "tensor": "matrix",
+}  # fmt: skip
+"""Resources drawn as a common kind: buffers, transfers, and the pipes of a GPU's SM."""
+_COLOURED = len(SERIES) - 1
+"""Number of colours without the grey of the policy `unfused`."""
+
+Units = Mapping[str, str]
+"""Kinds of the machines' compute units, such as ``matrix``, by the names that a machine file gives them."""
 
 
 def policy_looks(names: Iterable[str]) -> dict[str, Look]:
@@ -40,20 +49,32 @@ def policy_looks(names: Iterable[str]) -> dict[str, Look]:
     return {name: looks[name] for name in several}
 
 
-def kind_looks(names: Iterable[str]) -> dict[str, Look]:
-    """Return the look of each kind of activity or resource, those with a fixed look first."""
+def kind_looks(names: Iterable[str], units: Units | None = None) -> dict[str, Look]:
+    """Return the look of each kind of activity or resource, those with a fixed look first.
+
+    Compute units have the colour of their kind. A resource of no known kind has a colour derived from its name.
+    """
     kinds = set(names)
-    own = [name for name in _KINDS if name in kinds and name != OTHERS]
-    rest = [name for name in sorted(kinds) if name not in _KINDS or name == OTHERS]
-    unknown = {name: Look(_KINDS[OTHERS].hue, _KINDS[OTHERS].number + place) for place, name in enumerate(rest)}
-    return {name: _KINDS[name] for name in own} | unknown
+    own = kinds.difference(units or ())
+    looks = {name: look for name, look in _KINDS.items() if name in own}
+    taken = set(looks.values())
+    rest = [(_kind_of(name, units), name) for name in kinds if name not in looks]
+    order = list(_KINDS)
+    for kind, name in sorted(rest, key=lambda each: (order.index(each[0]) if each[0] in _KINDS else len(order), each)):
+        first = _KINDS.get(kind) or Look(_number_of(name) % _COLOURED, _number_of(name) % MARKS)
+        tried = [Look(first.hue, (first.number + step) % MARKS) for step in range(MARKS)]
+        looks[name] = next((look for look in tried if look not in taken), first)
+        taken.add(looks[name])
+    return looks
 
 
-def kind_of_pace(resource: str) -> str:
-    """Return the kind under which charts show a limiting resource."""
-    if resource.endswith("-startup"):
-        return STARTUP
-    return _GROUPS.get(resource, resource if resource in _KINDS else OTHERS)
+def kind_of_pace(resource: str, units: Units | None = None) -> str:
+    """Return the kind under which charts show a limiting resource: its own name if no kind is known."""
+    return STARTUP if resource.endswith("-startup") else _kind_of(resource, units)
+
+
+def _kind_of(name: str, units: Units | None) -> str:
+    return (units or {}).get(name) or _GROUPS.get(name, name)
 
 
 def _number_of(text: str) -> int:

@@ -20,7 +20,7 @@ from dsascape.experiments.report.canvas import (
     house_style,
     marker_entry,
     panels,
-    to_svg,
+    to_panels,
 )
 from dsascape.experiments.report.frames import names_in, usable
 from dsascape.experiments.report.layout import Evaluation, Figure
@@ -136,10 +136,11 @@ def measured_scatter(kernels: pd.DataFrame, looks: Looks, figure_id: str) -> Mar
     networks = names_in(kernels, "network")
     columns = min(_COLUMNS, len(networks))
     legend = [marker_entry(look, name) for name, look in looks.items()]
-    figure, all_axes = panels(len(networks), columns, (WIDTH / _COLUMNS, 320), Margins(left=70, bottom=50), legend)
+    margins = Margins(left=70, bottom=50)
+    figure, all_axes = panels(len(networks), columns, (WIDTH / _COLUMNS, 320), margins, legend)
     micro = kernels[["measured_s", "predicted_s"]].to_numpy(float) * 1e6
     ends = float(np.nanmin(micro)) / 1.5, float(np.nanmax(micro)) * 1.5
-    for index, (axes, network) in enumerate(zip(all_axes, networks, strict=True)):
+    for axes, network in zip(all_axes, networks, strict=True):
         axes.plot(ends, ends, color=MUTED, linewidth=1.2, zorder=1)
         for name, look in looks.items():
             own = kernels.loc[(kernels["network"] == network) & (kernels["policy"] == name)]
@@ -150,11 +151,9 @@ def measured_scatter(kernels: pd.DataFrame, looks: Looks, figure_id: str) -> Mar
             )  # fmt: skip
         _log_axes(axes, ends)
         axes.set_title(clipped(network, 40))
-        if index % columns == 0:
-            axes.set_ylabel("predicted [µs]")
-        if index + columns >= len(networks):
-            axes.set_xlabel("measured [µs]")
-    return to_svg(figure, figure_id, "Predicted over measured time of every kernel, for each network")
+        axes.set_ylabel("predicted [µs]")
+        axes.set_xlabel("measured [µs]")
+    return to_panels(figure, margins, figure_id, "Predicted over measured time of every kernel, for each network")
 
 
 def _log_axes(axes: Axes, ends: Sequence[float]) -> None:

@@ -45,7 +45,7 @@ def render_report(study: Study) -> str:
     missing = failed(points)
     headline, told = _headline(study, points, axes)
     standing = _standing(study, points)
-    timelines = timelines_drawn(study.timelines)
+    timelines = timelines_drawn(study.timelines, study.units)
     scripts = [_script(name) for name in SCRIPTS]
     return template("report.html.j2").render(
         study=study,
@@ -66,6 +66,14 @@ def render_report(study: Study) -> str:
         scripts=scripts,
         script_hashes=[b64encode(sha256(text.encode()).digest()).decode("ascii") for text in scripts],
     )
+
+
+def headline_of(study: Study) -> str:
+    """Return the headline of the study's report, with the source of its figures."""
+    points = prepared(study.frame, study.swept)
+    headline, _ = _headline(study, points, axes_of(points, study.swept))
+    standing = _standing(study, points)
+    return f"{headline} ({standing})" if standing else headline
 
 
 def _headline(study: Study, points: pd.DataFrame, axes: Axes) -> tuple[str, list[str]]:

@@ -23,6 +23,7 @@ from dsascape.experiments.report.canvas import (
     slant_room,
     slanted,
     text_width,
+    to_panels,
     to_svg,
 )
 from dsascape.experiments.report.frames import numbers, texts
@@ -105,7 +106,7 @@ def traffic_bars(
         axes.set_ylabel(f"traffic [{unit}]")
         room = width - margins.left - margins.right
         _grouped_bars(axes, (networks, policies), heights, looks, room, logarithmic=logarithmic)
-    return to_svg(figure, figure_id, "Bytes moved at each memory, by network and policy")
+    return to_panels(figure, margins, figure_id, "Bytes moved at each memory, by network and policy")
 
 
 @house_style

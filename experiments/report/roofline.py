@@ -19,7 +19,7 @@ from dsascape.experiments.report.canvas import (
     marker_entry,
     panels,
     spots_along,
-    to_svg,
+    to_panels,
 )
 from dsascape.experiments.report.frames import usable
 from dsascape.experiments.report.words import scale_of
@@ -64,15 +64,16 @@ def roofline_chart(points: pd.DataFrame, looks: Looks, figure_id: str) -> Markup
     policies = [policy for policy in looks if (points["policy"] == policy).any()]
     columns = min(_COLUMNS, len(networks))
     size = WIDTH / columns if columns > 1 else WIDTH * 0.6
+    margins = Margins(left=66, bottom=50)
     figure, all_axes = panels(
-        len(networks), columns, (size, 290), Margins(left=66, bottom=50), [marker_entry(looks[p], p) for p in policies]
+        len(networks), columns, (size, 290), margins, [marker_entry(looks[p], p) for p in policies]
     )
     divisor, unit = scale_of(points["peak_per_s"], "op/s")
     ridge = points["peak_per_s"] / points["off_chip_bytes_per_s"]
     x_ends = min(points["intensity"].min(), ridge.min()) / 2, max(points["intensity"].max(), ridge.max()) * 2
     y_ends = points["operations_per_s"].min() / divisor / 2, points["peak_per_s"].max() / divisor * 2
     spots = []
-    for index, (axes, network) in enumerate(zip(all_axes, networks, strict=True)):
+    for axes, network in zip(all_axes, networks, strict=True):
         own = points.loc[points["network"] == network]
         for peak, bandwidth in roofs_of(own):
             intensity = np.array([x_ends[0], peak / bandwidth, x_ends[1]])
@@ -93,9 +94,9 @@ def roofline_chart(points: pd.DataFrame, looks: Looks, figure_id: str) -> Markup
         axes.tick_params(axis="x", labelcolor=INK)
         axes.set_title(clipped(network, 40))
         axes.set_ylabel(f"operations per second [{unit}]")
-        if index + columns >= len(networks):
-            axes.set_xlabel("operations per byte of off-chip traffic [op/B]")
-    return to_svg(figure, figure_id, "Operations per second over operations per byte, for each network", spots)
+        axes.set_xlabel("operations per byte of off-chip traffic [op/B]")
+    about = "Operations per second over operations per byte, for each network"
+    return to_panels(figure, margins, figure_id, about, spots)
 
 
 def roofs_of(points: pd.DataFrame) -> Sequence[tuple[float, float]]:

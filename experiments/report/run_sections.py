@@ -10,7 +10,7 @@ from dsascape.experiments.report.critical import critical_bars, pace_shares, rep
 from dsascape.experiments.report.frames import bound_by, figures, means, names_in, ranked, usable
 from dsascape.experiments.report.gantt import Drawn, busy_shares, categories_in, drawn, gantt_chart
 from dsascape.experiments.report.layout import Evaluation, Figure
-from dsascape.experiments.report.looks import kind_looks
+from dsascape.experiments.report.looks import Units, kind_looks
 from dsascape.experiments.report.plots import bound_bars, traffic_bars
 from dsascape.experiments.report.roofline import MOST_ROOFS, roofline_chart, rooflines
 from dsascape.experiments.report.tables import (
@@ -38,7 +38,7 @@ def critical_sections(evaluation: Evaluation) -> Iterator[Figure]:
     """Yield, per network, how long each resource was critical at its telling points."""
     ran = usable(evaluation.embedded)
     ran = ran.loc[ran["network"].isin(evaluation.points["network"])]
-    shares = pace_shares(ran)
+    shares = pace_shares(ran, evaluation.study.units)
     if shares.empty:
         return
     looks = kind_looks(map(str, shares))
@@ -119,7 +119,7 @@ def bounds_section(evaluation: Evaluation) -> Iterator[Figure]:
         )
         yield Figure(
             "The bottleneck of each point: numbers of points, and their share.",
-            svg=bound_bars(counts, kind_looks(kinds), "bounds"),
+            svg=bound_bars(counts, kind_looks(kinds, evaluation.study.units), "bounds"),
             numbers=table_of(told[["group", "value", *kinds]], count_formats(kinds)),
         )
 
@@ -206,9 +206,9 @@ def layers_section(points: Sequence[tuple[str, pd.DataFrame]]) -> Iterator[Figur
         )
 
 
-def timelines_section(timelines: Sequence[Timeline]) -> Iterator[Figure]:
+def timelines_section(timelines: Sequence[Timeline], units: Units | None = None) -> Iterator[Figure]:
     """Yield each timeline on its own time scale."""
-    shown = timelines_drawn(timelines)
+    shown = timelines_drawn(timelines, units)
     looks = categories_in([each.detailed for each in shown])
     for number, each in enumerate(shown):
         paced = ", and above it what set the pace" if each.timeline.critical else ""
@@ -239,9 +239,9 @@ def _few_nodes(text: str) -> str:
     return ", ".join([*names[:_MOST_NODES], "...", *names[-_MOST_NODES:]])
 
 
-def timelines_drawn(timelines: Sequence[Timeline]) -> list[Drawn]:
+def timelines_drawn(timelines: Sequence[Timeline], units: Units | None = None) -> list[Drawn]:
     """Return the timelines with something to draw."""
-    return [drawn(timeline) for timeline in timelines if timeline.lanes]
+    return [drawn(timeline, units) for timeline in timelines if timeline.lanes]
 
 
 def _mean(evaluation: Evaluation) -> str:

@@ -90,7 +90,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
             source_of(lead.every),
         ),
         what_if_section(evaluation.study.what_if),
-        Section("timelines", "Timelines", tuple(timelines_section(evaluation.study.timelines))),
+        Section("timelines", "Timelines", tuple(timelines_section(evaluation.study.timelines, evaluation.study.units))),
         *installed_sections(evaluation),
     ]
     return [section for section in sections if section.figures]

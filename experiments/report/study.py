@@ -1,7 +1,7 @@
 """Input of a report: the points of one experiment, its machine, and timelines of simulated runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -38,6 +38,8 @@ class Study:
     """(title, layers with their figures) of the fastest point of each network."""
     kernels: pd.DataFrame | None = None
     """Measured kernels of all points that have a prediction, each with its ``network`` and ``policy``."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of the machines' compute units by name; names with several kinds are left out."""
     what_if: WhatIf | None = None
     """Effects of changed machine values on one point; None where none were simulated."""
     constraints: tuple[str, ...] = ()

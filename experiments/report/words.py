@@ -99,6 +99,29 @@ def times(ratio: float) -> str:
     return f"{significant(ratio)}{TIMES}" if isfinite(ratio) else MISSING
 
 
+def speed_words(least: float, greatest: float, than: str) -> str:
+    """Return a range of speed-ups over ``than`` in words, with factors of slowness where they are below 1.
+
+    Such as "2.00 to 8.00 times as fast as A", "20.0 to 47.0 times slower than A", "from 2.00 times slower to 3.00 times
+    as fast as A", or "as fast as A".
+    """
+    factors, relation = _factors(least, greatest)
+    return f"{factors} {relation} {than}".strip()
+
+
+def _factors(least: float, greatest: float) -> tuple[str, str]:
+    """Return (factors, what they mean) of a range of speed-ups; without factors if it is as fast."""
+    equal = significant(1.0)
+    is_slower = [each < 1 and significant(1 / each) != equal for each in (least, greatest)]
+    ends = [significant(1 / each if each < 1 else each) for each in (least, greatest)]
+    if is_slower == [True, False]:
+        return f"from {ends[0]} times slower to {ends[1]} times", "as fast as"
+    several = list(dict.fromkeys(reversed(ends) if is_slower[1] else ends))
+    if several == [equal]:
+        return "", "as fast as"
+    return " to ".join(several), "times slower than" if is_slower[1] else "times as fast as"
+
+
 def percent(share: float) -> str:
     """Format a fraction as a whole percentage."""
     return f"{share:.0%}" if isfinite(share) else MISSING
@@ -140,11 +163,11 @@ def _comparison(ratios: pd.DataFrame, baseline: str, others: Sequence[str], axes
     clauses: list[str] = []
     opening = "" if numbers(summary, "geomean")[0] > 1 else f"On the whole no policy beats {baseline}: "
     for policy, geomean, least, greatest, cases in zip(texts(summary, "policy"), *columns, strict=True):
-        extremes = list(dict.fromkeys([significant(least), significant(greatest)]))
-        mean = " in the geometric mean" if len(extremes) > 1 else ""
-        spread = f" ({' to '.join(extremes)} over {count(int(cases), 'case')})" if mean else ""
-        verb, object_ = ("", "") if clauses else ("is ", f" as fast as {baseline}{mean}")
-        clauses.append(f"{policy} {verb}{significant(geomean)} times{object_}{spread}")
+        factors, _ = _factors(least, greatest)
+        mean = "" if clauses else " in the geometric mean"
+        is_range = significant(least) != significant(greatest)
+        spread = f"{mean} ({factors or 'equal'} over {count(int(cases), 'case')})" if is_range else ""
+        clauses.append(f"{policy} is {speed_words(geomean, geomean, 'it' if clauses else baseline)}{spread}")
     if len(clauses) > _MOST_NAMED + 1:
         clauses[_MOST_NAMED:] = [f"{count(len(clauses) - _MOST_NAMED, 'other policy')} are slower"]
     best = texts(summary, "policy")[0]

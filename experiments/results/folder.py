@@ -45,6 +45,8 @@ class Note(BaseModel):
     keys: list[str] | None
     """Keys of the run's points, in order; None while a search has not chosen them."""
     is_finished: bool
+    units: dict[str, str] = Field(default_factory=dict)
+    """Kinds of the compute units of all machines by name; names with several kinds are left out."""
     added: list[str] = Field(default_factory=list)
     """Keys of points that were measured one by one."""
     searches: list[SearchNote] = Field(default_factory=list)

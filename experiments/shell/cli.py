@@ -5,6 +5,7 @@ import gc
 import json
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -366,6 +367,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     try:
         arguments = parser().parse_args(argv)
+        arguments.command_line = shlex.join(["dsascape", *argv])
     except UsageError as error:
         return _complain(str(error), "--json" in argv)
     except SystemExit as stop:
@@ -379,8 +381,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, RecursionError, MemoryError) as error:
         logging.getLogger(__name__).info("the error's origin:", exc_info=error)
         return _complain(f"{type(error).__name__}: {error}", arguments.json)
-    except KeyboardInterrupt:
-        return _complain("stopped; what was computed is kept", arguments.json, code=130)
+    except KeyboardInterrupt as stop:
+        return _complain(str(stop) or "stopped; what was computed is kept", arguments.json, code=130)
     _print(answer, as_json=arguments.json)
     return answer.code
 

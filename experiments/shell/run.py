@@ -1,6 +1,9 @@
 """The commands ``run`` and ``report``: run an experiment file, and write its report."""
 
 import argparse
+import shlex
+import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +13,13 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TaskProgressColumn,
     TextColumn,
-    TimeRemainingColumn,
 )
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from dsascape.experiments.engine.ask import ask, planned_points
 from dsascape.experiments.engine.engines import EngineError, open_engine
@@ -25,11 +31,24 @@ from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import DesignPoint, Row
 from dsascape.experiments.report.best_of_study import found_in
 from dsascape.experiments.report.build import Written, begin_study, end_study, write_report
+from dsascape.experiments.report.summary import Summary
+from dsascape.experiments.report.tables import Table
+from dsascape.experiments.results.folder import read_note
 from dsascape.experiments.results.store import ResultStore
-from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, shown_text
+from dsascape.experiments.shell.answers import Console as Terminal
 from dsascape.wording import count
 
 _MOST_FAILURES_SHOWN = 5
+_SAID_EVERY_S = 60.0
+"""Seconds between lines on the progress where standard error is not a terminal."""
+_LONGEST_WHOLE = 14
+"""Number of characters that a column has at least if its cells are as long."""
+_STEPS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+class Stopped(KeyboardInterrupt):
+    """A run that was stopped from the keyboard; the message says what is kept and how to go on."""
 
 
 def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answer:
@@ -47,10 +66,17 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
         ResultStore(folder) as store,
     ):
         begin_study(experiment, grid, folder, store)
-        with _progress(planned, failed_now) as on_point:
-            limited = read_constraints(experiment.constraints)
-            runner = Runner(store, engine, on_point, retry_failed=arguments.retry_failed, constraints=limited)
-            asked = ask(experiment, grid, runner)
+        try:
+            with _progress(planned, _stored(folder, store, arguments), failed_now) as on_point:
+                limited = read_constraints(experiment.constraints)
+                runner = Runner(store, engine, on_point, retry_failed=arguments.retry_failed, constraints=limited)
+                asked = ask(experiment, grid, runner)
+        except KeyboardInterrupt:
+            kept = f"{_stored(folder, store, arguments):,} of {count(planned, 'design point')} are kept in {folder}"
+            so_far = shlex.join(["dsascape", "report", str(folder)])
+            raise Stopped(
+                f"stopped; {kept}. To go on: {arguments.command_line} -- to see the report so far: {so_far}"
+            ) from None
         points = asked.points
         failed = _failed(points, store)
         end_study(experiment, grid, asked, store, engine)
@@ -68,8 +94,46 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
     counts += [f"{len(earlier)} failed earlier (--retry-failed computes them again)"] if earlier else []
     counts += [f"{found.infeasible} beyond a constraint"] if found.infeasible else []
     lines = [f"{', '.join(counts)}; {written.path}", *_reasons(failed.values()), *written.remarks]
-    lines += [each for each in (found.sentence, *found.front, found.warning) if each]
-    return Answer(data, lambda: say(*lines), POINTS_FAILED if failed else 0)
+    sentence = "" if found.sentence in written.summary.headline else found.sentence
+    lines += [each for each in (sentence, *found.front, found.warning) if each]
+    return Answer(data, lambda: _show(written.summary, lines), POINTS_FAILED if failed else 0)
+
+
+def _show(summary: Summary, lines: Iterable[str]) -> None:
+    """Print the headline, the fastest points (a table, or plain lines where nobody sees a terminal), and ``lines``."""
+    say(summary.headline)
+    if summary.best.rows:
+        terminal = Terminal()
+        if terminal.is_terminal:
+            terminal.print(_grid(summary.best))
+        else:
+            say(*plain_rows(summary.best))
+    say(*lines)
+
+
+def _grid(best: Table) -> RichTable:
+    grid = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for number, cell in enumerate(best.headings):
+        longest = max(len(row[number].text) for row in best.rows)
+        grid.add_column(
+            shown_text(cell.text), justify="right" if cell.numeric else "left", overflow="fold",
+            min_width=min(longest, _LONGEST_WHOLE),
+        )  # fmt: skip
+    for row in best.rows:
+        grid.add_row(*(shown_text(cell.text) for cell in row))
+    return grid
+
+
+def plain_rows(best: Table) -> list[str]:
+    """Return the rows of a table as lines, each cell behind its heading."""
+    names = [cell.text for cell in best.headings]
+    return ["  " + ", ".join(f"{n} {cell.text}" for n, cell in zip(names, row, strict=True)) for row in best.rows]
+
+
+def _stored(folder: Path, store: ResultStore, arguments: argparse.Namespace) -> int:
+    """Return the number of the run's points that need not be computed; 0 while its points are not known."""
+    keys = read_note(folder).keys
+    return len(store.keys(failed=not arguments.retry_failed).intersection(keys or ()))
 
 
 def _workers(arguments: argparse.Namespace, experiment: Experiment, planned: int) -> int:
@@ -103,20 +167,53 @@ def _reasons(failed: Iterable[tuple[DesignPoint, Row]]) -> list[str]:
     return [*lines, f"  and {more} more, which the report names"] if more > 0 else lines
 
 
+def time_left(seconds: float | None) -> str:
+    """Return an estimate of the time left in words, such as "about 2 min left"; empty where none can be made."""
+    if seconds is None:
+        return ""
+    for length, unit in _STEPS:
+        if seconds >= length:
+            return f"about {round(seconds / length)} {unit} left"
+    return "about 1 s left" if seconds > 0 else ""
+
+
+class _TimeLeft(ProgressColumn):
+    """Estimate of the time left, with its label."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        return Text(time_left(task.time_remaining))
+
+
 @contextmanager
-def _progress(planned: int, failed: set[str]) -> Iterator[OnPoint]:
-    """Show a progress bar with rate and remaining time on standard error; collect the keys of failed points."""
+def _progress(planned: int, stored: int, failed: set[str]) -> Iterator[OnPoint]:
+    """Show the progress with rate and time left on standard error; collect the keys of failed points.
+
+    The run has ``planned`` points, of which ``stored`` need not be computed. A terminal has a bar. Elsewhere a line is
+    written once a minute.
+    """
+    console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(), console=Console(stderr=True),
+        TextColumn("{task.fields[rate]}"), _TimeLeft(), console=console, disable=not console.is_terminal,
     ) as progress:  # fmt: skip
-        task = progress.add_task("design points", total=planned, rate="")
+        task = progress.add_task("design points", total=planned, completed=stored, rate="")
+        began = said = time.monotonic()
+        done = 0
 
         def on_point(point: DesignPoint, row: Row) -> None:
+            nonlocal said, done
+            done += 1
             if row["error"] is not None:
                 failed.add(point.key)
             speed = progress.tasks[task].speed
             progress.update(task, advance=1, rate=f"{speed:.1f}/s" if speed else "")
+            now = time.monotonic()
+            if not console.is_terminal and now - said >= _SAID_EVERY_S:
+                said = now
+                left = time_left((now - began) / done * (planned - stored - done))
+                sys.stderr.write(f"{stored + done:,} of {count(planned, 'design point')}, {left}\n")
 
         yield on_point
         progress.update(task, completed=progress.tasks[task].total)

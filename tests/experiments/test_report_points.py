@@ -5,15 +5,20 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dsascape.experiments.report.build import unit_kinds
 from dsascape.experiments.report.critical import pace_shares, representative_points
 from dsascape.experiments.report.frames import against_base, axes_of, evenly, pareto_front, prepared
-from dsascape.experiments.report.looks import OTHERS, STARTUP, kind_looks, policy_looks
+from dsascape.experiments.report.looks import STARTUP, kind_looks, kind_of_pace, policy_looks
 from dsascape.experiments.report.page import render_report
 from dsascape.experiments.report.roofline import rooflines
 from dsascape.experiments.report.sample import MOST_POINTS, listed, within_chart_limits
+from dsascape.hw_models import ClusteredDsa, load_hardware
 from tests.experiments.studies import BUFFERS, Reader, failure, point, study, two_by_two
 
+UNITS = ("matrix", "vector", "scalar")
 SMALL, LARGE = ({"local_buffer.capacity": value} for value in BUFFERS["local_buffer.capacity"])
 
 
@@ -41,6 +46,43 @@ class TestLooks:
     def test_resources_keep_theirs_too(self) -> None:
         assert kind_looks(["matrix", "ddr"])["ddr"] == kind_looks(["ddr", "odd", "launch"])["ddr"]
         assert list(kind_looks(["odd", "matrix", "ddr"])) == ["ddr", "matrix", "odd"]
+
+    @given(units=st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True), st.sampled_from(UNITS)))
+    def test_units_of_any_name_have_the_colour_of_their_kind(self, units: dict[str, str]) -> None:
+        looks = kind_looks([*units, "ddr"], units)
+
+        assert {name: looks[name].colour for name in units} == {
+            name: kind_looks([kind])[kind].colour for name, kind in units.items()
+        }
+
+    @given(name=st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True))
+    def test_no_resource_is_grey(self, name: str) -> None:
+        assert kind_looks([name])[name].colour != policy_looks(["unfused"])["unfused"].colour
+        assert kind_of_pace(name) != "other"
+
+    def test_two_units_of_one_kind_differ_in_their_hatch(self) -> None:
+        looks = kind_looks(["left", "right"], {"left": "vector", "right": "vector"})
+
+        assert looks["left"].colour == looks["right"].colour
+        assert looks["left"].hatch != looks["right"].hatch
+
+
+def test_shares_of_units_are_shown_under_their_kinds() -> None:
+    row = point("a", 0.001) | {"critical.matrix": np.nan, "critical.pe_grid": 0.2}
+    shares = pace_shares(prepared(pd.DataFrame([row]), ()), {"pe_grid": "matrix"})
+
+    assert shares.iloc[0].to_dict() == {"ddr": 0.7, "matrix": 0.2, STARTUP: 0.1}
+
+
+def test_a_name_with_two_kinds_has_none() -> None:
+    """Unit ``x`` is a matrix unit of one machine and a vector unit of the other."""
+    spec = load_hardware("stcp920", ClusteredDsa)
+    matrix, vector = spec.units["matrix"], spec.units["vector"]
+    one, other = (
+        spec.model_copy(update={"units": units}) for units in ({"x": matrix, "y": vector}, {"x": vector, "z": matrix})
+    )
+
+    assert unit_kinds([one, other]) == {"y": "vector", "z": "matrix"}
 
 
 def test_a_roofline_by_hand() -> None:
@@ -71,7 +113,7 @@ def test_shares_of_the_critical_path_are_grouped_and_sum_to_one() -> None:
     row |= {"critical.dma_store-startup": 0.125, "critical.odd": 0.125}
     shares = pace_shares(prepared(pd.DataFrame([row]), ()))
 
-    assert shares.iloc[0].to_dict() == {"ddr": 0.5, STARTUP: 0.375, OTHERS: 0.125}
+    assert shares.iloc[0].to_dict() == {"ddr": 0.5, STARTUP: 0.375, "odd": 0.125}
 
 
 def test_bars_are_of_the_fastest_point_of_each_policy_and_of_others_evenly() -> None:
@@ -105,7 +147,7 @@ class TestCharts:
 
 def even_steps(page: str, points: tuple[int, int, int]) -> bool:
     """Whether three points stand at equal distances above each other in the chart over the sweep."""
-    chart = page.partition('<section id="sweep">')[2].partition("</svg>")[0]
+    chart = page.partition('<section id="sweep">')[2].partition("</figure>")[0]
     heights = dict(re.findall(r'<circle class="spot" data-point="(\d+)" cx="[^"]+" cy="([^"]+)"', chart))
     low, middle, high = (float(heights[str(number)]) for number in points)
     return abs((low - middle) - (middle - high)) < 1

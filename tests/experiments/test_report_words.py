@@ -1,10 +1,14 @@
 """Sentences in a report state the right numbers, with three digits and a unit prefix."""
 
+import re
+
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsascape.experiments.report.frames import influence, prepared
-from dsascape.experiments.report.words import TIMES, answer, quantity, significant
+from dsascape.experiments.report.words import TIMES, answer, quantity, significant, speed_words
 from tests.experiments.studies import BUFFERS, failure, point, two_by_two
 
 
@@ -27,8 +31,8 @@ class TestWords:
         rows = [point("fixed-pattern", 1.0), point("unfused", 4.0), point("astitch", 2.0)]
 
         assert answer(prepared(pd.DataFrame(rows), ()), {})[0] == (
-            "On the whole no policy beats fixed-pattern: astitch is 0.500 times as fast as fixed-pattern"
-            " and unfused 0.250 times."
+            "On the whole no policy beats fixed-pattern: astitch is 2.00 times slower than fixed-pattern"
+            " and unfused is 4.00 times slower than it."
         )
 
     def test_failures_are_counted(self) -> None:
@@ -57,6 +61,27 @@ class TestWords:
     )
     def test_quantities_have_three_digits_and_a_prefix(self, value: float, text: str) -> None:
         assert quantity(value, "s") == text
+
+    @pytest.mark.parametrize(
+        ("least", "greatest", "text"),
+        [
+            (2, 8, "2.00 to 8.00 times as fast as A"),
+            (0.0215, 0.0508, "19.7 to 46.5 times slower than A"),
+            (0.5, 3, "from 2.00 times slower to 3.00 times as fast as A"),
+            (1, 1, "as fast as A"),
+            (0.9999, 1.0001, "as fast as A"),
+            (0.25, 0.25, "4.00 times slower than A"),
+            (1, 2, "1.00 to 2.00 times as fast as A"),
+        ],
+    )
+    def test_speed_ups_below_one_are_factors_of_slowness(self, least: float, greatest: float, text: str) -> None:
+        assert speed_words(least, greatest, "A") == text
+
+    @given(st.lists(st.floats(1e-5, 1e5), min_size=2, max_size=2).map(sorted))
+    def test_no_factor_of_speed_is_below_one(self, ends: list[float]) -> None:
+        told = re.findall(r"[\d.,e+-]*\d[\d.,e+]*", speed_words(ends[0], ends[1], "A"))
+
+        assert all(float(factor.replace(",", "")) >= 1 for factor in told)
 
     def test_large_numbers_are_grouped(self) -> None:
         assert significant(1234567.0) == "1,234,567"

@@ -1,6 +1,7 @@
 """A run computes each point once, resumes after a kill, and gives the same figures with any number of workers."""
 
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -18,6 +19,7 @@ from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import RunRecord
 from dsascape.experiments.results.store import ResultStore
 from dsascape.experiments.shell.cli import main
+from dsascape.experiments.shell.run import time_left
 from tests.experiments.dangers import tiny
 from tests.experiments.runs import COMMAND, ENVIRONMENT, SLOW_POLICY, figures, table
 
@@ -97,6 +99,53 @@ def test_rows_are_on_disk_as_they_come(tmp_path: Path) -> None:
     run_points([tiny(n) for n in (1, 2, 4)], tmp_path, 1, lambda *_: counts.append(len(table(tmp_path))))
 
     assert counts == [1, 2, 3]
+
+
+def test_a_stopped_run_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW_POLICY)
+    study, out = tmp_path / "study.yaml", tmp_path / "it's out"
+    study.write_text(
+        "workloads: [{model: bert-tiny, batch: 24}]\npolicies: [slow.py]\n"
+        "hardware: {base: stcp920, sweep: {clusters: [1, 2, 3, 4, 5, 6]}}\n"
+    )
+    argv = ["run", str(study), "--workers", "2", "--out", str(out)]
+
+    with subprocess.Popen([*COMMAND, *argv], env=ENVIRONMENT, stderr=subprocess.PIPE, encoding="utf-8") as process:
+        until(lambda: rows_so_far(out) >= 2)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+
+    kept = len(table(out))
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert f"stopped; {kept} of 6 design points are kept in {out}." in said
+    assert f"To go on: {shlex.join(['dsascape', *argv])} " in said
+    assert f"{shlex.join(['dsascape', 'report', str(out)])}\n" in said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(None, ""), (0, ""), (0.2, "about 1 s left"), (42, "about 42 s left"), (130, "about 2 min left"),
+     (7300, "about 2 h left")],
+)  # fmt: skip
+def test_the_time_left_is_told_in_words(seconds: float | None, words: str) -> None:
+    assert time_left(seconds) == words
+
+
+def test_the_end_tells_headline_and_best_points(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(
+        "workloads: [{model: bert-tiny, batch: 4}]\npolicies: [unfused, fixed-pattern]\nhardware: stcp920\n"
+    )
+
+    assert main(["run", str(study), "--out", str(tmp_path / "out"), "--workers", "1"]) == 0
+
+    told, best, counted = capsys.readouterr().out.splitlines()
+    assert told.startswith("On the whole no policy beats fixed-pattern: unfused is ")
+    assert told.endswith(" times slower than fixed-pattern. (simulated)")
+    assert best.startswith("  network bert-tiny, policy fixed-pattern, latency [ms] ")
+    assert best.endswith(", bound by launch")
+    assert counted.startswith("2 design points, 2 computed now, 0 failed; ")
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
