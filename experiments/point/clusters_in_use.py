@@ -60,15 +60,14 @@ def run_on_best_clusters(analysis: Analysis, policy: Policy, job: Job) -> Outcom
     if not ways.is_forced or not several:
         tries.insert(0, partial(_sharing_batch, analysis, policy, by_batch))
     tried: list[Outcome] = []
-    refusal: Exception | None = None
+    refusals: list[Exception] = []
     for attempt in tries:
         try:
             tried.append(attempt())
         except (ScheduleError, SimulationError) as error:
-            refusal = refusal or error
-    if not tried:
-        assert refusal is not None
-        raise refusal
+            refusals.append(error)
+    if not tried:  # sharing every kernel, all parts together need the least memory
+        raise refusals[min(1, len(refusals) - 1)]
     return min(tried, key=lambda outcome: outcome.record.latency_s)
 
 

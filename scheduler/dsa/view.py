@@ -84,6 +84,11 @@ class DsaView:
         return 0 if self.spec.global_buffer is None else self.spec.global_buffer.capacity_bytes
 
     @property
+    def ddr_bytes(self) -> int:
+        """Capacity of the whole machine's DDR, in bytes."""
+        return self.spec.ddr.capacity_bytes
+
+    @property
     def has_global_buffer(self) -> bool:
         return self.spec.global_buffer is not None
 

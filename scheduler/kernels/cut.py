@@ -55,6 +55,33 @@ def layers_by_pattern(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ..
     return analysis.of(_layers_by_pattern, tuple(ops))
 
 
+def layers_with_attention(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ...]:
+    """Return `layers_by_pattern`, with the two products around a softmax, and the softmax, as one layer.
+
+    Only where the softmax is computed piece by piece along the keys (`Layer.streamed`), and nothing else reads scores.
+    """
+    return analysis.of(_layers_with_attention, tuple(ops))
+
+
+def _layers_with_attention(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, ...]:
+    layers = list(layers_by_pattern(analysis, ops))
+    for softmax in [layer for layer in layers if layer.contraction is None and _runs_along(layer)]:
+        before = [layer for layer in layers if layer.sink.name in softmax.inputs and layer.contraction is not None]
+        behind = [layer for layer in layers if softmax.sink.name in layer.inputs and layer.contraction is not None]
+        if len(before) != 1 or len(behind) != 1:
+            continue
+        whole = layer_of(analysis, (*before[0].ops, *softmax.ops, *behind[0].ops))
+        if whole is not None and whole.streamed and whole.outputs == behind[0].outputs:
+            layers[layers.index(behind[0])] = whole
+            layers = [layer for layer in layers if layer not in (before[0], softmax)]
+    return tuple(layers)
+
+
+def _runs_along(layer: Layer) -> bool:
+    """Return whether some reduction of a layer can be accumulated while its results are used."""
+    return any(compiled.nest.running for compiled in layer.nests)
+
+
 def layers_in_order(
     analysis: Analysis, ops: Sequence[int], transposed: frozenset[int] = frozenset(), winograd: Winograd = frozenset()
 ) -> tuple[Layer, ...]:

@@ -2,19 +2,21 @@
 
 A policy that keeps tensors in local buffers cannot do so where the next layer needs what other clusters have computed.
 So of its plan the kernels remain, each launched once on all clusters: its layers follow one another without a launch
-between them, and with overlapping layers their weights are prefetched. A layer begins when its producers have ended on
-all clusters; that costs no time beyond the start-ups of their last store and its first load (assumed).
+between them, and with overlapping layers their weights are prefetched. Attention is also tried as one layer, as no
+other cluster needs its scores: they stay in the local buffers, tile by tile. A layer begins when its producers have
+ended on all clusters; that costs no time beyond the start-ups of their last store and its first load (assumed).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.evaluation import Evaluated, evaluate_schedule
 from dsascape.scheduler.dsa.deciding.execution import decide
-from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import LayersOf, through_ddr
 from dsascape.scheduler.errors import ScheduleError
-from dsascape.scheduler.kernels.cut import layers_by_pattern
+from dsascape.scheduler.kernels.cut import layers_by_pattern, layers_with_attention
+from dsascape.workloads.analysis import Analysis
 
 
 def fastest_divided(
@@ -28,8 +30,8 @@ def fastest_divided(
     distinct = {tuple([group.ops for group in plan.groups]): plan for plan in plans}
     tried: list[Evaluated] = []
     refusal = ""
-    for plan in distinct.values():
-        layout = through_ddr(plan, costs, layers_by_pattern)
+    layouts = (through_ddr(plan, costs, layers) for plan in distinct.values() for layers in _cuts(plan, costs))
+    for layout in layouts:
         for overlaps in (True, False) if overlaps_layers else (False,):
             try:
                 schedule = decide(layout, costs, policy, overlaps_layers=overlaps, paper_tiles=paper_tiles)
@@ -39,3 +41,17 @@ def fastest_divided(
     if not tried:
         raise ScheduleError(refusal or f"{costs.analysis.graph.name}: there is no plan to divide among clusters")
     return min(tried, key=lambda evaluated: evaluated.seconds)
+
+
+def _cuts(plan: FusionPlan, costs: DsaCosts) -> Iterator[LayersOf]:
+    """Yield the ways to cut the kernels of ``plan`` into layers: by pattern, and with attention as one if there is any.
+
+    Scores of attention then stay in the local buffers, tile by tile.
+    """
+    yield layers_by_pattern
+    if any(_has_attention(costs.analysis, group.ops) for group in plan.groups):
+        yield layers_with_attention
+
+
+def _has_attention(analysis: Analysis, ops: Sequence[int]) -> bool:
+    return len(layers_with_attention(analysis, ops)) < len(layers_by_pattern(analysis, ops))

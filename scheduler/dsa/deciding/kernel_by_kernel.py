@@ -12,6 +12,7 @@ from dsascape.scheduler.dsa.deciding.pinned_memories import with_pinned_memories
 from dsascape.scheduler.dsa.pins import pinned_binding
 from dsascape.scheduler.dsa.placing.binding import Binding, plain_binding
 from dsascape.scheduler.dsa.placing.division import division_of
+from dsascape.scheduler.dsa.schedule.limits import ddr_bytes
 from dsascape.scheduler.dsa.schedule.schedule import BufferScope, Instance, LayerRun, Layout, Schedule, TensorSlice
 from dsascape.scheduler.kernels.cut import single_layer
 from dsascape.scheduler.kernels.layer import Layer
@@ -32,9 +33,18 @@ LayersOf = Callable[[Analysis, Sequence[int]], tuple[Layer, ...]]
 def through_ddr(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf = single_layer) -> Layout:
     """Return the layout of the plan's kernels in order, their layers over whole outputs, all tensors in DDR.
 
-    A layer's output is divided among the clusters if these share every kernel.
+    A layer's output is divided among the clusters if these share every kernel. Where the clusters' parts of DDR are
+    private, and too small for copies of all weights that the fastest divisions read, weights are divided too.
     """
-    graph = plan.graph
+    layout = _laid_out(plan, costs, layers_of, saves_weights=False)
+    view = costs.view
+    if view.divides_kernels and view.spec.ddr.sharing == "private" and ddr_bytes(layout, view) > view.ddr_bytes:
+        return _laid_out(plan, costs, layers_of, saves_weights=True)
+    return layout
+
+
+def _laid_out(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf, *, saves_weights: bool) -> Layout:
+    graph, divides = plan.graph, costs.view.divides_kernels
     slices: list[TensorSlice] = []
     holds: dict[str, int] = {}
     instances = []
@@ -42,7 +52,7 @@ def through_ddr(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf = single_
         layers = layers_of(costs.analysis, group.ops)
         runs = []
         for layer in layers:
-            divided = division_of(layer, costs) if costs.view.divides_kernels else None
+            divided = division_of(layer, costs, saves_weights=saves_weights) if divides else None
             box = full_box(layer.sink.shape) if divided is None else divided.part(full_box(layer.sink.shape), 0)
             binding = _bound(layer, box, costs)
             reads = {name: (holds[name],) for name in layer.inputs if name in holds}

@@ -1,9 +1,9 @@
 """Choice of a layer's binding to cores by estimated time, where the layer runs by itself through DDR.
 
 The plain binding cuts the outermost dimensions, mostly rows, so that every core needs all weights. Where one read of
-the global buffer fills all local buffers, that costs nothing more; without such broadcasts each core reads the weights
-for itself. Cutting output channels or heads, or rows and channels in a grid, then moves fewer bytes. The plain binding
-is kept unless another one is estimated to be clearly faster (``tuning.rebound``).
+the global buffer fills all local buffers, that costs nothing more, and it is kept. Without such broadcasts each core
+reads the weights for itself. Cutting output channels or heads, or rows and channels in a grid, then moves fewer bytes,
+and is done where it is estimated to be clearly faster (``tuning.rebound``).
 """
 
 from collections.abc import Iterable
@@ -41,21 +41,22 @@ class LayerThroughDdr:
     def bound(self) -> BoundLayer:
         """Return the fastest binding by estimate; the plain one unless another is clearly faster.
 
-        The plain one as well where off-chip memory takes longer than the cores do, as others move no less there, and
-        without a global buffer, as operands then come straight from DDR, read once for all cores. Raises
-        ``ScheduleError`` if not even the smallest tile of the plain one fits.
+        The plain one as well where off-chip memory takes longer than the cores do, as others move no less there; with
+        broadcasts; and without a global buffer, as operands then come straight from DDR, read once for all cores.
+        Raises ``ScheduleError`` if not even the smallest tile of the plain one fits.
         """
-        tuning, layer, plain = self.view.tuning, self.layer, self.plain
+        view, tuning, layer, plain = self.view, self.view.tuning, self.layer, self.plain
         tiling = self._tiling(plain)
         best = BoundLayer(plain, tiling.estimate_ps)
+        if tuning.cores_bound == "plain" or view.broadcasts or not view.has_global_buffer:
+            return best
         moved_bytes = sum(layer.operand_bytes(self.extents).values()) + layer.tile_work(self.extents).output_bytes
-        off_chip_ps = moved_bytes / self.view.ddr_bytes_per_ps
-        is_fixed = tuning.cores_bound == "plain" or not self.view.has_global_buffer
-        if is_fixed or self._on_chip_ps(plain, tiling) <= off_chip_ps:
+        off_chip_ps = moved_bytes / view.ddr_bytes_per_ps
+        if self._on_chip_ps(plain, tiling) <= off_chip_ps:
             return best
         limit_ps = tuning.rebound * best.estimate_ps
-        computing = computing_ps(layer, self.extents, self.view, self.dtype)
-        all_ps = max(off_chip_ps, computing / self.view.cores_per_cluster)
+        computing = computing_ps(layer, self.extents, view, self.dtype)
+        all_ps = max(off_chip_ps, computing / view.cores_per_cluster)
         for least_ps, binding in self._others(all_ps) if all_ps < limit_ps else ():
             if least_ps >= limit_ps:
                 break
@@ -102,16 +103,9 @@ class LayerThroughDdr:
 
         With ``tiling`` as often as its tiles need them, else once. Start-ups, halos and outputs are left out.
         """
-        layer, view, part = self.layer, self.view, binding.part_extents(self.extents)
-        on_path = on_broadcast = 0.0
+        layer, part = self.layer, binding.part_extents(self.extents)
         tile, depth = (part, None) if tiling is None else (tiling.tile, tiling.depth)
-        for name, size in layer.tile_work(tile, depth).operand_bytes.items():
-            times = 1 if tiling is None else tiling.loads.get(name, 1)
-            sharing = cores_sharing(layer, name, binding)
-            own_bytes = size * times * binding.cores
-            if sharing > 1 and view.broadcasts:
-                on_broadcast += own_bytes / sharing
-            else:
-                on_path += own_bytes
-        moving_ps = max(on_path / view.path_bytes_per_ps, on_broadcast / view.broadcast_bytes_per_ps)
-        return max(moving_ps, computing_ps(layer, part, view, self.dtype))
+        loads = {} if tiling is None else tiling.loads
+        each = sum([size * loads.get(name, 1) for name, size in layer.tile_work(tile, depth).operand_bytes.items()])
+        moving_ps = each * binding.cores / self.view.path_bytes_per_ps
+        return max(moving_ps, computing_ps(layer, part, self.view, self.dtype))

@@ -9,6 +9,7 @@ would have to be exchanged and added up.
 import itertools
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.placing.binding import Binding
@@ -21,29 +22,40 @@ _MOST_DIVISIONS = 16
 """Maximum number of divisions of a layer that are estimated, those that cut the fewest dimensions first; assumed."""
 
 
-def division_of(layer: Layer, costs: DsaCosts) -> Binding | None:
+def division_of(layer: Layer, costs: DsaCosts, *, saves_weights: bool = False) -> Binding | None:
     """Return the division of a layer's outputs among the clusters of ``costs`` with the shortest estimated time.
 
-    Of all divisions, those into the most parts are estimated. On a tie, the outermost dimension is cut. None for a
-    layer that cannot be divided into equal parts: then every cluster computes and stores all of it.
+    Of all divisions, those into the most parts are estimated. ``saves_weights``: the fastest of those with which a
+    cluster reads the fewest bytes of weights. On a tie, the outermost dimension is cut. None for a layer that cannot be
+    divided into equal parts: then every cluster computes and stores all of it.
     """
-    key = layer.signature, costs.view.timing, costs.dtype
-    divided: Binding | None = layer.analysis.table(_fastest).get(key, lambda: _fastest(layer, costs))
+    key = layer.signature, costs.view.timing, costs.dtype, saves_weights
+    make = partial(_fastest, layer, costs, saves_weights=saves_weights)
+    divided: Binding | None = layer.analysis.table(_fastest).get(key, make)
     return divided
 
 
-def _fastest(layer: Layer, costs: DsaCosts) -> Binding | None:
+def _fastest(layer: Layer, costs: DsaCosts, *, saves_weights: bool) -> Binding | None:
     shape = layer.sink.shape
     for parts in divisors(costs.view.clusters)[:-1]:
-        timed: list[tuple[float, Binding]] = []
+        timed: list[tuple[int, float, Binding]] = []
         for division in itertools.islice(_divisions(layer, parts), _MOST_DIVISIONS):
+            extents = division.part_extents(shape)
+            weights_bytes = _weight_bytes(layer, division.part(full_box(shape), 0)) if saves_weights else 0
             try:
-                timed.append((costs.layer_ps(layer, division.part_extents(shape)), division))
+                timed.append((weights_bytes, costs.layer_ps(layer, extents), division))
             except ScheduleError:  # not even the smallest tile fits
                 continue
         if timed:
-            return min(timed, key=lambda entry: entry[0])[1]
+            return min(timed, key=lambda entry: entry[:2])[2]
     return None
+
+
+def _weight_bytes(layer: Layer, box: Box) -> int:
+    """Return the bytes of the weights from which ``box`` of a layer's output is computed; of tables, all rows."""
+    tensors, need = layer.graph.tensors, layer_needs(layer, box)
+    weights = (name for name in layer.inputs if name in need and tensors[name].role == "weight")
+    return sum([tensors[name].bytes_of(box_volume(need[name])) for name in weights])
 
 
 def _divisions(layer: Layer, parts: int) -> Iterator[Binding]:

@@ -48,15 +48,14 @@ def _weight_bytes(layout: Layout) -> int:
     return graph.weight_bytes - sum(graph.tensors[name].size_bytes - size for name, size in most.items())
 
 
-def check_ddr(layout: Layout, view: DsaView) -> None:
-    """Raise ``ScheduleError`` if DDR cannot hold weights, inputs and the peak of live tensors."""
-    if not layout.kernels:
-        return
+def ddr_bytes(layout: Layout, view: DsaView) -> int:
+    """Return the bytes of DDR of the whole machine for weights, inputs and the peak of live tensors."""
     lives, end = layout.live_ranges, sum(len(instance.runs) for instance in layout.instances)
     change = [0] * (end + 1)
-    stored = [(number, each) for number, each in enumerate(layout.slices) if each.memory == DDR]
     written = {n: step for step, run in enumerate(layout.runs) for n in run.writes}
-    for number, each in stored:
+    for number, each in enumerate(layout.slices):
+        if each.memory != DDR:
+            continue
         live = lives.get(number, range(written[number], end))
         change[live.start] += each.size_bytes
         change[min(live.stop, end)] -= each.size_bytes
@@ -64,12 +63,24 @@ def check_ddr(layout: Layout, view: DsaView) -> None:
     for step in change:
         alive += step
         most = max(most, alive)
-    capacity = view.spec.ddr.capacity_bytes
-    needed = (network_bytes(layout, view) + most) * view.spec.ddr_parts(view.clusters)
+    return (network_bytes(layout, view) + most) * view.spec.ddr_parts(view.clusters)
+
+
+def check_ddr(layout: Layout, view: DsaView) -> None:
+    """Raise ``ScheduleError`` if DDR cannot hold weights, inputs and the peak of live tensors."""
+    if not layout.kernels:
+        return
+    capacity, needed = view.ddr_bytes, ddr_bytes(layout, view)
+    weights = layout.graph.weight_bytes
+    if weights > capacity:
+        raise ScheduleError(
+            f"{layout.graph.name}: one copy of its weights alone needs {format_bytes(weights)} of DDR, and all of it"
+            f" {format_bytes(needed)} as scheduled; ddr.capacity is {format_bytes(capacity)}: raise it"
+        )
     if needed > capacity:
-        detail = ""
+        detail, stored = "", [each for each in layout.slices if each.memory == DDR]
         if stored:
-            largest = max((each for _, each in stored), key=lambda each: each.size_bytes)
+            largest = max(stored, key=lambda each: each.size_bytes)
             detail = f", the largest of {format_bytes(largest.size_bytes)} on each cluster ({largest.tensor!r})"
         raise ScheduleError(
             f"{layout.graph.name}: weights, inputs and tensors{detail} need {format_bytes(needed)} of DDR at once;"

@@ -16,6 +16,7 @@ from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.dsa.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.dsa.schedule.violations import violations
 from dsascape.scheduler.dsa.view import DsaView
+from dsascape.scheduler.kernels.cut import layers_by_pattern, layers_with_attention
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
@@ -229,3 +230,35 @@ class TestEditedFiles:
 
         with pytest.raises(ScheduleError, match="clusters_share"):
             read_schedule(document, costs_of(graph, FOUR))
+
+
+class TestAttention:
+    """Four heads of 64 tokens and 16 channels, of which each of two clusters computes two."""
+
+    @staticmethod
+    def _graph(*, reads_scores: bool = False) -> Graph:
+        net = Net("attention")
+        query, key, value = net.input(1, 4, 64, 16), net.input(1, 4, 16, 64), net.input(1, 4, 64, 16)
+        scores = net.matmul(query, key)
+        mixed = net.matmul(net.softmax(scores), value)
+        return net.graph(mixed, net.relu(scores)) if reads_scores else net.graph(mixed)
+
+    def test_its_scores_stay_on_chip(self) -> None:
+        run = divided("graphturbo", self._graph(), machine(clusters=2))
+        (layer_run,) = run.schedule.runs
+
+        assert layer_run.layer.streamed
+        assert ddr_bytes(run, "dma_load") == 3 * 2 * 64 * 16 * 2  # three operands of two heads, two bytes an element
+        assert ddr_bytes(run, "dma_store") == 2 * 64 * 16 * 2
+
+    def test_scores_that_something_else_reads_are_stored(self) -> None:
+        graph = self._graph(reads_scores=True)
+        every = tuple(range(len(graph.ops)))
+
+        assert layers_with_attention(Analysis(graph), every) == layers_by_pattern(Analysis(graph), every)
+
+    def test_without_attention_layers_are_those_by_pattern(self) -> None:
+        net = Net("softmax")
+        graph = net.graph(net.dense(net.softmax(net.input(16, 64)), 64))
+
+        assert len(layers_with_attention(Analysis(graph), (0, 1))) == len(layers_by_pattern(Analysis(graph), (0, 1)))

@@ -5,8 +5,15 @@ import pytest
 from dsascape import simulate
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.question.points import DesignPoint, RunRecord, Workload
+from dsascape.fusion.fixed_pattern import fixed_pattern_plan
 from dsascape.hw_models import ClusteredDsa, HardwareError, dsa_machine, load_hardware, with_values
-from dsascape.scheduler import ScheduleError, make_policy
+from dsascape.scheduler import DsaTuning, ScheduleError, make_policy
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import kernel_by_kernel
+from dsascape.scheduler.dsa.schedule.schedule import Layout
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.workloads.analysis import Analysis
+from tests.graphs import Net, machine
 
 SHARED = with_values(load_hardware("stcp920", ClusteredDsa), {"ddr.sharing": "shared"})
 PRIVATE = with_values(load_hardware("stcp920", ClusteredDsa), {"ddr.sharing": "private"})
@@ -72,3 +79,38 @@ def test_every_cluster_holds_all_weights() -> None:
 def test_only_two_kinds_of_sharing_exist() -> None:
     with pytest.raises(HardwareError, match="sharing"):
         with_values(PRIVATE, {"ddr.sharing": "split"})
+
+
+class TestWeightsThatAreTooLargeForCopies:
+    """A product of 1,024 rows and 64 x 128 weights, 16 KiB, for four clusters that share it.
+
+    Each cluster has the input, 128 KiB, and its part of the output, 64 KiB: 768 KiB in all, without weights.
+    """
+
+    @staticmethod
+    def _layout(capacity: str) -> Layout:
+        net = Net("product")
+        graph = net.graph(net.dense(net.input(1024, 64), 128))
+        ddr = {"capacity": capacity, "bandwidth": "16 GB/s", "efficiency": 1.0, "sharing": "private"}
+        view = DsaView(machine(clusters=4, ddr=ddr), 4, DsaTuning(kernels_divided="always"))
+        return kernel_by_kernel(fixed_pattern_plan(graph), DsaCosts(view, Analysis(graph), "fp16"))
+
+    def test_rows_are_divided_while_there_is_room_for_a_copy_on_each_cluster(self) -> None:
+        (run,) = self._layout("1 MiB").runs
+
+        assert run.divided is not None
+        assert run.divided.factors == (4, 1)
+
+    def test_channels_are_divided_where_there_is_not(self) -> None:
+        (run,) = self._layout("800 KiB").runs  # four copies of the weights would make it 832
+
+        assert run.divided is not None
+        assert run.divided.factors == (1, 4)
+
+    def test_where_parts_do_not_fit_either_the_bytes_needed_are_said(self) -> None:
+        with pytest.raises(ScheduleError, match=r"need 784 KiB of DDR at once; ddr\.capacity is 512 KiB"):
+            self._layout("512 KiB")
+
+    def test_weights_that_exceed_all_of_ddr_are_said_to(self) -> None:
+        with pytest.raises(ScheduleError, match=r"its weights alone needs 16 KiB of DDR, and all of it 784 KiB"):
+            self._layout("8 KiB")
