@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from dsascape.workloads.constants import single_node_model
-from dsascape.workloads.graph import FLOATS, CastRebuild, Graph, Tensor, WorkloadError
+from dsascape.workloads.graph import FLOATS, CastRebuild, Graph, Op, Tensor, WorkloadError
 from dsascape.workloads.onnx_import import walk_again
 from dsascape.workloads.operators.registry import Array
 from dsascape.workloads.reimport import Reimport
@@ -99,7 +99,7 @@ def executable(graph: Graph, seed: int = 0) -> Executable:
         raise WorkloadError(f"{graph.name}: was not imported unchanged from an ONNX file, so it cannot be run")
     walk, opset = walk_again(graph.rebuild)
     by_output = {name: node for node in walk.nodes for name in node.output if name}
-    nodes = tuple(by_output[op.outputs[0]] for op in graph.ops)
+    nodes = tuple(by_output.get(op.outputs[0]) or _copying(graph, op) for op in graph.ops)
     further = _further(walk, nodes)
     values = _weights(walk, further or nodes, seed) | _conditions(walk, opset)
     for node in walk.once:
@@ -109,6 +109,19 @@ def executable(graph: Graph, seed: int = 0) -> Executable:
     read = {name for node in further or nodes for name in node.input}
     values = {name: value for name, value in values.items() if name in read}
     return Executable(graph, nodes, values, opset, further)
+
+
+def _copying(graph: Graph, op: Op) -> onnx.NodeProto:
+    """Return the node of an operator that no file has: a copy of an operand (`workloads.turned_operands`).
+
+    Raises ``WorkloadError`` for any other.
+    """
+    (nest, *more) = op.nests
+    dims = {index.terms: dim for dim, index in enumerate(nest.reads[0].indices)}
+    order = [dims.get(index.terms, -1) for index in nest.write.indices]
+    if op.kind != "Transpose" or more or sorted(order) != list(range(len(order))):
+        raise WorkloadError(f"{graph.name}: operator {op.name!r} ({op.kind}) is not in the file, so it cannot be run")
+    return helper.make_node("Transpose", [op.inputs[0]], [op.outputs[0]], op.name, perm=order)
 
 
 def _further(walk: Walk, nodes: Sequence[onnx.NodeProto]) -> tuple[onnx.NodeProto, ...]:
@@ -121,7 +134,9 @@ def _further(walk: Walk, nodes: Sequence[onnx.NodeProto]) -> tuple[onnx.NodeProt
         if writer is not None and writer.output[0] not in kept:
             kept.add(writer.output[0])
             waiting += writer.input
-    return tuple(node for node in walk.nodes if node.output[0] in kept) if len(kept) > whole else ()
+    copies = [node for node in nodes if node.output[0] not in writers]  # no other node reads them
+    every = (*[node for node in walk.nodes if node.output[0] in kept], *copies)
+    return every if len(kept) > whole else ()
 
 
 def _conditions(walk: Walk, opset: int) -> dict[str, Array]:

@@ -12,7 +12,7 @@ from dsascape.hw_models import Cpu, HardwareError
 from dsascape.scheduler import network_of
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.repeated import repeated_kernels
-from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule, as_it_runs
 from dsascape.scheduler.kernels.repeated import RepeatedKernel
 from dsascape.tuner.codegen.names import kernel_name, layers_of_functions
 from dsascape.tuner.measure import (
@@ -75,16 +75,17 @@ def prepared(point: DesignPoint, budget: Budget) -> Prepared:
     point, on = as_measured(point), _measured_on(point)
     outcome = simulated(point)
     check_whole_batch(outcome)
+    assert isinstance(outcome.schedule, CpuSchedule)
     check_single_precision(outcome.schedule.plan.graph)
+    schedule = as_it_runs(outcome.schedule)
     analysis, simulated_job = job_of(point.workload, point.hardware, point.tuning, kernels=point.kernels)
     costs = simulated_job.placing.costs(network_of(outcome.schedule.plan, analysis))
     assert isinstance(costs, CpuCosts)
-    assert isinstance(outcome.schedule, CpuSchedule)
     job = job_of_schedule(
-        outcome.schedule, costs.view, on.target, budget, on.device, flush_caches=on.flush_caches
+        schedule, costs.view, on.target, budget, on.device, flush_caches=on.flush_caches
     )
-    repeated = repeated_kernels(outcome.schedule, costs, flushed=on.flush_caches)
-    plan = outcome.schedule.plan
+    repeated = repeated_kernels(schedule, costs, flushed=on.flush_caches)
+    plan = schedule.plan
     return Prepared(outcome, job, {kernel_name(plan, group): kernel for group, kernel in repeated.items()})
 
 

@@ -23,6 +23,7 @@ from dsascape.hw_models.common.silicon import (
     sram_mm2_per_mib,
 )
 from dsascape.hw_models.common.spec_types import NETWORK_DTYPES, STRICT, Count, DType, Efficiency, PerCycle
+from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.quantities import (
     PS_PER_S,
     Bytes,
@@ -176,10 +177,22 @@ class Gpu(MachineSpec):
     launch_ps: Picoseconds = Field(alias="launch")
     """Time from the end of a kernel to the work of the next, as measured between nearly empty kernels: it includes
     draining the machine, handing out the first blocks, and the latency of their first loads."""
+    graph_launch_ps: Picoseconds | None = Field(None, alias="graph_launch")
+    """The same between kernels that a program has recorded as one graph (CUDA graphs); not stated: nothing is known."""
     sustained_factor: Efficiency = 1.0
     """Share of the peak clock that the SMs sustain when all are busy (heat, power)."""
     energy: GpuEnergy
     area: GpuArea = GpuArea()
+
+    @property
+    def launched_in_graphs(self) -> "Gpu":
+        """The machine with kernels launched as parts of graphs.
+
+        Raises ``HardwareError`` where its file does not say how long that takes.
+        """
+        if self.graph_launch_ps is None:
+            raise HardwareError(f"{self.name}: tuning.graphs needs graph_launch in the machine's file; it has none")
+        return self.model_copy(update={"launch_ps": self.graph_launch_ps})
 
     @model_validator(mode="after")
     def _has_energy_for_every_dtype(self) -> "Gpu":

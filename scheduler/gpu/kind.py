@@ -16,7 +16,8 @@ from dsascape.workloads.analysis import Analysis
 
 def _costs(spec: Gpu, parts: int, dtype: str, tuning: GpuTuning | None, known: Any, analysis: Analysis) -> GpuCosts:
     del parts  # one
-    return GpuCosts(GpuView(spec, dtype, tuning or GpuTuning()), analysis, known)
+    tuning = tuning or GpuTuning()
+    return GpuCosts(GpuView(spec.launched_in_graphs if tuning.graphs else spec, dtype, tuning), analysis, known)
 
 
 GPU = MachineKind(

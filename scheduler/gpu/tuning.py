@@ -20,6 +20,8 @@ class GpuTuning:
     warm_l2: bool = False
     """Whether the L2 holds what the run before has left, as when a network runs again and again; else a run begins with
     an empty one."""
+    graphs: bool = False
+    """Whether all kernels of a run are launched as one graph (CUDA graphs), which takes `Gpu.graph_launch_ps` each."""
     tensor_units: bool = True
     """Whether products may run on tensor units."""
     shared_reductions: bool = True

@@ -89,7 +89,8 @@ def layers_in_order(
 
     There is one layer, unless operators hold several products (then each layer has at most one), or an operator's
     results need earlier results of its own or are copies of operands (then it is a layer by itself). Convolutions of
-    ``winograd`` stay one layer: their transforms and products run tile by tile.
+    ``winograd`` stay one layer: their transforms and products run tile by tile. Copies of operands that come from
+    outside are made in front.
     """
     return analysis.of(_layers_in_order, tuple(ops), transposed, winograd)
 
@@ -103,6 +104,10 @@ def _layers_in_order(
     tiled = sum([len(out.ops_of[op]) - 1 for op, _ in winograd if op in ops])
     if len(every) == len(ops) + tiled and not any(nest.ordered for op in every for nest in graph.ops[op].nests):
         return single_layer(written, every)
+    rest = tuple([op for op in every if op not in out.copies])
+    if len(rest) == len(ops) + tiled and _only_copies_first(written, every, out.copies):
+        return (*[layer for op in every if op in out.copies for layer in single_layer(written, (op,))],
+                *single_layer(written, rest))  # fmt: skip
     layers: list[Layer] = []
     together: list[int] = []
     for op in (*every, None):
@@ -115,6 +120,15 @@ def _layers_in_order(
         elif op is not None:
             together.append(op)
     return tuple(layers)
+
+
+def _only_copies_first(analysis: Analysis, ops: Sequence[int], copies: frozenset[int]) -> bool:
+    """Whether ``ops`` are a layer behind copies of operands: no copy is of what another of them computes."""
+    graph = analysis.graph
+    made = {name for op in ops if op not in copies for name in graph.ops[op].outputs}
+    is_ordered = any(nest.ordered for op in ops for nest in graph.ops[op].nests)
+    read = {graph.storage.get(name, name) for op in ops if op in copies for name in graph.ops[op].inputs}
+    return not is_ordered and not read & made
 
 
 def _layers_by_pattern(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, ...]:

@@ -9,7 +9,7 @@ import tvm_ffi
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.cpu.costs import CpuCosts
-from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.schedule import as_it_runs, kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
@@ -69,8 +69,11 @@ def outcomes(
     plan: FusionPlan, tiles: GroupTiles | None = None, network: Executable | None = None
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Return by how much the outputs of kernels with code differ from onnxruntime's, and why others have none."""
-    network = network or executable(plan.graph)
-    code = generate(plan, network, tiles or tiles_of(plan), LANES)
+    if tiles is None:
+        schedule = as_it_runs(kernel_by_kernel(plan, CpuCosts(NARROW, Analysis(plan.graph), "fp32")))
+        plan, tiles = schedule.plan, {kernel.group: kernel.tiles for kernel in schedule.runs}
+    network = network if network is not None and network.graph is plan.graph else executable(plan.graph)
+    code = generate(plan, network, tiles, LANES)
     refused = {missing.name: missing.reason for missing in code.missing}
     if not code.kernels:
         return {}, refused

@@ -5,7 +5,7 @@ What lies in which cache is not decided but follows; lowering and code generatio
 
 from dataclasses import dataclass, replace
 
-from dsascape.fusion.plan import FusionPlan
+from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.chunks import chunks_of
 from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
@@ -72,6 +72,28 @@ def _loops(order: tuple[int, ...]) -> str:
 @dataclass(frozen=True)
 class CpuSchedule(KernelSchedule[CpuKernel]):
     """Decisions about a network on a CPU: its kernels in order, each with its loops and threads."""
+
+
+def as_it_runs(schedule: CpuSchedule) -> CpuSchedule:
+    """Return the schedule with a group of the plan for each kernel, where products read copies of operands.
+
+    It is of the network with these copies; ``schedule`` itself where there are none, and where an operator is several
+    kernels.
+    """
+    graph, own = schedule.written_out, schedule.plan.graph
+    kept = {name for op in own.ops for name in op.outputs}
+    added = [op for op in graph.ops if not kept & {*op.outputs}]
+    if graph is own or len(graph.ops) - len(added) != len(own.ops) or any(op.kind != "Transpose" for op in added):
+        return schedule
+    by_run = [[op for op in run.layer.ops if not graph.ops[op].is_view] for run in schedule.runs]
+    run_of = {op: run for run, ops in zip(schedule.runs, by_run, strict=True) for op in ops}
+    views = [[op] for op in range(len(graph.ops)) if op not in run_of]
+    plan = plan_from_groups(graph, [Group(tuple(ops)) for ops in (*by_run, *views)])
+    runs = [
+        replace(run_of[group.ops[0]], group=number)
+        for number, group in enumerate(plan.groups) if group.ops[0] in run_of
+    ]  # fmt: skip
+    return CpuSchedule(plan, tuple(runs), schedule.dtype, schedule.policy)
 
 
 def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> CpuSchedule:

@@ -71,7 +71,7 @@ class _Writing:
         """Yield all steps: first those that name what has loops of its own, then those that say which."""
         parts = parts_of(self.layer) if self.tiles.upstream else (self.layer,)
         anchor = anchor_of(parts[-1], self.tiles)
-        found = list(self._anchored(parts, anchor) if anchor is not None else self._untiled())
+        found = list(self._anchored(parts, anchor) if anchor is not None else self.of_rows())
         yield from (Inline(name) for name in self.stages if name not in self.kept)
         yield from found
 
@@ -118,7 +118,12 @@ class _Writing:
         part, tiles = made.layer, made.tiles
         assert tiles is not None
         anchor = anchor_of(part, tiles)
-        assert anchor is not None
+        if anchor is None:
+            rows = _Writing(part, tiles, self.lanes)
+            yield from rows.of_rows()
+            self.kept |= rows.kept
+            yield ComputeAt(part.sink.name, sink, made.loops)
+            return
         result, sums = part.sink.name, anchor.nest.write.tensor + SUMS
         own = vector_lanes(anchor.nest, tiles, self.lanes)
         self.kept |= {result, sums}
@@ -171,7 +176,7 @@ class _Writing:
                 if layout is not None:
                     yield layout
 
-    def _untiled(self) -> Iterator[Step]:
+    def of_rows(self) -> Iterator[Step]:
         """Yield the steps of a layer without register tiles: rows of the sink, or one result after the other."""
         layer, tiles, sink = self.layer, self.tiles, self.layer.sink.name
         kept = [name for name in self.stages if name in (*layer.outputs, *kept_tensors(layer))]

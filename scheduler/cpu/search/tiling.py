@@ -233,6 +233,10 @@ def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: Cpu
     for behind, part in zip(reversed(parts[1:]), reversed(parts[:-1]), strict=True):
         box = box_in_front(behind, part, spans)
         extents, vector_dim = tuple([span.extent for span in box]), vector_dim_of(part)
+        if anchored_nest(part) is None:
+            spans = box
+            upstream.append(_of_rows(part, vector_dim, view.lanes(dtype)))
+            continue
         along = box[vector_dim]
         begins = math.gcd(along.first, *[step for _, step in along.steps])
         register = register_tile_of(part, extents, dtype, view, begins)
@@ -241,6 +245,13 @@ def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: Cpu
         order = (vector_dim, *others) if _has_vectors_outermost(part, vector_dim, extents) else (*others, vector_dim)
         upstream.append(UpstreamTiles(order, register, vector_dim))
     return replace(cut, upstream=tuple(upstream))
+
+
+def _of_rows(part: Layer, vector_dim: int, lanes: int) -> UpstreamTiles:
+    """Return the tiles of a part without an anchor: single rows, in vectors that divide them."""
+    shape, order = part.sink.shape, tuple(part.sink.order)
+    register = [dividing(size, lanes) if dim == vector_dim else 1 for dim, size in enumerate(shape)]
+    return UpstreamTiles(order, tuple(register), vector_dim)
 
 
 def _has_vectors_outermost(part: Layer, vector_dim: int, extents: Extents) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, Span, Spans, TiledLoops, UpstreamTiles
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_padded
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_padded, shared_rows
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.index import Index
@@ -45,7 +45,7 @@ def parts_of(layer: Layer) -> tuple[Layer, ...]:
     """Return the parts of ``layer``, first to last, with one anchor each; empty where there is no such cut.
 
     Between two anchors are only operators that work element by element on the output of the first, and nobody but the
-    second anchor reads their result.
+    second anchor reads their result; or, as a part without an anchor, a softmax of its rows between two products.
     """
     return layer.analysis.of(_parts, layer.ops)
 
@@ -65,9 +65,28 @@ def _parts(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, ...]:
         front = _leading_to(layer, written[name])
         rest = tuple(op for op in ops if op not in front)
         if set(reducing[:-1]) <= front and _is_link(layer, name, front, rest):
-            before = _parts(analysis, tuple(sorted(front)))
+            before = _parts(analysis, tuple(sorted(front))) or _with_rows_behind(analysis, tuple(sorted(front)))
             return (*before, Layer(analysis.graph, rest, analysis)) if before else ()
     return ()
+
+
+def _with_rows_behind(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, ...]:
+    """Return the parts of ``ops`` where the last is a softmax of what an anchor makes, or the like; else nothing.
+
+    It works on each row of an anchor's result alone, and nobody else reads that.
+    """
+    graph, last = analysis.graph, ops[-1]
+    rows, own = Layer(graph, (last,), analysis), graph.ops[last]
+    written = {name: op for op in ops[:-1] for name in graph.ops[op].outputs}
+    made = [name for name in own.inputs if name in written]
+    if len(made) != 1 or not own.nests[1:] or not _reduces(rows, last):
+        return ()
+    name, front = made[0], tuple(sorted(_leading_to(Layer(graph, ops, analysis), written[made[0]])))
+    source, sink = graph.tensors[name], rows.sink
+    is_alone = front == ops[:-1] and graph.consumers[name] == (last,) and name not in graph.results
+    is_alike = source.shape == sink.shape and source.order == sink.order and len(own.outputs) == 1
+    before = _parts(analysis, front) if is_alone and is_alike and shared_rows(rows) == len(sink.shape) - 1 else ()
+    return (*before, rows) if len(before) == 1 else ()
 
 
 def _reduces(layer: Layer, op: int) -> bool:
@@ -181,7 +200,9 @@ def scratch_bytes(layer: Layer, tiled: TiledLoops) -> int:
 
 def _tiles_of(part: Layer, own: UpstreamTiles, spans: Spans) -> LoopTiles:
     anchor = anchored_nest(part)
-    assert anchor is not None
+    if anchor is None:
+        rows = tuple([1 if dim != own.vector_dim else span.extent for dim, span in enumerate(spans)])
+        return LoopTiles(rows, own.order, 0, own.register, own.vector_dim, None)
     copied = [read for read in anchor.reads if is_padded(anchor, read) or is_computed_before(part, anchor, read)]
     apart = own.order[: min([loops_apart(anchor, read, own.order) for read in copied], default=0)]
     tile = tuple([own.register[dim] if dim in apart else span.extent for dim, span in enumerate(spans)])
@@ -200,7 +221,8 @@ def box_in_front(behind: Layer, layer: Layer, written: Spans) -> Spans:
     A border that all tiles together need is not computed: a copy adds it.
     """
     anchor = anchored_nest(behind)
-    assert anchor is not None
+    if anchor is None:
+        return written  # whole rows
     read = link_read(anchor, layer.sink.name)
     spans = read_spans(anchor, read, written)
     if not is_padded(anchor, read):

@@ -55,6 +55,7 @@ class _Part:
         nest = anchored_nest(part)
         sums = "" if nest is None else nest.write.tensor + SUMS
         self.sink, self.program, self.nest = part.sink, program, nest
+        self.rows = _rows(part) or None
         self.weights = {name for name in part.inputs if part.graph.tensors[name].role == "weight"}
         self.has_sums = any(stage.name == sums for stage in program.stages)
         self.is_held = not self.has_sums or program.buffer(sums).scope == "register"
@@ -152,7 +153,7 @@ def _front(part: _Part, last: _Part) -> FrontLoops:
             steps[axis] = min(steps.get(axis, stride), stride)
         spans.append(Span(first.offset, buffer.shape[place[dim]], tuple(sorted(steps.items()))))
     times = math.prod([loop.extent for loop in last.listed[:loops]])
-    tiled = part.tiled(None, around)
+    tiled = part.tiled(part.rows, around)
     box = tuple([(dim, span.extent) for dim, span in enumerate(spans)])
     tiled = replace(tiled, loops=box + tiled.loops, of_tile=len(box) + tiled.of_tile)
     return FrontLoops(tuple(spans), loops, times, tiled)
