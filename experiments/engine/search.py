@@ -79,7 +79,7 @@ class Aim:
         return [min(max(each.excess(own) for own in figures), _FURTHEST) for each in self.constraints]
 
 
-def found_by(method: str, grid: Grid, aim: Aim, budget: int, seed: int, rows: Rows) -> list[Design]:
+def search_designs(method: str, grid: Grid, aim: Aim, budget: int, seed: int, rows: Rows) -> list[Design]:
     """Return the distinct designs that a search evaluated, in order; at most ``budget``.
 
     ``rows`` evaluates points and returns their rows; equal rows give an equal search. A grid within the budget is

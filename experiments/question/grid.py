@@ -255,7 +255,7 @@ def read_experiment(
     tuned = None if folder is None else _kernels(folder, path, [each.base for each in machines])
     if experiment.combine is not None and len(workloads) * (experiment.search.budget or 0) > MOST_POINTS:
         raise ExperimentError(
-            f"{path}: search.budget: asks for {experiment.search.budget:,} designs on"
+            f"{path}: search.budget: asks for {count(experiment.search.budget or 0, 'design')} on"
             f" {count(len(workloads), 'network')}; at most {MOST_POINTS:,} points are run"
         )
     measured_on = _measured_on(experiment, path)

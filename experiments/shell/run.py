@@ -15,7 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from dsascape.experiments.engine.ask import ask, planned_points
+from dsascape.experiments.engine.chosen import compute_chosen, planned_points
 from dsascape.experiments.engine.engines import EngineError, open_engine
 from dsascape.experiments.engine.limits import read_limits
 from dsascape.experiments.engine.run import OnPoint, Runner
@@ -23,7 +23,7 @@ from dsascape.experiments.question.config import Experiment, Measuring
 from dsascape.experiments.question.constraints import read_constraints
 from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import DesignPoint, Row
-from dsascape.experiments.report.best_of_study import found_in
+from dsascape.experiments.report.best_of_study import best_of
 from dsascape.experiments.report.build import Written, begin_study, end_study, write_report
 from dsascape.experiments.results.store import ResultStore
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say
@@ -50,10 +50,10 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
         with _progress(planned, failed_now) as on_point:
             limited = read_constraints(experiment.constraints)
             runner = Runner(store, engine, on_point, retry_failed=arguments.retry_failed, constraints=limited)
-            asked = ask(experiment, grid, runner)
-        points = asked.points
+            chosen = compute_chosen(experiment, grid, runner)
+        points = chosen.points
         failed = _failed(points, store)
-        end_study(experiment, grid, asked, store, engine)
+        end_study(experiment, grid, chosen, store, engine)
         written = write_report(folder)
     earlier = [key for key in failed if key not in failed_now]
     data = {
@@ -61,14 +61,14 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
         "failed": len(failed) - len(earlier), "failed_earlier": len(earlier), "folder": str(folder),
         "report": str(written.path),
     }  # fmt: skip
-    found = found_in(written.study)
-    data |= {"infeasible": found.infeasible} if experiment.constraints else {}
-    data |= {"answer": found.sentence, "best": found.best} if found.sentence else {}
+    best = best_of(written.study)
+    data |= {"infeasible": best.infeasible} if experiment.constraints else {}
+    data |= {"answer": best.sentence, "best": best.points} if best.sentence else {}
     counts = [f"{count(len(points), 'design point')}", f"{runner.computed} computed now", f"{data['failed']} failed"]
     counts += [f"{len(earlier)} failed earlier (--retry-failed computes them again)"] if earlier else []
-    counts += [f"{found.infeasible} beyond a constraint"] if found.infeasible else []
+    counts += [f"{best.infeasible} beyond a constraint"] if best.infeasible else []
     lines = [f"{', '.join(counts)}; {written.path}", *_reasons(failed.values()), *written.remarks]
-    lines += [each for each in (found.sentence, *found.front, found.warning) if each]
+    lines += [each for each in (best.sentence, *best.front, best.warning) if each]
     return Answer(data, lambda: say(*lines), POINTS_FAILED if failed else 0)
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dsascape.experiments.engine.search import Aim, found_by
+from dsascape.experiments.engine.search import Aim, search_designs
 from dsascape.experiments.question.config import ExperimentError
 from dsascape.experiments.question.constraints import ConstraintError, read_constraints, violated
 from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import Row
 from dsascape.experiments.report.best import dtypes_warning
-from dsascape.experiments.report.best_of_study import found_in
+from dsascape.experiments.report.best_of_study import best_of
 from dsascape.experiments.report.frames import prepared
 from dsascape.experiments.report.study import Study
 from dsascape.experiments.shell.cli import main
@@ -103,7 +103,7 @@ def test_a_search_keeps_to_its_constraints(method: str, tmp_path: Path) -> None:
     everything = formula([grid.point(number) for number in range(grid.designs)])
     best = min(figure(row, "latency_s") for row in everything if figure(row, "area_mm2") <= 40)
     aims = Aim(["latency_s"], limits), Aim(["latency_s"])
-    found = [formula([point for (point,) in found_by(method, grid, aim, 120, 0, formula)][:60]) for aim in aims]
+    found = [formula([point for (point,) in search_designs(method, grid, aim, 120, 0, formula)][:60]) for aim in aims]
     kept, free = (
         [figure(row, "latency_s") for row in rows if figure(row, "area_mm2") <= 40] for rows in found
     )  # of bert-tiny, whose search comes first
@@ -166,10 +166,10 @@ def test_the_headline_is_about_the_objective_that_was_asked_for() -> None:
     )  # fmt: skip
     by_latency = replace(studied, objectives=("latency_s",))
 
-    assert found_in(studied).sentence == (
+    assert best_of(studied).sentence == (
         "The best found, by energy: net, unfused at clusters = 1 (1.00 J; 1 of 2 points)."
     )
-    assert found_in(by_latency).sentence == "", "a grid by latency compares policies"
+    assert best_of(by_latency).sentence == "", "a grid by latency compares policies"
 
 
 def test_machines_of_different_dtypes_are_compared_with_a_warning_only() -> None:

@@ -1,4 +1,4 @@
-"""With a combination, a search proposes designs, each runs all networks, and the best is named beside the base."""
+"""With a combination, a search proposes designs, each runs all networks, and the best is compared with the base."""
 
 import json
 import os
@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsascape.experiments.engine.ask import Asked, ask, planned_points
+from dsascape.experiments.engine.chosen import Chosen, compute_chosen, planned_points
 from dsascape.experiments.engine.failures import Failure
 from dsascape.experiments.engine.run import Runner, described
-from dsascape.experiments.engine.search import Aim, found_by
+from dsascape.experiments.engine.search import Aim, search_designs
 from dsascape.experiments.engine.worker import Compute
 from dsascape.experiments.question.combined import combined
 from dsascape.experiments.question.grid import read_experiment
@@ -102,22 +102,22 @@ class Formula:
             yield point, Computed(described(point) | figures)
 
 
-def asked(path: Path, folder: Path, engine: Formula) -> Asked:
+def run_killed(path: Path, folder: Path, engine: Formula) -> Chosen:
     experiment, grid = read_experiment(path)
     with ResultStore(folder) as store:
-        return ask(experiment, grid, Runner(store, engine))  # type: ignore[arg-type]
+        return compute_chosen(experiment, grid, Runner(store, engine))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["tpe", "nsga2", "random"])
 def test_a_run_that_is_killed_anywhere_goes_on_as_if_it_had_not_been(method: str, tmp_path: Path) -> None:
-    path = study(tmp_path, f"{{method: {method}, budget: 9, seed: 3, beside: []}}")
+    path = study(tmp_path, f"{{method: {method}, budget: 9, seed: 3, compare_with: []}}")
     whole = Formula()
-    uninterrupted = [point.key for point in asked(path, tmp_path / "whole", whole).points]
+    uninterrupted = [point.key for point in run_killed(path, tmp_path / "whole", whole).points]
     place = random.Random(method).randrange(1, len(uninterrupted))
     first, second = Formula(place), Formula()
     with suppress(KeyboardInterrupt):
-        asked(path, tmp_path / "killed", first)
-    resumed = [point.key for point in asked(path, tmp_path / "killed", second).points]
+        run_killed(path, tmp_path / "killed", first)
+    resumed = [point.key for point in run_killed(path, tmp_path / "killed", second).points]
 
     assert resumed == uninterrupted
     assert len(first.computed) == place
@@ -149,10 +149,10 @@ def test_a_process_that_is_killed_leaves_a_run_that_goes_on(seed: int, tmp_path:
 
 
 def test_the_budget_counts_designs_and_every_design_runs_all_networks(tmp_path: Path) -> None:
-    experiment, grid = read_experiment(study(tmp_path, "{method: tpe, budget: 6, seed: 0, beside: [random, nsga2]}"))
+    experiment, grid = read_experiment(study(tmp_path, "{method: tpe, budget: 6, compare_with: [random, nsga2]}"))
     rows = Counting()
     for method in experiment.search.methods:
-        designs = found_by(method, grid, Aim(["latency_s"], combine="geometric_mean"), 6, 0, rows)
+        designs = search_designs(method, grid, Aim(["latency_s"], combine="geometric_mean"), 6, 0, rows)
         assert len({tuple(point.key for point in design) for design in designs}) == 6
         for design in designs:
             assert [point.workload.model for point in design] == ["bert-tiny", "dlrm"]
@@ -174,7 +174,7 @@ def test_a_base_off_the_grid_is_the_machine_as_it_is(tmp_path: Path) -> None:
 def test_the_answer_names_the_best_machine_how_it_was_combined_and_the_base(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, folder = study(tmp_path, "{method: random, budget: 4, seed: 2, beside: [tpe]}"), tmp_path / "out"
+    path, folder = study(tmp_path, "{method: random, budget: 4, seed: 2, compare_with: [tpe]}"), tmp_path / "out"
     assert main(["run", str(path), "--out", str(folder), "--workers", "1", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     rows = pd.read_csv(folder / "results.csv")
