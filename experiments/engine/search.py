@@ -10,8 +10,9 @@ Pareto front remains. A design beyond a constraint is worse than any that keeps 
 - ``tpe``: Bergstra, Bardenet, Bengio, Kégl: "Algorithms for hyper-parameter optimization", NeurIPS 2011.
 - ``random``: a sample without repetition.
 
-The first two are as implemented by Optuna. All genes are categorical, so only grid points are tried. A search has no
-state but the rows that it was given: from the stored rows of a killed run it takes the same course again.
+The first two are as implemented by Optuna. Genes are positions in lists of values, so only grid points are tried; for
+``tpe`` those of swept values are ordered as in the file, for ``nsga2`` all are categorical. A search has no state but
+the rows that it was given: from the stored rows of a killed run it takes the same course again.
 """
 
 import random
@@ -78,7 +79,7 @@ class Aim:
         return [min(max(each.excess(own) for own in figures), _FURTHEST) for each in self.constraints]
 
 
-def found_by(method: str, grid: Grid, aim: Aim, budget: int, seed: int, rows: Rows) -> list[Design]:
+def search_designs(method: str, grid: Grid, aim: Aim, budget: int, seed: int, rows: Rows) -> list[Design]:
     """Return the distinct designs that a search evaluated, in order; at most ``budget``.
 
     ``rows`` evaluates points and returns their rows; equal rows give an equal search. A grid within the budget is
@@ -145,7 +146,7 @@ def _optimised(
         while len(evaluated) < budget and idle < _PATIENCE:
             # A whole generation is asked for before anything is told: its order of arrival does not matter.
             trials = [study.ask() for _ in range(population)]
-            numbers = [_number(grid, trial) for trial in trials]
+            numbers = [_number(grid, trial, are_ordered=method == TPE) for trial in trials]
             fresh = list(dict.fromkeys(n for n in numbers if n not in evaluated))[: budget - len(evaluated)]
             designs = [design(number) for number in fresh]
             found = iter(rows([point for points in designs for point in points]))
@@ -213,18 +214,20 @@ def _genes(grid: Grid, number: int) -> dict[str, int]:
     return genes | {f"{family}.{path}": digit for path, digit in zip(grid.machines[family].sweep, digits, strict=True)}
 
 
-def _number(grid: Grid, trial: optuna.Trial) -> int:
+def _number(grid: Grid, trial: optuna.Trial, *, are_ordered: bool) -> int:
     """Return the design encoded by the trial's genes; genes of other machines are ignored."""
     family = _gene(trial, "machine", len(grid.machines))
     genes = [
-        [_gene(trial, f"{position}.{path}", len(values)) for path, values in machines.sweep.items()]
-        for position, machines in enumerate(grid.machines)
+        [_gene(trial, f"{place}.{path}", len(tried), is_ordered=are_ordered) for path, tried in machines.sweep.items()]
+        for place, machines in enumerate(grid.machines)
     ]
     return grid.number(0, _gene(trial, "policy", len(grid.policies)), family, genes[family])
 
 
-def _gene(trial: optuna.Trial, name: str, choices: int) -> int:
-    return trial.suggest_categorical(name, range(choices)) if choices > 1 else 0
+def _gene(trial: optuna.Trial, name: str, choices: int, *, is_ordered: bool = False) -> int:
+    if choices <= 1:
+        return 0
+    return trial.suggest_int(name, 0, choices - 1) if is_ordered else trial.suggest_categorical(name, range(choices))
 
 
 def costs(row: Mapping[str, object], objectives: Sequence[str]) -> list[float]:

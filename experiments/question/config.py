@@ -154,7 +154,7 @@ class Search(BaseModel):
     all networks."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of ``random``, ``tpe`` and ``nsga2``: the same seed runs the same points."""
-    beside: list[SearchMethod] = Field(default_factory=list)
+    compare_with: list[SearchMethod] = Field(default_factory=list)
     """Further methods to run with the same budget and seed, to compare the methods in the report."""
 
     @pydantic.model_validator(mode="after")
@@ -164,16 +164,16 @@ class Search(BaseModel):
         return self
 
     @pydantic.model_validator(mode="after")
-    def _other_methods_beside(self) -> "Search":
-        if self.beside and self.method == "grid":
-            raise ValueError("beside goes with a method that has a budget; method grid runs all points")
-        _once([self.method, *self.beside])
+    def _compares_with_other_methods(self) -> "Search":
+        if self.compare_with and self.method == "grid":
+            raise ValueError("compare_with goes with a method that has a budget; method grid runs all points")
+        _once([self.method, *self.compare_with])
         return self
 
     @property
     def methods(self) -> tuple[str, ...]:
         """All methods to run, the one that was asked for first."""
-        return (self.method, *self.beside)
+        return (self.method, *self.compare_with)
 
 
 class Measuring(BaseModel):

@@ -28,7 +28,7 @@ _MOST_BEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Best:
     """Answer of a study that asks which is best."""
 
     sentence: str = ""
@@ -38,7 +38,7 @@ class Found:
     warning: str = ""
     infeasible: int = 0
     """Number of points that ran and do not keep a constraint."""
-    best: list[dict[str, object]] = field(default_factory=list)
+    points: list[dict[str, object]] = field(default_factory=list)
     """Points or designs of the front: what they are, and their objectives."""
 
 
@@ -59,7 +59,7 @@ def notes_of(study: Study, points: pd.DataFrame) -> list[str]:
     return [note for note in notes if note]
 
 
-def found_in(study: Study) -> Found:
+def best_of(study: Study) -> Best:
     """Return the answer of a study from its stored points."""
     every = prepared(study.frame, study.swept)
     axes = axes_of(every, study.swept)
@@ -68,7 +68,7 @@ def found_in(study: Study) -> Found:
     warning, infeasible = dtypes_warning(points), int((ran["violates"] != "").sum())
     sentence = best_sentence(study, points, axes)
     if not sentence or ran.empty:
-        return Found(warning=warning, infeasible=infeasible)
+        return Best(warning=warning, infeasible=infeasible)
     objectives = list(study.objectives)
     if study.together is not None:
         fronts = [front_of(study.together.designs, objectives)]
@@ -83,7 +83,7 @@ def found_in(study: Study) -> Found:
     if len(front) > len(lines) > 0:
         lines.append(f"  and {count(len(front) - len(lines), 'more point')} of the front, which the report names")
     best = [_best(row, [*names, "policy"], objectives) for _, row in front.head(_MOST_BEST).iterrows()]
-    return Found(sentence, tuple(lines), warning, infeasible, best)
+    return Best(sentence, tuple(lines), warning, infeasible, best)
 
 
 def _line(row: pd.Series, names: list[str], objectives: list[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from dsascape.experiments.engine.ask import Asked, planned_points
+from dsascape.experiments.engine.chosen import Chosen, planned_points
 from dsascape.experiments.engine.engines import Engine
 from dsascape.experiments.engine.what_if import what_if_of
 from dsascape.experiments.point.evaluate import evaluate
@@ -101,7 +101,7 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultS
     """
     planned = planned_points(experiment, grid)
     is_chosen = experiment.combine is None and experiment.search.methods[0] in ("grid", "random")
-    is_known = is_chosen and not experiment.search.beside and planned <= _MOST_KEYS_AT_START
+    is_known = is_chosen and not experiment.search.compare_with and planned <= _MOST_KEYS_AT_START
     keys = [point.key for point in grid.chosen(experiment.search)] if is_known else None
     rows, added = _hardware_rows(grid.machines[0].base), added_keys(folder)
     units = unit_kinds([machine.base for machine in grid.machines])
@@ -115,12 +115,12 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultS
         store.make_current([*keys, *added], _asked_by(experiment))
 
 
-def end_study(experiment: Experiment, grid: Grid, asked: Asked, store: ResultStore, engine: Engine) -> None:
+def end_study(experiment: Experiment, grid: Grid, chosen: Chosen, store: ResultStore, engine: Engine) -> None:
     """Note that all points of a run are stored; write timelines and what-if effects of the most telling one.
 
     Other rows are no longer current, except points that were measured one by one.
     """
-    folder, points = store.path.parent, asked.points
+    folder, points = store.path.parent, chosen.points
     frame = with_violations(read_results(folder, (point.key for point in points)), experiment.constraints)
     beyond = frame["violates"] if VIOLATES in frame else pd.Series("", frame.index)
     store.mark_violations(dict(zip(frame["key"], beyond.fillna(""), strict=True)))
@@ -143,9 +143,9 @@ def end_study(experiment: Experiment, grid: Grid, asked: Asked, store: ResultSto
     rows, added = _hardware_rows(grid.machines[0].base), added_keys(folder)
     searches = [
         SearchNote(method=method, designs=[[point.key for point in design] for design in designs])
-        for method, designs in asked.designs
+        for method, designs in chosen.designs
     ]
-    base = [point.key for point in asked.base or ()]
+    base = [point.key for point in chosen.base or ()]
     units = unit_kinds([machine.base for machine in grid.machines])
     note = Note(
         experiment=experiment, hardware=rows, units=units, planned=len(keys), keys=keys, is_finished=True, added=added,

@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from dsascape.experiments.engine.ask import ask, planned_points
+from dsascape.experiments.engine.chosen import compute_chosen, planned_points
 from dsascape.experiments.engine.engines import EngineError, open_engine
 from dsascape.experiments.engine.limits import read_limits
 from dsascape.experiments.engine.run import OnPoint, Runner
@@ -29,7 +29,7 @@ from dsascape.experiments.question.config import Experiment, Measuring
 from dsascape.experiments.question.constraints import read_constraints
 from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import DesignPoint, Row
-from dsascape.experiments.report.best_of_study import found_in
+from dsascape.experiments.report.best_of_study import best_of
 from dsascape.experiments.report.build import Written, begin_study, end_study, write_report
 from dsascape.experiments.report.summary import Summary
 from dsascape.experiments.report.tables import Table
@@ -70,16 +70,16 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
             with _progress(planned, _stored(folder, store, arguments), failed_now) as on_point:
                 limited = read_constraints(experiment.constraints)
                 runner = Runner(store, engine, on_point, retry_failed=arguments.retry_failed, constraints=limited)
-                asked = ask(experiment, grid, runner)
+                chosen = compute_chosen(experiment, grid, runner)
         except KeyboardInterrupt:
             kept = f"{_stored(folder, store, arguments):,} of {count(planned, 'design point')} are kept in {folder}"
             so_far = shlex.join(["dsascape", "report", str(folder)])
             raise Stopped(
                 f"stopped; {kept}. To go on: {arguments.command_line} -- to see the report so far: {so_far}"
             ) from None
-        points = asked.points
+        points = chosen.points
         failed = _failed(points, store)
-        end_study(experiment, grid, asked, store, engine)
+        end_study(experiment, grid, chosen, store, engine)
         written = write_report(folder)
     earlier = [key for key in failed if key not in failed_now]
     data = {
@@ -87,15 +87,15 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
         "failed": len(failed) - len(earlier), "failed_earlier": len(earlier), "folder": str(folder),
         "report": str(written.path),
     }  # fmt: skip
-    found = found_in(written.study)
-    data |= {"infeasible": found.infeasible} if experiment.constraints else {}
-    data |= {"answer": found.sentence, "best": found.best} if found.sentence else {}
+    best = best_of(written.study)
+    data |= {"infeasible": best.infeasible} if experiment.constraints else {}
+    data |= {"answer": best.sentence, "best": best.points} if best.sentence else {}
     counts = [f"{count(len(points), 'design point')}", f"{runner.computed} computed now", f"{data['failed']} failed"]
     counts += [f"{len(earlier)} failed earlier (--retry-failed computes them again)"] if earlier else []
-    counts += [f"{found.infeasible} beyond a constraint"] if found.infeasible else []
+    counts += [f"{best.infeasible} beyond a constraint"] if best.infeasible else []
     lines = [f"{', '.join(counts)}; {written.path}", *_reasons(failed.values()), *written.remarks]
-    sentence = "" if found.sentence in written.summary.headline else found.sentence
-    lines += [each for each in (sentence, *found.front, found.warning) if each]
+    sentence = "" if best.sentence in written.summary.headline else best.sentence
+    lines += [each for each in (sentence, *best.front, best.warning) if each]
     return Answer(data, lambda: _show(written.summary, lines), POINTS_FAILED if failed else 0)
 
 

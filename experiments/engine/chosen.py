@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsascape.experiments.engine.run import Runner
-from dsascape.experiments.engine.search import RANDOM, Aim, Design, found_by
+from dsascape.experiments.engine.search import RANDOM, Aim, Design, search_designs
 from dsascape.experiments.question.config import Experiment
 from dsascape.experiments.question.constraints import read_constraints
 from dsascape.experiments.question.grid import Grid
@@ -17,7 +17,7 @@ _MOST_FOLLOWED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Chosen:
     """Points of a run that ended."""
 
     points: Sequence[DesignPoint]
@@ -46,15 +46,15 @@ def planned_points(experiment: Experiment, grid: Grid) -> int:
     return networks * (designs + (0 if is_whole else 1))
 
 
-def ask(experiment: Experiment, grid: Grid, runner: Runner) -> Asked:
+def compute_chosen(experiment: Experiment, grid: Grid, runner: Runner) -> Chosen:
     """Compute the points that the experiment asks for, and return them."""
     search = experiment.search
     if experiment.combine is None and (search.budget is None or search.methods == (RANDOM,)):
         points = grid.chosen(search)
         runner.run(points)
         if search.budget is None:
-            return Asked(points)
-        return Asked(points, [(RANDOM, _drawn(points, search.seed))])
+            return Chosen(points)
+        return Chosen(points, [(RANDOM, _drawn(points, search.seed))])
     aim = aim_of(experiment, grid)
     base = None if experiment.combine is None else base_design(grid)
     if base is not None:
@@ -66,10 +66,10 @@ def ask(experiment: Experiment, grid: Grid, runner: Runner) -> Asked:
             runner.run(point for design in every for point in design)
             designs.append((method, every))
         else:
-            designs.append((method, found_by(method, grid, aim, search.budget, search.seed, runner.rows)))
+            designs.append((method, search_designs(method, grid, aim, search.budget, search.seed, runner.rows)))
     points_by_key = {point.key: point for _, several in designs for design in several for point in design}
     points_by_key |= {point.key: point for point in base or ()}
-    return Asked(list(points_by_key.values()), designs, base)
+    return Chosen(list(points_by_key.values()), designs, base)
 
 
 def _drawn(points: Sequence[DesignPoint], seed: int) -> list[Design]:
