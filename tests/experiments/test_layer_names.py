@@ -21,6 +21,7 @@ from dsascape.fusion.plan import Group, plan_from_groups
 from dsascape.hw_models import load_hardware
 from dsascape.tuner.codegen.names import layers_of_functions
 from dsascape.workloads import load_network
+from tests.experiments.onnx_block import block
 from tests.experiments.studies import Reader
 from tests.experiments.terminal import Terminal
 
@@ -145,6 +146,16 @@ class TestCode:
         assert {layer.name for layer in layers_of(outcome)} <= set(functions.values())
         numbers = {name.partition("_")[0]: layer.partition(" ")[0] for name, layer in functions.items()}
         assert numbers == {f"kernel{number}": f"#{number}" for number in range(len(outcome.schedule.plan.groups))}
+
+    @pytest.mark.tvm
+    def test_that_is_compiled_has_the_names_of_the_plan(self, terminal: Terminal, tmp_path: Path) -> None:
+        pytest.importorskip("tvm")
+        argv = str(block(tmp_path)), "--policy", "unfused"
+        measured = terminal.json("measure", *argv, "--target", "aarch64", "--out", str(tmp_path))
+        fused = terminal.json("fuse", *argv, "--hardware", "kirin990")
+
+        planned = [name for names in fused["layers"] for name in names]
+        assert [kernel["layer"] for kernel in measured["kernels"]] == planned
 
     def test_of_a_gpu_has_a_function_for_each_launch(self) -> None:
         point = DesignPoint(Workload("bert-tiny"), load_hardware("a100"), policy_of("fixed-pattern"))
