@@ -4,7 +4,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dsascape.fusion.costs import KernelCosts
-from dsascape.fusion.layer_names import kernel_layer_name
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import Program, SimulationResult
 from dsascape.scheduler import (
@@ -19,7 +18,7 @@ from dsascape.scheduler import (
     network_of,
     simulated_network,
 )
-from dsascape.scheduler.layer_names import layers_of_kernels
+from dsascape.scheduler.layer_names import layers_of_kernels, layers_of_plan
 from dsascape.workloads.analysis import Analysis
 
 
@@ -41,17 +40,15 @@ def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
 def plan_and_layers(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[FusionPlan, list[list[str]]]:
     """Return the policy's fusion plan of a network on a machine, and the names of the layers of each of its groups.
 
-    Caches are changed in place. A kernel is one layer, unless the policy also schedules it and runs it as several;
-    groups of views have no layers.
+    Caches are changed in place. Groups of views have no layers. A policy that also schedules the machine does so.
     """
     costs = placing.costs(make_network(policy, simulated_network(policy, analysis, placing)))
     plan = make_plan(policy, placing, costs)
-    layers = [[kernel_layer_name(plan, group)] if plan.is_kernel(group) else [] for group in range(len(plan.groups))]
+    layers = layers_of_plan(plan, _of_plan(plan, costs))
     if isinstance(policy, SchedulingPolicy):
         with suppress(ScheduleError):  # of a plan that does not fit; kernels have names anyway
-            for group, names in layers_of_kernels(_schedule(policy, plan, placing, costs)[0]).items():
-                layers[group] = list(names.values())
-    return plan, layers
+            layers = layers_of_kernels(_schedule(policy, plan, placing, costs)[0]) or layers
+    return plan, [list(layers.get(group, {}).values()) for group in range(len(plan.groups))]
 
 
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
@@ -73,9 +70,14 @@ def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Sc
 
 def _schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: KernelCosts) -> tuple[Schedule, KernelCosts]:
     """Return the policy's schedule of its plan, and the cost model of the plan's network."""
+    of_plan = _of_plan(plan, costs)
+    return make_schedule(policy, plan, placing, of_plan), of_plan
+
+
+def _of_plan(plan: FusionPlan, costs: KernelCosts) -> KernelCosts:
+    """Return the cost model of the plan's network: ``costs``, or one of the network that the policy rewrote."""
     network = network_of(plan, costs.analysis)
-    costs = costs if network is costs.analysis else costs.with_network(network)
-    return make_schedule(policy, plan, placing, costs), costs
+    return costs if network is costs.analysis else costs.with_network(network)
 
 
 def run_schedule(schedule: Schedule, analysis: Analysis, placing: Placing) -> Stages:

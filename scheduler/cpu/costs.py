@@ -88,23 +88,27 @@ class CpuCosts:
                 found.add(op)
         return frozenset(found)
 
+    def layers_of(self, ops: Sequence[int]) -> tuple[Layer, ...]:
+        """Return the layers that the operators run as."""
+        return layers_in_order(self.analysis, ops, self.transposed)
+
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimate of the tiles that the operators get as one layer, as one kernel of many.
 
         What it reads, and what it writes, is in caches as far as it fits; weights are not.
         """
-        return sum(map(self._time_ps, layers_in_order(self.analysis, ops, self.transposed))) / PS_PER_S
+        return sum(map(self._time_ps, self.layers_of(ops))) / PS_PER_S
 
     def least_s(self, ops: Sequence[int]) -> float:
         """Return what the arithmetic of the operators takes anyhow."""
-        layers = layers_in_order(self.analysis, ops, self.transposed)
+        layers = self.layers_of(ops)
         return sum([
             least_time_of_ps(layer, self.view.dtype_of(layer, self.dtype), self.view) for layer in layers
         ]) / PS_PER_S  # fmt: skip
 
     def most_s(self, ops: Sequence[int]) -> float:
         """Return what a few tiles take with empty caches, where the operators have one anchor."""
-        layers = layers_in_order(self.analysis, ops, self.transposed)
+        layers = self.layers_of(ops)
         return sum([
             most_time_of_ps(layer, self.view.dtype_of(layer, self.dtype), self.view, self.known) for layer in layers
         ]) / PS_PER_S  # fmt: skip

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import onnx
 import pandas as pd
 import pytest
 
@@ -24,6 +25,7 @@ from dsascape.workloads import load_network
 from tests.experiments.onnx_block import block
 from tests.experiments.studies import Reader
 from tests.experiments.terminal import Terminal
+from tests.experiments.test_far_beyond import tagger
 
 LAUNCHES = "(kernel launches)"
 MACHINES = ("stcp920", "kirin990", "a100")
@@ -99,6 +101,30 @@ def test_layers_of_one_kernel_have_numbers_of_their_own(terminal: Terminal) -> N
     assert len(set(simulated)) == len(simulated)
     assert named("#0.18 Conv+Add+Relu 512x7x7") in simulated
     assert named("#0.18 Conv+Add+Relu 512x7x7") in terminal.out("fuse", *argv)
+
+
+@pytest.mark.parametrize(("hardware", "policy"), [("kirin990", "ago"), ("a100", "dnnfusion"), ("stcp920", "dnnfusion")])
+def test_kernels_that_a_machine_cuts_into_layers_are_named_before_they_are_scheduled(
+    hardware: str, policy: str, terminal: Terminal
+) -> None:
+    argv = "bert-tiny", "--hardware", hardware, "--policy", policy
+    simulated = [layer["name"] for layer in terminal.json("simulate", *argv)["layers"]]
+    fused = [name for layers in terminal.json("fuse", *argv)["layers"] for name in layers]
+
+    assert sorted({*simulated} - {LAUNCHES}) == sorted(fused)
+
+
+@pytest.mark.parametrize("hardware", MACHINES)
+def test_layers_of_a_recurrence_have_the_same_names_in_its_plan(
+    hardware: str, terminal: Terminal, tmp_path: Path
+) -> None:
+    onnx.save(tagger(20, 64), str(tmp_path / "tagger.onnx"))
+    argv = str(tmp_path / "tagger.onnx"), "--hardware", hardware, "--policy", "unfused"
+    simulated = {layer["name"] for layer in terminal.json("simulate", *argv)["layers"]} - {LAUNCHES}
+    fused = [name for layers in terminal.json("fuse", *argv)["layers"] for name in layers]
+
+    assert sorted(simulated) == sorted(fused)
+    assert all(name.startswith("#0.") for name in fused) or len(fused) == 1
 
 
 @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "dnnfusion", "ago", "graphturbo", "astitch"])

@@ -11,7 +11,6 @@ from dsascape.scheduler.cpu.schedule.chunks import chunks_of
 from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, TiledLoops
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
-from dsascape.scheduler.kernels.cut import layers_in_order
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
@@ -80,7 +79,7 @@ def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> Cpu
     """
     found = []
     for number, group in enumerate(plan.groups):
-        for layer in layers_in_order(costs.analysis, group.ops, costs.transposed):
+        for layer in costs.layers_of(group.ops):
             tiling = costs.tiling_of(layer)
             steps, threads = costs.chosen_steps(layer)
             found.append(CpuKernel(layer.sink.name, number, layer, tiling.tiles, threads or tiling.threads, steps))
