@@ -16,9 +16,9 @@ _MOST_TYPES = 4
 
 def kernel_layer_name(plan: FusionPlan, group: int) -> str:
     """Return the name of a kernel: of its group's operators, and of the output of the last one that is no view."""
-    ops = plan.groups[group].ops
-    last = next((op for op in reversed(ops) if not plan.graph.ops[op].is_view), ops[-1])
-    return layer_name(str(group), plan.graph, ops, plan.graph.ops[last].outputs[0])
+    graph, ops = plan.graph, plan.groups[group].ops
+    last = next((op for op in reversed(ops) if _is_stored(graph, op)), ops[-1])
+    return layer_name(str(group), graph, ops, graph.ops[last].outputs[0])
 
 
 def layer_name(number: str, graph: Graph, ops: Iterable[int], output: str) -> str:
@@ -27,10 +27,17 @@ def layer_name(number: str, graph: Graph, ops: Iterable[int], output: str) -> st
     Views are not named, unless there is nothing else. The shape of the output is one image's: its first dimension is
     left out where it is the batch.
     """
-    operators = [graph.ops[position] for position in sorted(ops)]
-    types = [op.kind for op in operators if not op.is_view] or [op.kind for op in operators]
+    positions = sorted(ops)
+    named = [op for op in positions if _is_stored(graph, op)] or positions
+    types = [graph.ops[op].kind for op in named]
     if len(types) > _MOST_TYPES:
         types = [*types[: _MOST_TYPES - 1], "...", types[-1]]
     shape = graph.tensors[output].shape
     image = shape[1:] if len(shape) > 1 and shape[0] == graph.batch and not graph.no_batch else shape
     return " ".join([f"#{number}", "+".join(types), *([_TIMES.join(map(str, image))] if image else [])])
+
+
+def _is_stored(graph: Graph, op: int) -> bool:
+    """Whether an operator is no view: its output is a stored tensor of its own."""
+    output = graph.ops[op].outputs[0]
+    return graph.storage[output] == output

@@ -1,10 +1,11 @@
 """Names of a schedule's layers and launches, in the words of its plan (`fusion.layer_names`)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from dsascape.fusion.layer_names import kernel_layer_name, layer_name
+from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.dsa.schedule.schedule import Schedule as DsaSchedule
 from dsascape.scheduler.kernels.layer import Layer
 
@@ -14,8 +15,22 @@ class HasLayers(Protocol):
     """A schedule that lists its layers."""
 
     @property
+    def plan(self) -> FusionPlan:
+        """Plan that is scheduled."""
+        ...
+
+    @property
     def placed_layers(self) -> Sequence[tuple[int, Layer]]:
         """Pairs (number of the plan's group, layer) in the order of their runs; a layer may occur several times."""
+        ...
+
+
+@runtime_checkable
+class CutsKernels(Protocol):
+    """A cost model of a machine that runs the operators of a kernel as one layer or several, whatever their tiles."""
+
+    def layers_of(self, ops: Sequence[int]) -> Sequence[Layer]:
+        """Return the layers that the operators run as; none for views."""
         ...
 
 
@@ -30,9 +45,26 @@ def layer_names(schedule: Any) -> dict[str, str]:
 
 def layers_of_kernels(schedule: Any) -> dict[int, dict[str, str]]:
     """Return what `layer_names` returns, by the number of the kernel in the plan."""
+    listed: object = schedule
+    return _by_kernel(listed.plan, listed.placed_layers) if isinstance(listed, HasLayers) else {}
+
+
+def layers_of_plan(plan: FusionPlan, costs: object) -> dict[int, dict[str, str]]:
+    """Return the names that layers will have once the plan is scheduled kernel by kernel, by the kernel's number.
+
+    ``costs`` is the machine's cost model for the plan's network. A kernel is one layer where the model says no more.
+    """
+    groups = [number for number in range(len(plan.groups)) if plan.is_kernel(number)]
+    if isinstance(costs, CutsKernels):
+        return _by_kernel(plan, [(each, layer) for each in groups for layer in costs.layers_of(plan.groups[each].ops)])
+    return {each: {plan.subgraphs[each].sink.name: kernel_layer_name(plan, each)} for each in groups}
+
+
+def _by_kernel(plan: FusionPlan, placed: Iterable[tuple[int, Layer]]) -> dict[int, dict[str, str]]:
+    """Return the names of layers by the tensors that they write, by kernel; ``placed`` has a layer's kernel and it."""
     layers_of: dict[int, dict[str, Layer]] = {}
     seen: set[str] = set()
-    for group, layer in schedule.placed_layers if isinstance(schedule, HasLayers) else ():
+    for group, layer in placed:
         output = layer.sink.name
         if output not in seen:
             seen.add(output)
@@ -44,7 +76,7 @@ def layers_of_kernels(schedule: Any) -> dict[int, dict[str, str]]:
             for number, (output, layer) in enumerate(layers.items())
         }
         if len(layers) == 1:
-            names[group] = dict.fromkeys(layers, kernel_layer_name(schedule.plan, group))
+            names[group] = dict.fromkeys(layers, kernel_layer_name(plan, group))
     return names
 
 

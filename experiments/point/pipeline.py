@@ -1,11 +1,11 @@
 """The stages of a simulated run, in order: rewrite, plan, schedule, lower, simulate."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from dsascape.fusion.costs import KernelCosts
-from dsascape.fusion.layer_names import kernel_layer_name
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import Program, SimulationResult
 from dsascape.scheduler import (
@@ -20,7 +20,7 @@ from dsascape.scheduler import (
     network_of,
     simulated_network,
 )
-from dsascape.scheduler.layer_names import layers_of_kernels
+from dsascape.scheduler.layer_names import layers_of_kernels, layers_of_plan
 from dsascape.workloads.analysis import Analysis
 
 
@@ -42,28 +42,24 @@ def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
 def plan_and_layers(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[FusionPlan, list[list[str]]]:
     """Return the policy's fusion plan of a network on a machine, and the names of the layers of each of its groups.
 
-    Caches are changed in place. A kernel is one layer, unless the policy also schedules it and runs it as several;
-    groups of views have no layers.
+    Caches are changed in place. Groups of views have no layers. A policy that also schedules the machine does so.
     """
     costs = placing.costs(make_network(policy, simulated_network(policy, analysis, placing)))
     plan = make_plan(policy, placing, costs)
+    layers = layers_of_plan(plan, _of_plan(plan, costs))
     if isinstance(policy, SchedulingPolicy):
         with suppress(ScheduleError):  # of a plan that does not fit; kernels have names anyway
-            return plan, names_by_group(_schedule(policy, plan, placing, costs)[0])
-    return plan, _names_of_kernels(plan)
+            layers = layers_of_kernels(_schedule(policy, plan, placing, costs)[0]) or layers
+    return plan, _by_group(plan, layers)
 
 
 def names_by_group(schedule: Schedule) -> list[list[str]]:
-    """Return the names of the layers of each group of a schedule's plan."""
-    layers = _names_of_kernels(schedule.plan)
-    for group, names in layers_of_kernels(schedule).items():
-        layers[group] = list(names.values())
-    return layers
+    """Return the names of the layers of each group of a schedule's plan; groups of views have none."""
+    return _by_group(schedule.plan, layers_of_kernels(schedule))
 
 
-def _names_of_kernels(plan: FusionPlan) -> list[list[str]]:
-    """Return the name of each group's kernel as its only layer; groups of views have none."""
-    return [[kernel_layer_name(plan, group)] if plan.is_kernel(group) else [] for group in range(len(plan.groups))]
+def _by_group(plan: FusionPlan, layers: Mapping[int, Mapping[str, str]]) -> list[list[str]]:
+    return [list(layers.get(group, {}).values()) for group in range(len(plan.groups))]
 
 
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
@@ -85,10 +81,15 @@ def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Sc
 
 def _schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: KernelCosts) -> tuple[Schedule, KernelCosts]:
     """Return the policy's schedule of its plan, and the cost model of the plan's network."""
-    network = network_of(plan, costs.analysis)
-    costs = costs if network is costs.analysis else costs.with_network(network)
-    pinned = placing.pinned(costs, plan, partial(make_schedule, policy, plan, placing, costs))
+    of_plan = _of_plan(plan, costs)
+    pinned = placing.pinned(of_plan, plan, partial(make_schedule, policy, plan, placing, of_plan))
     return make_schedule(policy, plan, placing, pinned), pinned
+
+
+def _of_plan(plan: FusionPlan, costs: KernelCosts) -> KernelCosts:
+    """Return the cost model of the plan's network: ``costs``, or one of the network that the policy rewrote."""
+    network = network_of(plan, costs.analysis)
+    return costs if network is costs.analysis else costs.with_network(network)
 
 
 def run_schedule(schedule: Schedule, analysis: Analysis, placing: Placing) -> Stages:

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from pkgutil import resolve_name
 
-from dsascape.experiments.point.annotation import annotated_file
 from dsascape.experiments.point.decompose import leaves_batches_open
 from dsascape.experiments.point.far_beyond import warnings_of
 from dsascape.experiments.point.job import Outcome
@@ -178,6 +177,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
 def _annotate(outcome: Outcome, layers: list[LayerFigures], arguments: argparse.Namespace) -> str:
     """Write the network's file with predicted times; return a sentence on what it has."""
     place: Path = arguments.annotate
+    annotated_file = resolve_name("dsascape.experiments.point.annotation:annotated_file")  # with it, onnx is imported
     told = annotated_file(outcome, layers, arguments.model, place)
     with replacing(place) as temporary:
         temporary.write_bytes(told.content)

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import onnx
 import pandas as pd
 import pytest
 
@@ -21,8 +22,10 @@ from dsascape.fusion.plan import Group, plan_from_groups
 from dsascape.hw_models import load_hardware
 from dsascape.tuner.codegen.names import layers_of_functions
 from dsascape.workloads import load_network
+from tests.experiments.onnx_block import block
 from tests.experiments.studies import Reader
 from tests.experiments.terminal import Terminal
+from tests.experiments.test_far_beyond import tagger
 
 LAUNCHES = "(kernel launches)"
 MACHINES = ("stcp920", "kirin990", "a100")
@@ -100,6 +103,30 @@ def test_layers_of_one_kernel_have_numbers_of_their_own(terminal: Terminal) -> N
     assert named("#0.18 Conv+Add+Relu 512x7x7") in terminal.out("fuse", *argv)
 
 
+@pytest.mark.parametrize(("hardware", "policy"), [("kirin990", "ago"), ("a100", "dnnfusion"), ("stcp920", "dnnfusion")])
+def test_kernels_that_a_machine_cuts_into_layers_are_named_before_they_are_scheduled(
+    hardware: str, policy: str, terminal: Terminal
+) -> None:
+    argv = "bert-tiny", "--hardware", hardware, "--policy", policy
+    simulated = [layer["name"] for layer in terminal.json("simulate", *argv)["layers"]]
+    fused = [name for layers in terminal.json("fuse", *argv)["layers"] for name in layers]
+
+    assert sorted({*simulated} - {LAUNCHES}) == sorted(fused)
+
+
+@pytest.mark.parametrize("hardware", MACHINES)
+def test_layers_of_a_recurrence_have_the_same_names_in_its_plan(
+    hardware: str, terminal: Terminal, tmp_path: Path
+) -> None:
+    onnx.save(tagger(20, 64), str(tmp_path / "tagger.onnx"))
+    argv = str(tmp_path / "tagger.onnx"), "--hardware", hardware, "--policy", "unfused"
+    simulated = {layer["name"] for layer in terminal.json("simulate", *argv)["layers"]} - {LAUNCHES}
+    fused = [name for layers in terminal.json("fuse", *argv)["layers"] for name in layers]
+
+    assert sorted(simulated) == sorted(fused)
+    assert all(name.startswith("#0.") for name in fused) or len(fused) == 1
+
+
 @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "dnnfusion", "ago", "graphturbo", "astitch"])
 def test_names_are_unique_under_every_policy(policy: str) -> None:
     outcome = evaluate(DesignPoint(Workload("bert-tiny", batch=4), load_hardware("stcp920"), policy_of(policy)))
@@ -145,6 +172,16 @@ class TestCode:
         assert {layer.name for layer in layers_of(outcome)} <= set(functions.values())
         numbers = {name.partition("_")[0]: layer.partition(" ")[0] for name, layer in functions.items()}
         assert numbers == {f"kernel{number}": f"#{number}" for number in range(len(outcome.schedule.plan.groups))}
+
+    @pytest.mark.tvm
+    def test_that_is_compiled_has_the_names_of_the_plan(self, terminal: Terminal, tmp_path: Path) -> None:
+        pytest.importorskip("tvm")
+        argv = str(block(tmp_path)), "--policy", "unfused"
+        measured = terminal.json("measure", *argv, "--target", "aarch64", "--out", str(tmp_path))
+        fused = terminal.json("fuse", *argv, "--hardware", "kirin990")
+
+        planned = [name for names in fused["layers"] for name in names]
+        assert [kernel["layer"] for kernel in measured["kernels"]] == planned
 
     def test_of_a_gpu_has_a_function_for_each_launch(self) -> None:
         point = DesignPoint(Workload("bert-tiny"), load_hardware("a100"), policy_of("fixed-pattern"))
