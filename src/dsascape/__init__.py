@@ -20,15 +20,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsascape.experiments.api import (
-        measure,
-        policy_names,
-        report,
-        schedule_document,
-        simulate,
-        sweep,
-        what_if,
-    )
+    from dsascape.experiments.api import measure, policy_names, report, schedule_document, simulate, sweep, what_if
     from dsascape.experiments.point.job import Outcome
     from dsascape.experiments.question.points import RunRecord
     from dsascape.experiments.question.version import __version__
