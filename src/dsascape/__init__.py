@@ -7,10 +7,11 @@
     print(outcome.record.latency_s, outcome.record.bottleneck)
 
 ``simulate`` runs one network on one machine under one policy and returns an ``Outcome``, whose ``record`` (a
-``RunRecord``) has the figures; ``sweep`` tries many and returns a pandas table; ``what_if`` changes one value of the
-machine at a time. ``load_network`` and ``load_hardware`` take names or paths; ``network_names``, ``hardware_names`` and
-``policy_names`` say what comes along. What the caller has to mend is raised as one of the exceptions here, all of them
-``ValueError``.
+``RunRecord``) has the figures; ``sweep`` tries many and returns a pandas table, of which ``report`` makes a page;
+``what_if`` changes one value of the machine at a time; ``schedule_document`` gives a schedule to edit, which
+``simulate`` runs; ``measure`` runs generated code. ``load_network`` and ``load_hardware`` take names or paths;
+``network_names``, ``hardware_names`` and ``policy_names`` say what comes along. What the caller has to mend is raised
+as one of the exceptions here, all of them ``ValueError``, and an argument of a wrong type as a ``TypeError``.
 
 Each name is imported when it is first used, so that ``import dsascape`` takes no time.
 """
@@ -19,7 +20,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsascape.experiments.api import policy_names, simulate, sweep, what_if
+    from dsascape.experiments.api import measure, policy_names, report, schedule_document, simulate, sweep, what_if
     from dsascape.experiments.point.job import Outcome
     from dsascape.experiments.question.points import RunRecord
     from dsascape.experiments.question.version import __version__
@@ -46,8 +47,11 @@ __all__ = [
     "load_hardware",
     "load_network",
     "make_policy",
+    "measure",
     "network_names",
     "policy_names",
+    "report",
+    "schedule_document",
     "simulate",
     "sweep",
     "what_if",
@@ -55,7 +59,9 @@ __all__ = [
 ]
 
 _PLACES = {
-    "dsascape.experiments.api": ("policy_names", "simulate", "sweep", "what_if"),
+    "dsascape.experiments.api": (
+        "measure", "policy_names", "report", "schedule_document", "simulate", "sweep", "what_if",
+    ),
     "dsascape.experiments.point.job": ("Outcome",),
     "dsascape.experiments.question.points": ("RunRecord",),
     "dsascape.experiments.question.version": ("__version__",),

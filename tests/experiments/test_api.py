@@ -1,12 +1,26 @@
 """The Python API shown in the README, and its error messages."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from dsascape import load_hardware, load_network, simulate, sweep, with_values
+from dsascape import (
+    AnyHardware,
+    Policy,
+    load_hardware,
+    load_network,
+    measure,
+    report,
+    schedule_document,
+    simulate,
+    sweep,
+    what_if,
+    with_values,
+)
 from dsascape.experiments.shell.cli import main
 from dsascape.hw_models import ClusteredDsa, HardwareError
 from dsascape.scheduler import ScheduleError, make_policy
@@ -125,3 +139,123 @@ def test_a_batch_of_nothing_is_refused() -> None:
 def test_a_dtype_that_the_machine_lacks_is_refused() -> None:
     with pytest.raises(HardwareError, match="needs one of: fp32"):
         simulate("bert-tiny", "stcp920", batch=4, dtype="fp7")
+
+
+class TestSchedules:
+    def test_are_made_edited_and_simulated(self) -> None:
+        first = simulate("bert-tiny", "stcp920", "fixed-pattern", batch=4)
+        document = schedule_document(first)
+        again = simulate("bert-tiny", "stcp920", batch=4, schedule=document)
+        for run in [run for instance in document["instances"] for run in instance["runs"]]:
+            run["units"] = ["vector"] * len(run["units"])
+        slower = simulate("bert-tiny", "stcp920", batch=4, schedule=document)
+
+        assert again.record.latency_s == first.record.latency_s
+        assert slower.record.latency_s > first.record.latency_s
+
+    def test_come_from_a_file_that_the_command_wrote(self, tmp_path: Path) -> None:
+        path = tmp_path / "schedule.json"
+        argv = ["simulate", "bert-tiny", "--hardware", "kirin990", "--policy", "ago", "--schedule-out", str(path)]
+        assert main(argv) == 0
+
+        from_file = simulate("bert-tiny", "kirin990", schedule=path).record
+        assert from_file.latency_s == simulate("bert-tiny", "kirin990", "ago").record.latency_s
+        assert from_file.policy == "ago"
+
+    def test_have_pinned_decisions(self) -> None:
+        pins = {"op:MatMul": {"threads": 1}}
+        schedule: Any = simulate("bert-tiny", "kirin990", "unfused", pins=pins).schedule
+
+        assert [pin.decided for pin in schedule.pins] == [{"threads": 1}]
+        assert {kernel.threads for kernel in schedule.runs if kernel.name in schedule.pins[0].layers} == {1}
+
+
+def test_the_scheduler_s_tuned_numbers_are_set_and_swept() -> None:
+    fewer = simulate("bert-tiny", "stcp920", "unfused", batch=4, tuning={"most_tiles": 1}).record
+    frame = sweep("bert-tiny", "stcp920", {"tuning.most_tiles": [1, 8]}, "unfused", batch=4, workers=1)
+
+    assert frame["latency_s"].tolist() == [
+        fewer.latency_s, simulate("bert-tiny", "stcp920", "unfused", batch=4).record.latency_s,
+    ]  # fmt: skip
+
+
+def test_one_call_takes_several_machines_batches_and_policies_and_a_report_shows_them(tmp_path: Path) -> None:
+    machines: list[str | AnyHardware] = ["kirin990", with_values(load_hardware("h100"), {"name": "mine"})]
+    policies: list[str | Policy] = ["unfused", make_policy("fixed-pattern")]
+    frame = sweep("bert-tiny", machines, policies=policies, batch=[1, 2], workers=1, folder=tmp_path)
+    page = report(tmp_path)
+
+    assert list(zip(frame["batch"], frame["hardware"], frame["policy"], strict=True)) == [
+        (batch, machine, policy) for batch in (1, 2) for machine in ("kirin990", "mine")
+        for policy in ("unfused", "fixed-pattern")
+    ]  # fmt: skip
+    assert page == tmp_path / "report.html"
+    assert "experiment.json" not in page.read_text(encoding="utf-8")
+    assert len(pd.read_csv(tmp_path / "results.csv")) == 8
+
+
+NET, NPU = "bert-tiny", "stcp920"
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "options", "error", "said"),
+    [
+        (simulate, (3, NPU), {}, TypeError, "network: has 3 (int); needs a network's name"),
+        (simulate, (None, NPU), {}, TypeError, "network: has null (NoneType)"),
+        (simulate, ([NET], NPU), {}, TypeError, "network: has ['bert-tiny'] (list)"),
+        (simulate, (NET, None), {}, TypeError, "hardware: has null (NoneType); needs a preset's name"),
+        (simulate, (NET, [NPU]), {}, TypeError, "hardware: has ['stcp920'] (list)"),
+        (simulate, (NET, {"base": NPU}), {}, TypeError, "hardware: has a mapping with base (dict)"),
+        (simulate, (NET, NPU, None), {}, TypeError, "policy: has null"),
+        (simulate, (NET, NPU, 7), {}, TypeError, "policy: has 7 (int); needs a policy's name"),
+        (simulate, (NET, NPU, ["unfused"]), {}, TypeError, "policy: has ['unfused'] (list)"),
+        (simulate, (NET, NPU, type(make_policy("unfused"))), {}, TypeError, "needs a policy's name"),
+        (simulate, (NET, NPU), {"batch": "16"}, TypeError, "batch: has '16' (str); needs a whole number"),
+        (simulate, (NET, NPU), {"batch": 1.5}, TypeError, "batch: has 1.5 (float)"),
+        (simulate, (NET, NPU), {"batch": True}, TypeError, "batch: has true (bool)"),
+        (simulate, (NET, NPU), {"batch": -1}, ValueError, "batch: has -1; needs a whole number from 0"),
+        (simulate, (NET, NPU), {"dtype": 16}, TypeError, "dtype: has 16 (int)"),
+        (simulate, (NET, NPU), {"dtype": "fp61"}, HardwareError, "fp61"),
+        (simulate, (NET, NPU), {"dims": [("H", 4)]}, TypeError, "dims: has [('H', 4)] (list)"),
+        (simulate, (NET, NPU), {"dims": {"H": "4"}}, TypeError, "dims['H']: has '4' (str)"),
+        (simulate, (NET, NPU), {"batch_dims": {"x": None}}, TypeError, "batch_dims['x']: has null"),
+        (simulate, (NET, NPU), {"tuning": "most_tiles=4"}, TypeError, "tuning: has 'most_tiles=4' (str)"),
+        (simulate, (NET, NPU), {"tuning": {"most_tile": 4}}, ScheduleError, "nearest: tuning.most_tiles"),
+        (simulate, (NET, NPU), {"bacth": 4}, TypeError, "no argument 'bacth' (did you mean batch?)"),
+        (simulate, (NET, NPU), {"pins": 5}, TypeError, "pins: has 5 (int); needs a mapping of layers"),
+        (simulate, (NET, NPU), {"pins": {"x": {}}}, ScheduleError, "layers.x: fixes nothing"),
+        (simulate, (NET, NPU), {"pins": "absent.yaml"}, ScheduleError, "absent.yaml: no such file"),
+        (simulate, (NET, NPU), {"pins": {"x": {"tile": object()}}}, ScheduleError, "values that no file can have"),
+        (simulate, (NET, NPU), {"schedule": 4}, TypeError, "schedule: has 4 (int)"),
+        (simulate, (NET, NPU), {"schedule": {"format": "x"}}, ScheduleError, "schedule: "),
+        (simulate, (NET, NPU), {"schedule": {}, "pins": {"a": {}}}, ValueError, "pins: do not go with schedule"),
+        (schedule_document, ({},), {}, TypeError, "outcome: has an empty mapping (dict); needs what simulate returns"),
+        (sweep, ([], NPU), {}, ValueError, "networks: is empty"),
+        (sweep, (NET, []), {}, ValueError, "hardware: is empty"),
+        (sweep, ([NET, 4], NPU), {}, TypeError, "networks: has 4 (int)"),
+        (sweep, (NET, NPU, ["clusters"]), {}, TypeError, "values: has ['clusters'] (list); needs a mapping"),
+        (sweep, (NET, NPU, {"clusters": []}), {}, ValueError, "values['clusters']: is empty"),
+        (sweep, (NET, NPU, {"clusters": None}), {}, TypeError, "values['clusters']: has null"),
+        (sweep, (NET, NPU), {"policies": []}, ValueError, "policies: is empty"),
+        (sweep, (NET, NPU), {"policies": [None]}, TypeError, "policies: has null"),
+        (sweep, (NET, NPU), {"batch": [1, "2"]}, TypeError, "batch: has '2' (str)"),
+        (sweep, (NET, NPU), {"workers": -2}, ValueError, "workers: has -2"),
+        (sweep, (NET, NPU), {"folder": 3}, TypeError, "folder: has 3 (int)"),
+        (sweep, (NET, NPU), {"policy": "unfused"}, TypeError, "no argument 'policy' (did you mean policies?)"),
+        (what_if, (NET, NPU), {"values": 5}, TypeError, "values: has 5 (int); needs paths"),
+        (what_if, (NET, NPU), {"values": [5]}, TypeError, "values: has [5] (list)"),
+        (what_if, (NET, NPU), {"schedule": "kept"}, ValueError, "schedule: has 'kept' (did you mean keep?)"),
+        (report, (None,), {}, TypeError, "folder: has null"),
+        (report, ("absent",), {}, ValueError, "absent: has no results.sqlite"),
+        (measure, (NET, NPU), {}, HardwareError, "stcp920: is not a CPU or GPU"),
+        (measure, (NET, "kirin990"), {"threads": 99}, ValueError, "threads: has 99; kirin990 has"),
+        (measure, (NET, "kirin990"), {"flush_caches": 1}, TypeError, "flush_caches: has 1 (int)"),
+    ],
+)  # fmt: skip
+def test_a_mistake_names_the_argument_what_it_has_and_what_it_needs(
+    call: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error) as raised:
+        call(*arguments, **options)
+
+    assert said in str(raised.value)

@@ -11,6 +11,7 @@ from dsascape.scheduler.cpu.schedule.chunks import chunks_of
 from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, TiledLoops
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
+from dsascape.scheduler.kernels.cut import layers_in_order
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
