@@ -12,10 +12,15 @@ from dsascape.fusion.plan import FusionPlan, Group
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, choose_tiling
 from dsascape.scheduler.kernels.cut import layers_in_order
+from dsascape.tuner.codegen.kernels import generate
+from dsascape.tuner.measure import Budget, Job
+from dsascape.tuner.on_device.listing import Listing
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
+from dsascape.tuner.on_device.session import Session
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.executable import executable
 from tests.graphs import Net
-from tests.tuner.runs import NARROW, deviations, tiles_of
+from tests.tuner.runs import LANES, NARROW, deviations, tiles_of
 
 pytestmark = pytest.mark.tvm
 
@@ -64,5 +69,22 @@ def test_channels_that_no_vector_divides_are_computed() -> None:
 def test_several_tiles_along_both_sides_fit_together() -> None:
     plan = planned(16, 16)
     tiles = in_tiles_of(plan, 4)
-    cut = replace(tiles[1], tile=(1, 16, 4, 8), register=(1, 8, 1, 4), order=(0, 2, 3, 1))
+    cut = replace(tiles[1], tile=(1, 16, 4, 8), register=(1, 8, 1, 4), order=(0, 2, 3, 1), parallel=2)
     assert max(deviations(plan, {**tiles, 1: cut}).values()) < KERNEL_TOLERANCE
+
+
+def test_a_measurement_and_a_bundle_have_the_transformed_weights() -> None:
+    plan = planned(8, 8)
+    tiles = in_tiles_of(plan, 4)
+    network = executable(plan.graph)
+    code = generate(plan, network, tiles, LANES)
+    packings = {kernel.name: kernel.packings for kernel in code.kernels}
+
+    listing = Listing(
+        network, 0, code.kernels, packings=lambda kernel, name: packings[kernel].get(name), written_out=code.executable
+    )
+
+    assert {"w2:winograd4", "conv2:of-data", "conv2:of-rows"} <= {array.name for array in listing.arrays}
+    session = Session(Job(plan, tiles, LANES, 1, budget=Budget(kernel_s=0.01, network_s=0.01)))
+    assert [session.kernel(position).correct for position in range(2)] == [True, True]
+    assert session.network(()).correct

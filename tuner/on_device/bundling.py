@@ -71,7 +71,7 @@ def build_bundle(
         return packings[kernel].get(name)
 
     listing = Listing(
-        network, job.seed, code.kernels, packings=packing, flushed=job.flush_caches, weights=code.executable.values
+        network, job.seed, code.kernels, packings=packing, flushed=job.flush_caches, written_out=code.executable
     )
     functions = code.module
     if job.flush_caches:

@@ -1,7 +1,7 @@
 """Arguments and expected results of a bundle's kernels: the manifest's list of arrays, and their values in one file."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,24 +59,25 @@ class Listing:
     """Arrays that are arguments of ``kernels``, which are in the order in which they run.
 
     ``packings`` maps (kernel, weight) to the function that packs the weight for that kernel, or None if it is not
-    packed. With ``flushed``, kernels have an additional first argument. ``weights`` are values of all that kernels read
-    and none computes, where these are not the network's.
+    packed. With ``flushed``, kernels have an additional first argument. ``written_out`` is the network with the
+    operators and weights that kernels have, where these are not its own.
     """
 
     def __init__(
         self, network: Executable, seed: int, kernels: Sequence[Coded], *,
         packings: Callable[[str, str], Callable[[Array], Array] | None] = lambda kernel, name: None,
-        flushed: bool = False, weights: Mapping[str, Array] | None = None,
+        flushed: bool = False, written_out: Executable | None = None,
     ) -> None:  # fmt: skip
         self._packings = packings
-        self._weights = network.values if weights is None else weights
+        coded = network if written_out is None else written_out
+        self._weights = coded.values
         self._graph = network.graph
         self._inputs = drawn_inputs(self._graph, seed)
         self._data = DataFile()
         stored = {name for kernel in kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self._graph.producer if name in stored]
         self._values = {**self._weights, **self._inputs, **reference(network, self._inputs, wanted)}
-        self._shared = share_buffers(self._graph, [(kernel.inputs, kernel.outputs) for kernel in kernels])
+        self._shared = share_buffers(coded.graph, [(kernel.inputs, kernel.outputs) for kernel in kernels])
         self._arrays: list[BundledArray] = []
         self._number_of: dict[tuple[str, str], int] = {}
         self._ahead: tuple[int, ...] = ()

@@ -48,7 +48,7 @@ class Session:
         wanted = [name for name in self.graph.producer if name in stored]
         self.values = {**self.executable.values, **inputs, **reference(network, inputs, wanted)}
         self.built: dict[int, list[tuple[Any, Any]]] = {}
-        self.shared = share_buffers(self.code.plan.graph, self.code.stored)
+        self.shared = share_buffers(self.executable.graph, self.code.stored)
         self.tensors: dict[str, Any] = {}
         """Tensors other than weights, as arguments of kernels."""
         self.first = [self.place.constant(np.zeros(1, np.float32))] if job.flush_caches else []
