@@ -156,7 +156,7 @@ def test_a_grid_within_the_budget_is_evaluated_whole(tmp_path: Path) -> None:
 
 
 def test_the_front_of_a_simulated_grid_is_found(tmp_path: Path) -> None:
-    path = study(tmp_path, 14)
+    path = study(tmp_path, 15)
     experiment, grid = read_experiment(path)
     everything = [grid.point(number) for number in range(grid.size)]
     rows = pd.DataFrame([computed(point).row for point in everything])
@@ -164,7 +164,7 @@ def test_the_front_of_a_simulated_grid_is_found(tmp_path: Path) -> None:
 
     assert main(["run", str(path), "--out", str(tmp_path / "out"), "--workers", "1"]) == 0
     written = pd.read_csv(tmp_path / "out" / "results.csv")
-    assert len(written) == 14
+    assert len(written) == 15
     places = ["clusters", "ddr.bandwidth", "policy"]
     evaluated = {tuple(map(str, row)) for row in written[places].to_numpy()}
     wanted = {tuple(str(computed(p).row[place]) for place in places) for p in everything if p.key in best}
