@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=usable_cores())
     parser.add_argument("--device", default=LOCAL)
     asked = parser.parse_args()
-    view = CpuView(load_hardware(asked.hardware, Cpu), CpuTuning(threads=asked.threads))
+    view = CpuView(load_hardware(asked.hardware, Cpu), CpuTuning(threads=asked.threads, winograd=0))
     found = dict(kernels(asked.network, view))
     tasks = [
         KernelTask(kernel.layer.graph, kernel.layer.ops, asked.threads, device=asked.device)

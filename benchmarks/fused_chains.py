@@ -100,7 +100,7 @@ def main(asked: Sequence[str] | None = None) -> None:
     parser.add_argument("--hardware", required=True)
     os.environ["TVM_NUM_THREADS"] = "1"  # read when TVM is imported
     spec = load_hardware(parser.parse_args(asked).hardware, Cpu)
-    view = CpuView(spec, CpuTuning(threads=1))
+    view = CpuView(spec, CpuTuning(threads=1, winograd=0))
     print("| chain | apart [µs] | predicted | error | in one kernel [µs] | predicted | error | gain | predicted |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name, chain in CHAINS.items():

@@ -109,7 +109,7 @@ class Bench:
 
     def __init__(self, network: str, hardware: str, seed: int, draws: str) -> None:
         graph = load_network(network).with_dtype(_DTYPE)
-        self.view = CpuView(load_hardware(hardware, Cpu), CpuTuning(threads=1))
+        self.view = CpuView(load_hardware(hardware, Cpu), CpuTuning(threads=1, winograd=0))
         self.costs = CpuCosts(self.view, Analysis(graph), _DTYPE)
         self.schedule = kernel_by_kernel(fixed_pattern_plan(graph), self.costs)
         self.rng, self.draws = random.Random(seed), DRAWS[draws]

@@ -2,9 +2,10 @@
 
 from dsascape.scheduler.dsa.schedule.schedule import Instance, LayerRun, Layout, Schedule, TensorSlice
 from dsascape.scheduler.dsa.tuning import DsaTuning
-from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.errors import PinError, ScheduleError
 from dsascape.scheduler.kinds.kind import MachineKind
 from dsascape.scheduler.kinds.table import Placing, kind_of, make_tuning
+from dsascape.scheduler.pins import Pins, read_pins
 from dsascape.scheduler.policy import (
     Policy,
     RewritingPolicy,
@@ -24,6 +25,8 @@ __all__ = [
     "LayerRun",
     "Layout",
     "MachineKind",
+    "PinError",
+    "Pins",
     "Placing",
     "Policy",
     "RewritingPolicy",
@@ -43,5 +46,6 @@ __all__ = [
     "network_of",
     "policy_label",
     "policy_types",
+    "read_pins",
     "simulated_network",
 ]

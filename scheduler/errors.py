@@ -3,3 +3,7 @@
 
 class ScheduleError(ValueError):
     """Raised when a network cannot be scheduled on the machine as it is; the message says what to change."""
+
+
+class PinError(ScheduleError):
+    """Raised for a pinned decision that a layer cannot have, or that belongs to no layer."""

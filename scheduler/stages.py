@@ -25,8 +25,8 @@ def simulated_network(policy: Policy | None, analysis: Analysis, placing: Placin
     """Return the network as simulated machines run it: caches changed in place, masked scores left out.
 
     For a policy that fuses, dequantisation is folded into products (`workloads.folded_dequantisation`). Generated code
-    computes masked scores and dequantises apart: runs that are compared with it have ``skips_masked=false`` and
-    ``folds_dequantisation=false`` in their tuning, and code itself is made from the network as imported.
+    dequantises apart, and on GPUs it computes masked scores: runs that are compared with it have
+    ``folds_dequantisation=false`` and ``skips_masked=false`` in their tuning.
     """
     found = analysis.of(with_state_in_place)
     if getattr(placing.tuning, "skips_masked", True):

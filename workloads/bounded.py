@@ -5,17 +5,20 @@ the softmax behind it, and adds nothing to the product behind that. So from the 
 all nests are bounded: they compute, read and write inside of the band alone. That holds where nothing else reads what
 is in between; elsewhere everything is computed in full, as the file says.
 
-Simulated machines run such networks (`scheduler.stages.simulated_network`). Generated code computes masked scores in
-full, and predictions of it are made for the network as imported.
+Simulated machines run such networks (`scheduler.stages.simulated_network`), and so does code that is measured on CPUs;
+code for GPUs computes masked scores in full, and predictions of it are made for the network as imported.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, Op
 from dsascape.workloads.index import Index
 from dsascape.workloads.loopnest import Access, Band, Bound, LoopNest, mapping_of
+from dsascape.workloads.operators.registry import Array
 
 _KEEPING_LOW = frozenset({"Add", "Sub", "Where", "Cast", "Identity", "Dropout", "Reshape", "Transpose"})
 """Operators in front of a softmax that leave what is very low very low."""
@@ -42,6 +45,26 @@ def graph_with_bounded_nests(graph: Graph) -> Graph:
     if not bounded:
         return graph
     return _without_unused(replace(graph, ops=tuple([bounded.get(n, op) for n, op in enumerate(graph.ops)])))
+
+
+def computed_elements(graph: Graph, name: str) -> Array | None:
+    """Return which elements of a tensor are computed where bounds leave out some, in a shape that broadcasts to its.
+
+    None where all are.
+    """
+    writer = graph.producer.get(name)
+    nests = [] if writer is None else [nest for nest in graph.ops[writer].nests if nest.write.tensor == name]
+    bound = nests[0].bound if len(nests) == 1 else None
+    dims = None if bound is None else _dims_of(nests[0].write, bound)
+    if bound is None or dims is None:
+        return None
+    shape = nests[0].write.shape
+    place = np.indices([shape[dim] for dim in dims], sparse=True)
+    ahead = place[1] - place[0] - bound.band.offset
+    kept = (ahead <= 0) & (ahead > -bound.band.window if bound.band.window else True)
+    if dims[0] > dims[1]:
+        kept = kept.T
+    return kept.reshape([size if dim in dims else 1 for dim, size in enumerate(shape)])
 
 
 @dataclass(frozen=True, slots=True)

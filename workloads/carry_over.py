@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import onnx
 
+from dsascape.workloads.mask_bands import resized_mask
 from dsascape.workloads.operators.registry import Array
 from dsascape.workloads.rescale import RescaleError, broadcast_conflict, rescaled_like, rescaled_reshape
 from dsascape.workloads.walk_state import Infer, Typed, Walk, WalkState
@@ -110,7 +111,10 @@ class CarryOver:
         return node
 
     def _with_weight(self, node: onnx.NodeProto, place: int, shape: tuple[int, ...]) -> onnx.NodeProto:
-        return _with_input_name(node, place, self.state.add_resized(node.input[place], shape, None))
+        name = node.input[place]
+        value = self.state.values.get(name)
+        mask = None if value is None else resized_mask(value, shape)
+        return _with_input_name(node, place, self.state.add_resized(name, shape, mask))
 
     def _with_input(self, node: onnx.NodeProto, place: int, value: Array) -> onnx.NodeProto:
         name = self.state.free_name(f"{node.output[0]}:{node.input[place]}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from dsascape.workloads.constants import single_node_model
@@ -24,6 +24,7 @@ from dsascape.workloads.reimport import Reimport
 from dsascape.workloads.walk import schema_opset
 from dsascape.workloads.walk_state import DTYPES, ELEMENTS, Walk, attributes_of
 
+_STANDARD = frozenset({"", "ai.onnx"})
 _NEWEST_IR_VERSION = 10
 """Newest ONNX IR version that every onnxruntime in use reads."""
 _WEIGHT_PLACES: Mapping[str, tuple[int, ...]] = {
@@ -48,6 +49,9 @@ class Executable:
     values: Mapping[str, Array]
     """Values of the tensors that nodes read and none writes, except the network's inputs."""
     opset: int
+    further: tuple[onnx.NodeProto, ...] = ()
+    """All nodes that the results need, in the file's order, where the graph leaves out some of them: masks that bounds
+    of loops stand for (`workloads.bounded`). Empty where it has them all."""
 
     def attributes(self, position: int) -> dict[str, Any]:
         """Return the attributes of the operator at ``position``."""
@@ -58,7 +62,8 @@ class Executable:
 
         Nodes are named after the first tensor that they write, because files may give several the same name.
         """
-        return self._of(self.nodes, self.graph.inputs, dict.fromkeys((*self.graph.outputs, *outputs)))
+        nodes = self.further or self.nodes
+        return self._of(nodes, self.graph.inputs, dict.fromkeys((*self.graph.outputs, *outputs)))
 
     def operator_model(self, position: int) -> onnx.ModelProto:
         """Return the operator at ``position`` by itself, with its weights."""
@@ -79,6 +84,7 @@ class Executable:
         )
         newest = max([schema_opset(node.op_type, self.opset) for node in nodes])
         opsets = [helper.make_opsetid("", newest)]
+        opsets += [helper.make_opsetid(domain, 1) for domain in sorted({node.domain for node in nodes} - _STANDARD)]
         return helper.make_model(body, opset_imports=opsets, ir_version=_NEWEST_IR_VERSION)
 
 
@@ -94,13 +100,45 @@ def executable(graph: Graph, seed: int = 0) -> Executable:
     walk, opset = walk_again(graph.rebuild)
     by_output = {name: node for node in walk.nodes for name in node.output if name}
     nodes = tuple(by_output[op.outputs[0]] for op in graph.ops)
-    values = _weights(walk, nodes, seed)
+    further = _further(walk, nodes)
+    values = _weights(walk, further or nodes, seed) | _conditions(walk, opset)
     for node in walk.once:
         operands = {name: values[name] for name in node.input if name}
         results = ReferenceEvaluator(single_node_model(node, opset)).run(None, operands)
         values.update(zip(node.output, map(np.asarray, results), strict=True))
-    read = {name for node in nodes for name in node.input}
-    return Executable(graph, nodes, {name: value for name, value in values.items() if name in read}, opset)
+    read = {name for node in further or nodes for name in node.input}
+    values = {name: value for name, value in values.items() if name in read}
+    return Executable(graph, nodes, values, opset, further)
+
+
+def _further(walk: Walk, nodes: Sequence[onnx.NodeProto]) -> tuple[onnx.NodeProto, ...]:
+    """Return ``nodes`` with those that they need besides, in the walk's order; nothing where they need no others."""
+    writers = {name: node for node in walk.nodes for name in node.output if name}
+    kept, waiting = {node.output[0] for node in nodes}, [name for node in nodes for name in node.input]
+    whole = len(kept)
+    while waiting:
+        writer = writers.get(waiting.pop())
+        if writer is not None and writer.output[0] not in kept:
+            kept.add(writer.output[0])
+            waiting += writer.input
+    return tuple(node for node in walk.nodes if node.output[0] in kept) if len(kept) > whole else ()
+
+
+def _conditions(walk: Walk, opset: int) -> dict[str, Array]:
+    """Return conditions that a file computes from known values, such as masks that are too large to be kept.
+
+    The rest of the network may depend on what they say (`workloads.mask_bands`).
+    """
+    found: dict[str, Array] = {}
+    for node in walk.of_weights:
+        known = {name: found.get(name, walk.values.get(name)) for name in node.input if name}
+        operands = {name: value for name, value in known.items() if value is not None}
+        is_condition = all(walk.types[name].element == TensorProto.BOOL for name in node.output if name)
+        if is_condition and len(operands) == len(known):
+            model = single_node_model(node, schema_opset(node.op_type, opset))
+            results = ReferenceEvaluator(model).run(None, operands)
+            found.update(zip(node.output, map(np.asarray, results), strict=True))
+    return found
 
 
 def check_single_precision(graph: Graph) -> None:

@@ -7,7 +7,7 @@ import onnx
 
 from dsascape.workloads.graph import Batch, Graph, Op, Rebuild, Role, Tensor, WorkloadError
 from dsascape.workloads.loopnest import Access, LoopNest
-from dsascape.workloads.mask_bands import mask_of
+from dsascape.workloads.mask_bands import KnownGraph, mask_of
 from dsascape.workloads.onnx_file import OnnxFile
 from dsascape.workloads.operands import misfit
 from dsascape.workloads.operators import NOT_TAKEN, RULES, NodeContext, OperatorRule, UnsupportedOperatorError, kind_of
@@ -116,7 +116,7 @@ class _Lowering:
         passed = (*lowered.internals, *(t for t in outputs if t is not None and t not in written))
         internals = tuple(t for t in passed if t.name in touched)
         read = tuple(dict.fromkeys(t.name for t in inputs if t is not None and t.name in touched))
-        mask = mask_of(context, self.writers, values)
+        mask = mask_of(context, KnownGraph(self.writers, values, self.walk.types))
         band, masks = (None, ()) if mask is None or nests[1:] else (mask.band, mask.inputs)
         op = Op(name, kind, read, tuple(t.name for t in written), nests, internals, band, masks)
         self.tensors.update({t.name: t for t in written})

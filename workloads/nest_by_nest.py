@@ -14,6 +14,10 @@ from dsascape.workloads.graph import Graph, Op, Tensor
 from dsascape.workloads.index import Index
 from dsascape.workloads.loopnest import Access, LoopNest, mapping_of
 from dsascape.workloads.turned_operands import has_operands_to_turn, with_turned_operands
+from dsascape.workloads.winograd.operators import written_as_winograd
+
+Winograd = frozenset[tuple[int, int]]
+"""Convolutions that are computed by Winograd's algorithm: position of the operator, results along a tile's side."""
 
 
 @dataclass(frozen=True)
@@ -30,21 +34,29 @@ class WrittenOut:
         return tuple([op for position in positions for op in self.ops_of[position]])
 
 
-def written_out(analysis: Analysis, transposed: frozenset[int] = frozenset()) -> WrittenOut:
+def written_out(
+    analysis: Analysis, transposed: frozenset[int] = frozenset(), winograd: Winograd = frozenset()
+) -> WrittenOut:
     """Return the network of ``analysis`` written out; the same analysis where no operator has to be.
 
-    Products of the operators at positions ``transposed`` read copies of operands that no vector loads as they lie.
+    Products of the operators at positions ``transposed`` read copies of operands that no vector loads as they lie. The
+    convolutions of ``winograd`` are transforms and products (`workloads.winograd.operators`).
     """
     graph = analysis.graph
-    if not transposed and not any(map(_has_steps, graph.ops)):
+    if not transposed and not winograd and not any(map(_has_steps, graph.ops)):
         return WrittenOut(analysis, tuple([(position,) for position in range(len(graph.ops))]))
     ops: list[Op] = []
     tensors = dict(graph.tensors)
     ops_of = []
     copied: set[str] = set()
+    sizes = dict(winograd)
     for position, op in enumerate(graph.ops):
         first = len(ops)
-        if _has_steps(op):
+        if position in sizes:
+            parts, made = written_as_winograd(op, tensors, sizes[position])
+            tensors |= {tensor.name: tensor for tensor in made}
+            ops += parts
+        elif _has_steps(op):
             tensors |= {tensor.name: tensor for tensor in op.internals}
             for step in _steps(op):
                 alone, before = _with_exchanged_operand(step, tensors)

@@ -20,6 +20,8 @@ INPUT_RANGES_KEY = "input_ranges"
 """Metadata key of the zoo's files: value ranges of inputs."""
 LARGEST_KNOWN_VALUE = 65_536
 """Elements of a constant at most whose value is kept; a larger one keeps its shape only."""
+_LARGEST_KNOWN_MASK = 2**22
+"""The same for a constant of true and false: a mask of 2,048 x 2,048 (`workloads.mask_bands`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ def _constants(model: onnx.ModelProto, *, stripped: bool) -> tuple[dict[str, Arr
 
 def tensor_value(tensor: TensorProto) -> Array | None:
     """Return a small tensor's value; None where it is large, external, or its data does not fit its shape."""
-    if tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > LARGEST_KNOWN_VALUE:
+    most = _LARGEST_KNOWN_MASK if tensor.data_type == TensorProto.BOOL else LARGEST_KNOWN_VALUE
+    if tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > most:
         return None
     try:
         return np.asarray(numpy_helper.to_array(tensor))

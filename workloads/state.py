@@ -28,7 +28,8 @@ class State:
 def states_of(graph: Graph) -> tuple[State, ...]:
     """Return the caches of a network.
 
-    The input has no other reader, and what is put behind it is no longer than the input itself.
+    The input has no other reader. What is put behind it is no longer than the input itself, or products read both: a
+    chunk of a prompt behind a shorter one.
     """
     return tuple(_states(graph))
 
@@ -76,7 +77,7 @@ def _states(graph: Graph) -> Iterator[State]:
         is_state = before in graph.inputs and graph.consumers[before] == (position,) and before not in graph.results
         if not (leaves and is_state) or graph.tensors[before].dtype != graph.tensors[after].dtype:
             continue
-        is_grown = bool(graph.consumers[after]) and _grows(op, graph.tensors[before], graph.tensors[after])
+        is_grown = bool(graph.consumers[after]) and _grows(graph, op, graph.tensors[before], graph.tensors[after])
         if _is_scatter(op, rule.updates) if rule.updates else is_grown:
             yield State(position, before, after)
 
@@ -89,10 +90,20 @@ def _is_scatter(op: Op, updates: int) -> bool:
     return any(index.opaque for index in nest.reads[updates].indices)
 
 
-def _grows(op: Op, before: Tensor, after: Tensor) -> bool:
+def _grows(graph: Graph, op: Op, before: Tensor, after: Tensor) -> bool:
     grown = [dim for dim, size in enumerate(after.shape) if size != before.shape[dim]]
     is_first = all(index.offset == 0 for index in op.nests[0].write.indices)
-    return len(grown) == 1 and is_first and after.shape[grown[0]] <= 2 * before.shape[grown[0]] and bool(op.nests[1:])
+    if len(grown) != 1 or not is_first or not op.nests[1:]:
+        return False
+    return after.shape[grown[0]] <= 2 * before.shape[grown[0]] or _feeds_product(graph, after.name)
+
+
+def _feeds_product(graph: Graph, name: str) -> bool:
+    """Whether a product reads a tensor, or a copy of it in another shape, order, or repeated."""
+    readers = [graph.ops[position] for position in graph.consumers[name]]
+    moved = [reader.outputs[0] for reader in readers if _is_movement(reader)]
+    is_factor = any(mapping_of(reader.nests[-1]) == "contraction" for reader in readers)
+    return is_factor or any(_feeds_product(graph, each) for each in moved)
 
 
 def _piece(graph: Graph, op: Op, state: State) -> tuple[Op, Tensor]:

@@ -6,18 +6,20 @@ from pathlib import Path
 
 from dsascape.experiments.engine.engines import Engine, open_engine
 from dsascape.experiments.engine.failures import Failure
-from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.layers import layer_rows, layers_of
+from dsascape.experiments.point.replay import simulated
 from dsascape.experiments.point.sound import check_figures
+from dsascape.experiments.question.combined import figures_of, power_w
 from dsascape.experiments.question.command_line import simulate_command
+from dsascape.experiments.question.constraints import Constraint, violated
 from dsascape.experiments.question.network import default_dtype
 from dsascape.experiments.question.points import DesignPoint, Row
 from dsascape.experiments.real.compared import Comparison
 from dsascape.experiments.real.on_gpu import measured_on_gpu
 from dsascape.experiments.real.on_processor import measured_on_processor
 from dsascape.experiments.results.computed import Computed, check_finite
-from dsascape.experiments.results.store import ResultStore
+from dsascape.experiments.results.store import VIOLATES, ResultStore
 from dsascape.hw_models import Gpu
 from dsascape.scheduler import kind_of
 from dsascape.tuner.measure import Budget
@@ -31,7 +33,7 @@ _caches: Table[object] = Table(_MOST_MACHINES)
 
 
 def computed(point: DesignPoint) -> Computed:
-    """Evaluate a point; raise what `evaluate` raises, and ``HardwareError`` for figures that are not finite."""
+    """Evaluate a point; raise what `simulated` raises, and ``HardwareError`` for figures that are not finite."""
     if point.measured_on is not None:
         return computed_of(point, *measured(point, Budget()))
     outcome = evaluated(point)
@@ -39,14 +41,15 @@ def computed(point: DesignPoint) -> Computed:
     layers = layers_of(outcome)
     check_figures(outcome.record, layers)
     row |= outcome.record.flat() | {"model": row["model"]}
+    row["power_w"] = power_w(row)
     check_finite(row)
     return Computed(row, layer_rows(outcome, layers))
 
 
 def evaluated(point: DesignPoint) -> Outcome:
-    """Simulate a point with this process' cache of its machine; raise what `evaluate` raises."""
+    """Simulate a point with this process' cache of its machine; raise what `simulated` raises."""
     machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
-    return evaluate(point, _caches.get(machine, kind_of(point.hardware).new_cache))
+    return simulated(point, _caches.get(machine, kind_of(point.hardware).new_cache))
 
 
 def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
@@ -62,6 +65,7 @@ def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) ->
     """Return the rows of a measured point, with its kernels predicted and measured."""
     row = described(point)
     row |= outcome.record.flat() | {"model": row["model"]} | comparison.row()
+    row["power_w"] = power_w(row)
     layers = layers_of(outcome)
     check_figures(outcome.record, layers)
     check_finite(row)
@@ -96,11 +100,13 @@ class Runner:
     """Computes the points that its store does not have."""
 
     def __init__(
-        self, store: ResultStore, engine: Engine, on_point: OnPoint | None = None, *, retry_failed: bool = False
-    ) -> None:
+        self, store: ResultStore, engine: Engine, on_point: OnPoint | None = None, *, retry_failed: bool = False,
+        constraints: Sequence[Constraint] = (),
+    ) -> None:  # fmt: skip
         self._store = store
         self._engine = engine
         self._on_point = on_point
+        self._constraints = constraints
         self._stored = store.keys(failed=not retry_failed)
         self._before = frozenset(self._stored)
         self._reused: set[str] = set()
@@ -118,6 +124,8 @@ class Runner:
         for point, outcome in self._engine.results(computed, self._missing(points)):
             result = outcome if isinstance(outcome, Computed) else Computed(_failed(point, outcome))
             row = result.row | {"code": point.code}
+            if self._constraints and row["error"] is None:
+                row[VIOLATES] = violated(figures_of(row), self._constraints) or None
             self._store.add(point.key, row, result.layers, result.kernels)
             self._stored.add(point.key)
             self.computed += 1

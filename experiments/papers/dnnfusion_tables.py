@@ -35,6 +35,7 @@ from dsascape.fusion import FusionPlan, unfused_intermediate_bytes
 from dsascape.hw_models import load_hardware
 from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.scheduler import Placing
+from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 
@@ -53,8 +54,11 @@ def network(name: str) -> Graph:
 
 @lru_cache(maxsize=256)
 def plan(name: str, policy: str) -> FusionPlan:
-    """Return the fusion plan of a policy with its default options for the CPU of the paper's phone."""
-    placing = Placing(hardware=load_hardware(MACHINE), parts=1, dtype=_DTYPE)
+    """Return the fusion plan of a policy with its default options for the CPU of the paper's phone.
+
+    Convolutions are direct, as the paper's are.
+    """
+    placing = Placing(hardware=load_hardware(MACHINE), parts=1, dtype=_DTYPE, tuning=CpuTuning(winograd=0))
     return plan_of(Analysis(network(name)), policy_of(policy), placing)
 
 

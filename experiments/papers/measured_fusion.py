@@ -13,6 +13,7 @@ from dsascape.fusion.ago.weights import is_complex
 from dsascape.fusion.costs import KernelCosts
 from dsascape.hw_models import load_hardware
 from dsascape.scheduler import Placing
+from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.workloads import load_network
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, WorkloadError
@@ -67,7 +68,10 @@ class _Network:
         self._place = {op.name: place for place, op in enumerate(graph.ops)}
         analysis = Analysis(graph)
         self._costs: dict[str, KernelCosts] = {
-            name: Placing(hardware=load_hardware(name), parts=1, dtype="fp32").costs(analysis) for name in ELSEWHERE
+            name: Placing(
+                hardware=load_hardware(name), parts=1, dtype="fp32", tuning=CpuTuning(winograd=0)
+            ).costs(analysis)
+            for name in ELSEWHERE
         }
 
     def replaced(self, row: "pd.Series[float]", baseline: pd.DataFrame) -> Iterator[FusedKernel]:

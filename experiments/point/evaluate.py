@@ -7,6 +7,7 @@ from dsascape.experiments.point.clusters_in_use import run_on_best_clusters, sha
 from dsascape.experiments.point.job import Job, Outcome
 from dsascape.experiments.point.language import pass_of
 from dsascape.experiments.question.network import check_dtype, default_dtype, network, own_batch
+from dsascape.experiments.question.pinned import pins_on
 from dsascape.experiments.question.points import DesignPoint, Workload, WrittenKernels
 from dsascape.experiments.question.tuned_kernels import kernel_file
 from dsascape.hw_models import AnyHardware
@@ -52,4 +53,6 @@ def job_of(
 def evaluate(point: DesignPoint, cache: object = None) -> Outcome:
     """Simulate ``point`` and return the outcome; raises what `job_of` raises."""
     analysis, job = job_of(point.workload, point.hardware, point.tuning, cache, kernels=point.kernels)
+    if point.pins is not None:
+        job = replace(job, placing=replace(job.placing, pins=pins_on(point.pins, point.hardware)))
     return run_on_best_clusters(analysis, point.policy, job)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from dsascape.experiments.point.expected import expected_ps
 from dsascape.experiments.point.language import Pass, language_figures
 from dsascape.experiments.point.pipeline import Stages, run_schedule, run_stages
 from dsascape.experiments.question.points import RunRecord
@@ -77,6 +78,7 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         off_chip_bytes_per_s=job.placing.kind.summary(hardware).off_chip_bytes_per_s,
         language={},
         latency_s=latency_s,
+        expected_latency_s=expected_ps(schedule, stages.program, result, hardware) / PS_PER_S * job.iterations,
         throughput_per_s=job.batch / latency_s,
         energy_j=result.energy_j * job.iterations,
         kernels=schedule.kernels * job.iterations,

@@ -1,30 +1,25 @@
 """Schedules written to JSON files, and runs of schedules read from files, perhaps edited by hand."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from dsascape.experiments.point.evaluate import evaluate, job_of
-from dsascape.experiments.point.job import Outcome, replay
-from dsascape.experiments.question.points import DesignPoint, Workload, WrittenSchedule
+from dsascape.experiments.point.job import Job, Outcome, replay
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.experiments.question.schedules import policy_in, read_document
 from dsascape.experiments.results.files import write_whole
 from dsascape.hw_models import AnyHardware
-from dsascape.hw_models.text.text_file import EncodingError, decoded
 from dsascape.scheduler import (
-    Policy,
     Schedule,
     ScheduleError,
     kind_of,
     labelled_policy,
     make_network,
-    make_policy,
     simulated_network,
 )
 from dsascape.workloads.analysis import Analysis
-
-_LARGEST_FILE_BYTES = 256 * 2**20
 
 
 def write_schedule(schedule: Schedule, hardware: AnyHardware, path: Path) -> None:
@@ -32,24 +27,13 @@ def write_schedule(schedule: Schedule, hardware: AnyHardware, path: Path) -> Non
     write_whole(path, json.dumps(kind_of(hardware).write(schedule), indent=1) + "\n")
 
 
-def written_schedule(path: Path) -> tuple[Policy, WrittenSchedule]:
-    """Return the policy named in the schedule file at ``path``, and the file as part of a design point.
-
-    A policy that is not available here, such as one from a user's file, is replaced by ``unfused``, without effect on
-    the run. Raises ``ScheduleError`` for a file that holds no JSON.
-    """
-    label = _policy(_read(path))
-    policy = labelled_policy(label) or make_policy("unfused")
-    return policy, WrittenSchedule(str(path), hashlib.sha256(path.read_bytes()).hexdigest(), label)
-
-
-def simulated(point: DesignPoint) -> Outcome:
-    """Simulate ``point`` under its policy, or with its schedule from a file.
+def simulated(point: DesignPoint, cache: object = None) -> Outcome:
+    """Simulate ``point`` under its policy, or with its schedule from a file; ``cache`` as in `evaluate`.
 
     Raises what `evaluate` and `run_schedule_file` raise.
     """
     if point.schedule is None:
-        return evaluate(point)
+        return evaluate(point, cache)
     return run_schedule_file(Path(point.schedule.path), point.workload, point.hardware, point.tuning)
 
 
@@ -61,7 +45,7 @@ def run_schedule_file(
     A cluster runs the schedule's batch as often as its share needs. Raises ``ScheduleError`` for a file that holds no
     schedule of this network and machine, or one that cannot run.
     """
-    data = _read(path)
+    data = read_document(path)
     try:
         return run_written(data, workload, hardware, tuning)
     except UnusableScheduleError as error:
@@ -79,43 +63,30 @@ def run_written(
 
     Raises ``UnusableScheduleError`` for data that are no schedule of this network and machine, or one that cannot run.
     """
+    schedule, network, job = schedule_in(data, workload, hardware, tuning)
+    return replay(schedule, network, job)
+
+
+def schedule_in(
+    data: object, workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object]
+) -> tuple[Schedule, Analysis, Job]:
+    """Return the schedule of a JSON document, its network, and the job that runs it as often as its batch needs.
+
+    Raises ``UnusableScheduleError`` for data that are no schedule of this network and machine, or one that cannot run.
+    """
     shares_kernels = _machine(data).get("clusters_share") == "kernels"
     analysis, job = job_of(workload, hardware, tuning, at_work=_clusters(data), shares_kernels=shares_kernels)
     share = analysis.graph.batch
     batch = _batch(data, share)
     at_once = analysis if batch == share else Analysis(analysis.graph.with_batch(batch))
-    policy = labelled_policy(_policy(data))
+    policy = labelled_policy(policy_in(data))
     at_once = simulated_network(policy, at_once, job.placing)
     at_once = at_once if policy is None else make_network(policy, at_once)
     try:
         schedule: Schedule = job.placing.kind.read(data, job.placing.costs(at_once))
     except ScheduleError as error:
         raise UnusableScheduleError(str(error)) from error
-    return replay(schedule, at_once, replace(job, iterations=-(-share // batch)))
-
-
-def _read(path: Path) -> object:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_FILE_BYTES + 1)
-    except OSError as error:
-        raise ScheduleError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    if len(content) > _LARGEST_FILE_BYTES:
-        raise ScheduleError(f"{path}: has more than {_LARGEST_FILE_BYTES // 2**20} MiB; no schedule is that large")
-    try:
-        text = decoded(content)
-    except EncodingError as error:
-        raise ScheduleError(f"{path}: {error}") from error
-    try:
-        data: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ScheduleError(f"{path}: is not JSON: {error}") from error
-    return data
-
-
-def _policy(data: object) -> str:
-    """Return the label in the file of the policy that made the schedule."""
-    return str(data.get("policy", "")) if isinstance(data, dict) else ""
+    return schedule, at_once, replace(job, iterations=-(-share // batch))
 
 
 def _clusters(data: object) -> int | None:

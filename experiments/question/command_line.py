@@ -18,7 +18,11 @@ def simulate_command(point: DesignPoint, origin: Origin) -> str:
     workload = point.workload
     words = ["dsascape", "simulate", _place(workload.model)]
     words += _option("--hardware", origin.hardware)
-    words += _option("--policy", point.policy_file or point.policy.name)
+    if point.schedule is not None:
+        words += _option("--schedule", point.schedule.path)
+    else:
+        words += _option("--policy", point.policy_file or point.policy.name)
+    words += [] if point.pins is None else _option("--pins", point.pins.path)
     for name, size in (*workload.sizes.items(), ("dtype", workload.dtype)):
         words += [] if size is None else _option(f"--{name}", str(size))
     words += ["--simplify"] if workload.simplify else []
@@ -27,7 +31,7 @@ def simulate_command(point: DesignPoint, origin: Origin) -> str:
             words += _option("--batch-dim", stated)
     for dim, length in workload.dims:
         words += _option("--dim", f"{dim}={length}")
-    for name, value in changed_options(point.policy).items():
+    for name, value in changed_options(point.policy).items() if point.schedule is None else ():
         words += _option("--option", f"{name}={value}")
     for path, setting in origin.settings.items():
         words += _option("--set", f"{path}={_written(setting)}")

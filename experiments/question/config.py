@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from dsascape.experiments.question.combined import Combination
+from dsascape.experiments.question.constraints import read_constraints
 from dsascape.experiments.question.points import SIZES
 from dsascape.hw_models.common.spec_types import NetworkDType
 from dsascape.hw_models.text.messages import shown
@@ -62,6 +64,14 @@ def _once(values: list[Any]) -> list[Any]:
     return values
 
 
+def _constraints(value: Any) -> Any:
+    """Validate constraints, given as a list of texts or as a single one."""
+    texts = [value] if isinstance(value, str) else value
+    if isinstance(texts, list):
+        read_constraints(texts)
+    return texts
+
+
 def _scalar_or_null(value: Any) -> Any:
     return None if value is None else _scalar(value)
 
@@ -77,7 +87,9 @@ Counts = Annotated[
 Contexts = Annotated[
     int | list[int] | None, BeforeValidator(_context, json_schema_input_type=CountFromZero | list[CountFromZero] | None)
 ]  # fmt: skip
-Objective = Literal["latency_s", "energy_j", "area_mm2", "throughput_per_s"]
+Objective = Literal["latency_s", "energy_j", "power_w", "area_mm2", "throughput_per_s"]
+SearchMethod = Literal["random", "tpe", "nsga2"]
+"""Search methods that run a part of the grid."""
 
 
 class WorkloadEntry(BaseModel):
@@ -105,6 +117,8 @@ class WorkloadEntry(BaseModel):
     """Sizes of the dynamic dimensions of an ONNX file, by name."""
     batch_dim: Annotated[list[Name], BeforeValidator(_one_or_several)] = Field(default_factory=list)
     """Batch dimension of each input as INPUT:DIM, or ``none``; by default it is inferred from the data flow."""
+    weight: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Weight of the network, at each of its sizes, where ``combine`` takes all networks together; 1 if not stated."""
 
 
 class HardwareEntry(BaseModel):
@@ -132,18 +146,34 @@ class Search(BaseModel):
 
     model_config = STRICT
 
-    method: Literal["grid", "random", "nsga2"] = "grid"
-    """``grid``: all points. ``random``: a sample. ``nsga2``: an evolutionary search (`experiments.engine.search`)."""
+    method: Literal["grid", "random", "tpe", "nsga2"] = "grid"
+    """``grid``: all points. ``random``: a sample. ``tpe``: a model of good and bad values, for small budgets.
+    ``nsga2``: an evolutionary search (`experiments.engine.search`)."""
     budget: Annotated[int, Field(ge=1, le=MOST_POINTS)] | None = None
-    """Largest number of distinct points to run."""
+    """Largest number of distinct points to run; with ``combine``, of designs (machine and policy), each of which runs
+    all networks."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    """Seed of ``random`` and ``nsga2``: the same seed runs the same points."""
+    """Seed of ``random``, ``tpe`` and ``nsga2``: the same seed runs the same points."""
+    beside: list[SearchMethod] = Field(default_factory=list)
+    """Further methods to run with the same budget and seed, to compare the methods in the report."""
 
     @pydantic.model_validator(mode="after")
     def _budget_unless_grid(self) -> "Search":
         if (self.method == "grid") != (self.budget is None):
             raise ValueError(f"method {self.method} {'takes no' if self.method == 'grid' else 'needs a'} budget")
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _other_methods_beside(self) -> "Search":
+        if self.beside and self.method == "grid":
+            raise ValueError("beside goes with a method that has a budget; method grid runs all points")
+        _once([self.method, *self.beside])
+        return self
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """All methods to run, the one that was asked for first."""
+        return (self.method, *self.beside)
 
 
 class Measuring(BaseModel):
@@ -212,15 +242,25 @@ class Experiment(BaseModel):
     hardware: Annotated[list[HardwareEntry], _ENTRIES]
     """Machines, by name or as a base with values set and swept; one or several."""
     policies: Annotated[list[dict[Name, dict[Name, Any]]], _ENTRIES]
-    """Policies by name, or a name with options; a path to a ``.py`` file is a policy of one's own."""
+    """Policies by name, or a name with options; a path to a ``.py`` file is a policy of one's own, a path to a
+    ``.json`` file a schedule that ``simulate --schedule-out`` wrote, in place of a policy."""
     objectives: Annotated[list[Objective], Field(min_length=1), pydantic.AfterValidator(_once)] = ["latency_s"]
-    """Figures that the report compares, and that ``nsga2`` optimises."""
+    """Figures that the report compares, and that ``tpe`` and ``nsga2`` optimise."""
+    constraints: Annotated[
+        list[Name], BeforeValidator(_constraints, json_schema_input_type=Name | list[Name])
+    ] = Field(default_factory=list)
+    """Limits such as ``area_mm2 <= 20`` or ``latency_s <= 5 ms``. Points beyond one are kept, marked, never best."""
+    combine: Combination | None = None
+    """How networks are taken together, to find the one machine for all of them: ``geometric_mean`` of each figure, or
+    ``weighted_sum``, both by ``weight``. By default each network is compared by itself."""
     search: Search = Search()
     """Search method: all points unless it says otherwise."""
     measure: Measuring | None = None
     """Measurement options; without them points are simulated only."""
     kernels: Name | None = None
     """Folder of tuned kernels (``dsascape tune --out``) for all points; by default the built-in choice."""
+    pins: Name | None = None
+    """File of pins: decisions that are fixed for some layers of all points; by default all are searched."""
     what_if: Annotated[WhatIfEntry | None, BeforeValidator(_with_values, json_schema_input_type=_WhatIf)] = None
     """Effects of changed machine values for the report; ``true`` varies all numbers, a list those that it names."""
     question: str = ""
@@ -242,6 +282,16 @@ class Experiment(BaseModel):
         return (
             [{entry: {}} if isinstance(entry, str) else entry for entry in value] if isinstance(value, list) else value
         )
+
+    @pydantic.model_validator(mode="after")
+    def _weights_only_together(self) -> "Experiment":
+        for position, entry in enumerate(self.workloads):
+            if entry.weight is not None and self.combine is None:
+                raise ValueError(
+                    f"workloads.{position}.weight has {shown(entry.weight)}; needs combine: geometric_mean or"
+                    " weighted_sum, which says how networks are taken together"
+                )
+        return self
 
     @field_validator("policies")
     @classmethod

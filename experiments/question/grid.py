@@ -22,7 +22,9 @@ from dsascape.experiments.question.config import (
     WorkloadEntry,
     read_schema,
 )
+from dsascape.experiments.question.deciding import Deciding, check_schedules, deciding_of
 from dsascape.experiments.question.network import load
+from dsascape.experiments.question.pinned import pins_named, pins_on, written_pins
 from dsascape.experiments.question.points import (
     LENGTHS,
     SIZES,
@@ -32,7 +34,7 @@ from dsascape.experiments.question.points import (
     Origin,
     Workload,
     WrittenKernels,
-    policy_of,
+    WrittenPins,
     split_tuning,
     stated_batch,
     written_kernels,
@@ -42,7 +44,7 @@ from dsascape.experiments.question.repeated import check_machines, check_policie
 from dsascape.experiments.question.tuned_kernels import kernels_said
 from dsascape.experiments.question.variations import read_requests, variations
 from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values
-from dsascape.scheduler import Policy, ScheduleError, make_tuning
+from dsascape.scheduler import ScheduleError, make_tuning
 from dsascape.tuner.measure import (
     AddressError,
     MeasureError,
@@ -106,12 +108,16 @@ class Grid:
     workloads: tuple[tuple[Workload, Mapping[str, str]], ...]
     """Each workload with the sizes swept to get it (such as its batch)."""
     machines: tuple[Machines, ...]
-    policies: tuple[tuple[Policy, str], ...]
-    """Each policy with the file that defines it; empty for built-in and installed policies."""
+    policies: tuple[Deciding, ...]
+    """What decides the schedules of points: policies, and schedules from files."""
     measured_on: MeasuredOn | None = None
     """Measurement conditions of all points; None: they are simulated only."""
     kernels: WrittenKernels | None = None
     """Tuned kernels of all points."""
+    weights: tuple[float, ...] = ()
+    """Weight of each workload where all are taken together; empty: they weigh the same."""
+    pins: WrittenPins | None = None
+    """Decisions that are fixed for some layers of all points."""
     _built: dict[tuple[int, ...], AnyHardware] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -126,8 +132,16 @@ class Grid:
 
     def point(self, number: int) -> DesignPoint:
         """Return the design point with this number, counted from 0."""
-        position, number = divmod(number, self.designs)
-        place, which = divmod(number, len(self.policies))
+        position, design = divmod(number, self.designs)
+        return self._point(position, *self.places(design))
+
+    def design(self, number: int) -> list[DesignPoint]:
+        """Return the points of a (machine, policy) pair, counted from 0: one for each workload."""
+        return [self.point(workload * self.designs + number) for workload in range(len(self.workloads))]
+
+    def places(self, design: int) -> tuple[int, int, tuple[int, ...]]:
+        """Return the positions of a (machine, policy) pair: of its policy, base machine and swept values."""
+        place, which = divmod(design, len(self.policies))
         family = 0
         while place >= self.machines[family].count:
             place -= self.machines[family].count
@@ -136,7 +150,7 @@ class Grid:
         for values in reversed(tuple(self.machines[family].sweep.values())):
             place, digit = divmod(place, len(values))
             digits.append(digit)
-        return self._point(position, which, family, tuple(reversed(digits)))
+        return which, family, tuple(reversed(digits))
 
     def number(self, workload: int, policy: int, machines: int, values: Sequence[int]) -> int:
         """Return the number of the point at these positions; ``values`` has one position per swept path."""
@@ -148,7 +162,7 @@ class Grid:
 
     def _point(self, position: int, which: int, family: int, digits: tuple[int, ...]) -> DesignPoint:
         workload, sizes = self.workloads[position]
-        policy, file = self.policies[which]
+        deciding = self.policies[which]
         machines = self.machines[family]
         settings = {path: tried[i] for (path, tried), i in zip(machines.sweep.items(), digits, strict=True)}
         machine = self._built.get((family, *digits))
@@ -158,11 +172,13 @@ class Grid:
             if len(self._built) >= _MOST_MACHINES_KEPT:
                 self._built.clear()
             self._built[family, *digits] = machine
-        swept = {**sizes, **{path: str(value) for path, value in settings.items()}}
-        origin = machines.origin(digits)
+        swept = {**sizes, **{path: str(value) for path, value in settings.items()}, **deciding.named}
+        is_fixed = deciding.schedule is not None
+        swept |= {} if is_fixed or self.pins is None else pins_named(self.pins)
         return DesignPoint(
-            workload, machine, policy, swept, file, tuning, origin, self.measured_on, kernels=self.kernels
-        )
+            workload, machine, deciding.policy, swept, deciding.file, tuning, machines.origin(digits), self.measured_on,
+            deciding.schedule, None if is_fixed else self.kernels, None if is_fixed else self.pins,
+        )  # fmt: skip
 
     def chosen(self, search: Search) -> "Points":
         """Return the points of a ``grid`` or ``random`` search, in order of their numbers."""
@@ -198,7 +214,7 @@ class Points(Sequence[DesignPoint]):
 
 
 def read_experiment(
-    path: Path, measure: Measuring | None = None, kernels: Path | None = None
+    path: Path, measure: Measuring | None = None, kernels: Path | None = None, pins: Path | None = None
 ) -> tuple[Experiment, Grid]:
     """Read the experiment at ``path``; return it and its grid. Raises ``ExperimentError`` with what is wrong.
 
@@ -219,14 +235,16 @@ def read_experiment(
     for position, entry in enumerate(experiment.policies):
         ((name, options),) = entry.items()
         with _at(path, f"policies.{position}"):
-            file = str(_beside(name, path)) if name.endswith(".py") else ""
-            policies.append((policy_of(file or name, options), file))
+            policies.append(deciding_of(name, options, path.parent))
     with _at(path, "policies"):
-        check_policies(policies)
+        check_schedules(policies)
+        check_policies([(each.policy, each.file) for each in policies if each.schedule is None])
     workloads: list[tuple[Workload, Mapping[str, str]]] = []
+    weights: list[float] = []
     for position, workload in enumerate(experiment.workloads):
         with _at(path, f"workloads.{position}"):
             workloads += _workloads(workload, path)
+        weights += [1.0 if workload.weight is None else workload.weight] * (len(workloads) - len(weights))
     machines = []
     for position, machine in enumerate(experiment.hardware):
         machines.append(_machines(machine, path, f"hardware.{position}"))
@@ -241,7 +259,24 @@ def read_experiment(
     named = _named_apart(machines, experiment.hardware)
     folder = kernels or (None if experiment.kernels is None else _beside(experiment.kernels, path))
     tuned = None if folder is None else _kernels(folder, path, [each.base for each in machines])
-    return experiment, Grid(tuple(workloads), named, tuple(policies), _measured_on(experiment, path), tuned)
+    fixing = pins or (None if experiment.pins is None else _beside(experiment.pins, path))
+    fixed = None if fixing is None else _pins(fixing, path, [each.base for each in machines])
+    if experiment.combine is not None and len(workloads) * (experiment.search.budget or 0) > MOST_POINTS:
+        raise ExperimentError(
+            f"{path}: search.budget: asks for {experiment.search.budget:,} designs on"
+            f" {count(len(workloads), 'network')}; at most {MOST_POINTS:,} points are run"
+        )
+    measured_on = _measured_on(experiment, path)
+    return experiment, Grid(tuple(workloads), named, tuple(policies), measured_on, tuned, tuple(weights), fixed)
+
+
+def _pins(fixing: Path, path: Path, bases: Sequence[AnyHardware]) -> WrittenPins:
+    """Return the pins in a file, checked for the kinds of all machines; raise ``ExperimentError`` for mistakes."""
+    with _at(path, "pins"):
+        found = written_pins(fixing)
+        for base in bases:
+            pins_on(found, base)
+    return found
 
 
 def _kernels(folder: Path, path: Path, bases: Sequence[AnyHardware]) -> WrittenKernels:

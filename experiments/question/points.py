@@ -163,6 +163,16 @@ class WrittenKernels:
     """SHA-256 of its file; the key depends on its content, not its path."""
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenPins:
+    """Decisions about layers that the user fixes, from a file."""
+
+    path: str
+    """File that messages name; the key depends on the content, not on the path."""
+    text: str
+    """Content of the file as JSON."""
+
+
 def written_kernels(folder: Path) -> WrittenKernels:
     """Return the kernels of a folder; raise ``ScheduleError`` for one without a file of kernels."""
     path = folder / FILE
@@ -194,12 +204,14 @@ class DesignPoint:
     """Schedule from a file that replaces the policy's; None: the policy decides."""
     kernels: WrittenKernels | None = None
     """Tuned kernels; None: the built-in choice for all."""
+    pins: WrittenPins | None = None
+    """Decisions that are fixed for some layers; None: all are searched."""
 
     def __reduce__(self) -> tuple[Callable[..., "DesignPoint"], tuple[object, ...]]:
         """Pickle a policy from a file as file and options: other processes do not have its class."""
         rest = (
             dict(self.swept), self.policy_file, dict(self.tuning), self.origin, self.measured_on, self.schedule,
-            self.kernels,
+            self.kernels, self.pins,
         )  # fmt: skip
         if not self.policy_file:
             return DesignPoint, (self.workload, self.hardware, self.policy, *rest)
@@ -246,6 +258,8 @@ class DesignPoint:
             content["schedule"] = self.schedule.digest
         if self.kernels is not None:
             content["kernels"] = self.kernels.digest
+        if self.pins is not None:
+            content["pins"] = self.pins.text
         return _key_of(content)
 
 
@@ -272,7 +286,7 @@ def split_tuning(settings: Mapping[str, object]) -> tuple[dict[str, object], dic
 
 _Rest = tuple[
     dict[str, str], str, dict[str, object], Origin | None, MeasuredOn | None, WrittenSchedule | None,
-    WrittenKernels | None,
+    WrittenKernels | None, WrittenPins | None,
 ]  # fmt: skip
 
 
@@ -310,6 +324,8 @@ class RunRecord:
     batch: int
     dtype: str
     latency_s: float
+    expected_latency_s: float
+    """Latency with every kernel at the machine's ``library_efficiency`` for its kind; `latency_s` if it states none."""
     throughput_per_s: float
     energy_j: float
     kernels: int

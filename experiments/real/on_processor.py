@@ -41,8 +41,7 @@ def as_measured(point: DesignPoint) -> DesignPoint:
         raise HardwareError(f"{point.hardware.name}: is not a CPU; code is generated and measured for CPUs and GPUs")
     if is_gpu_target(_measured_on(point).target):
         raise HardwareError(f"{point.hardware.name}: is not a GPU; target {_measured_on(point).target!r} needs one")
-    of_code = dict.fromkeys(("skips_masked", "folds_dequantisation"), False)
-    tuning = {**point.tuning, **of_code, "warm_caches": not _measured_on(point).flush_caches}
+    tuning = {**point.tuning, "folds_dequantisation": False, "warm_caches": not _measured_on(point).flush_caches}
     return replace(point, workload=replace(workload, dtype=MEASURED_DTYPE), tuning=tuning)
 
 

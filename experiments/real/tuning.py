@@ -39,6 +39,7 @@ from dsascape.tuner.search.tasks import Task, joined, tasks_of
 from dsascape.tuner.search.tuners import SearchOptions
 from dsascape.workloads import Graph, WorkloadError
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.bounded import with_bounded_nests
 
 _LOG = logging.getLogger(__name__)
 CURVE = "curve.csv"
@@ -63,11 +64,11 @@ class TunedOn:
         return " ".join([*how, machine_digest(self.hardware), code_digest()])
 
     def view(self, dtype: str) -> CpuView | GpuView:
-        """Return the machine as its scheduler sees it, for kernels in ``dtype``."""
+        """Return the machine as its scheduler sees it, for kernels in ``dtype``; convolutions are direct."""
         if isinstance(self.hardware, Gpu):
             return GpuView(self.hardware, dtype, make_tuning(self.hardware, {}))
-        tuning = {"threads": self.threads} if self.threads else {}
-        return CpuView(self.hardware, make_tuning(self.hardware, tuning))
+        threads = {"threads": self.threads} if self.threads else {}
+        return CpuView(self.hardware, make_tuning(self.hardware, {**threads, "winograd": 0}))
 
     def open_runner(self, dtype: str) -> Runner | None:
         """Return the runner; None where candidates are run elsewhere, from bundles."""
@@ -153,6 +154,7 @@ def _of_network(
     analysis: Analysis, policy: Policy, on: TunedOn, placing: Placing, known: dict[str, CpuCosts | GpuCosts]
 ) -> tuple[Task, ...]:
     """Return the tasks of one network, and keep its costs in ``known`` for each."""
+    analysis = analysis.of(with_bounded_nests) if isinstance(placing.hardware, Cpu) else analysis
     schedule = schedule_of(analysis, policy, placing)
     costs = placing.costs(network_of(schedule.plan, analysis))
     assert isinstance(schedule, CpuSchedule | GpuSchedule)

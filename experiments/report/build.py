@@ -4,7 +4,7 @@ import datetime
 import json
 import logging
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,15 @@ from typing import Any
 
 import pandas as pd
 
+from dsascape.experiments.engine.ask import Asked, planned_points
 from dsascape.experiments.engine.engines import Engine
 from dsascape.experiments.engine.what_if import what_if_of
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.layers import instruction_names
+from dsascape.experiments.question.combined import figures_of
 from dsascape.experiments.question.config import Experiment, ScheduleMode
+from dsascape.experiments.question.constraints import read_constraints, violated
 from dsascape.experiments.question.grid import Grid
 from dsascape.experiments.question.points import DesignPoint
 from dsascape.experiments.question.variations import read_requests
@@ -26,12 +29,14 @@ from dsascape.experiments.report.frames import axes_of, best_points, prepared
 from dsascape.experiments.report.leading import leading
 from dsascape.experiments.report.page import render_report
 from dsascape.experiments.report.study import Study
+from dsascape.experiments.report.together import courses_of, together_of
 from dsascape.experiments.report.words import setting
 from dsascape.experiments.results.files import write_whole
 from dsascape.experiments.results.folder import (
     TRACES,
     DamagedError,
     Note,
+    SearchNote,
     added_keys,
     forget_drawn,
     read_note,
@@ -42,9 +47,10 @@ from dsascape.experiments.results.folder import (
     write_what_if,
 )
 from dsascape.experiments.results.frame import read_results, read_sound, write_csv
+from dsascape.experiments.results.parquet import PARQUET, write_parquet
 from dsascape.experiments.results.parts import read_parts, swept_columns, write_parts_csv
 from dsascape.experiments.results.sensitivity import WhatIf
-from dsascape.experiments.results.store import KERNELS, ResultStore
+from dsascape.experiments.results.store import KERNELS, VIOLATES, ResultStore
 from dsascape.experiments.results.timeline import Span, Timeline
 from dsascape.hw_models import AnyHardware, ClusteredDsa, parameter_paths, perfetto_json
 from dsascape.hw_models.machine_files.overrides import value_at
@@ -74,6 +80,8 @@ class Written:
     """Number of points of the run; more than ``points`` if it has not ended."""
     remarks: tuple[str, ...]
     """Damage found in the folder, with what to do about it."""
+    study: Study
+    """Study that the report shows."""
 
 
 def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultStore) -> None:
@@ -84,8 +92,9 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultS
     A large run notes its points only at the end, because computing their keys takes time; until then the report has
     every point of the folder.
     """
-    planned = grid.size if experiment.search.budget is None else min(experiment.search.budget, grid.size)
-    is_known = experiment.search.method != "nsga2" and planned <= _MOST_KEYS_AT_START
+    planned = planned_points(experiment, grid)
+    is_chosen = experiment.combine is None and experiment.search.methods[0] in ("grid", "random")
+    is_known = is_chosen and not experiment.search.beside and planned <= _MOST_KEYS_AT_START
     keys = [point.key for point in grid.chosen(experiment.search)] if is_known else None
     rows, added = _hardware_rows(grid.machines[0].base), added_keys(folder)
     forget_drawn(folder)
@@ -96,15 +105,15 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultS
         store.make_current([*keys, *added], _asked_by(experiment))
 
 
-def end_study(
-    experiment: Experiment, grid: Grid, points: Sequence[DesignPoint], store: ResultStore, engine: Engine
-) -> None:
-    """Note that all ``points`` of a run are stored; write timelines and what-if effects of the most telling one.
+def end_study(experiment: Experiment, grid: Grid, asked: Asked, store: ResultStore, engine: Engine) -> None:
+    """Note that all points of a run are stored; write timelines and what-if effects of the most telling one.
 
     Other rows are no longer current, except points that were measured one by one.
     """
-    folder = store.path.parent
-    frame = read_results(folder, (point.key for point in points))
+    folder, points = store.path.parent, asked.points
+    frame = with_violations(read_results(folder, (point.key for point in points)), experiment.constraints)
+    beyond = frame["violates"] if VIOLATES in frame else pd.Series("", frame.index)
+    store.mark_violations(dict(zip(frame["key"], beyond.fillna(""), strict=True)))
     telling = _telling_points(frame, points)
     traces = {point.key: traced for point, traced in engine.results(traced_at, telling)}
     timelines = []
@@ -122,7 +131,15 @@ def end_study(
                 _log.warning("what_if: %s", study.reason)
     keys = list(dict.fromkeys(point.key for point in points))
     rows, added = _hardware_rows(grid.machines[0].base), added_keys(folder)
-    note = Note(experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True, added=added)
+    searches = [
+        SearchNote(method=method, designs=[[point.key for point in design] for design in designs])
+        for method, designs in asked.designs
+    ]
+    base = [point.key for point in asked.base or ()]
+    note = Note(
+        experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True, added=added,
+        searches=searches, base=base, weights=list(grid.weights),
+    )  # fmt: skip
     write_note(note, folder)
     store.make_current([*keys, *added], _asked_by(experiment))
 
@@ -157,18 +174,21 @@ def write_report(folder: Path) -> Written:
     except DamagedError as error:
         remarks.append(str(error))
     remarks += results.remarks
-    write_csv(results.frame, folder)
-    write_parts_csv(results.frame, folder)
-    kernels = _measured_kernels(results.frame, folder)
+    limits = () if note is None or note.experiment is None else note.experiment.constraints
+    frame = with_violations(results.frame, limits)
+    write_csv(frame, folder)
+    write_parquet(frame, folder / PARQUET)
+    write_parts_csv(frame, folder)
+    kernels = _measured_kernels(frame, folder)
     if kernels is not None:
-        write_parts_csv(results.frame, folder, KERNELS)
-    planned = len(results.frame) if note is None else note.planned + len(note.added)
-    study = _study(folder, note, results.frame, tuple(timelines), tuple(remarks))
-    layers = _layers_of_fastest(results.frame, study.swept, folder)
+        write_parts_csv(frame, folder, KERNELS)
+    planned = len(frame) if note is None else note.planned + len(note.added)
+    study = _study(folder, note, frame, tuple(timelines), tuple(remarks))
+    layers = _layers_of_fastest(frame, study.swept, folder)
     study = replace(study, layers=layers, kernels=kernels, what_if=what_if)
     path = folder / REPORT
     write_whole(path, render_report(study))
-    return Written(path, len(results.frame), planned, tuple(remarks))
+    return Written(path, len(frame), planned, tuple(remarks), study)
 
 
 def _study(
@@ -190,6 +210,7 @@ def _study(
             remarks=remarks,
         )
     experiment = note.experiment
+    rows = {str(row["key"]): row for row in _rows(frame)} if note.searches else {}
     return Study(
         name=experiment.name,
         question=experiment.question,
@@ -203,7 +224,29 @@ def _study(
         provenance=provenance(),
         planned=note.planned + len(note.added),
         remarks=remarks,
+        constraints=tuple(experiment.constraints),
+        together=together_of(note, rows, list(experiment.swept())),
+        courses=courses_of(note, rows),
     )
+
+
+def with_violations(frame: pd.DataFrame, constraints: Sequence[str]) -> pd.DataFrame:
+    """Return the frame with ``violates``: the constraints that each point which ran does not keep."""
+    limits = read_constraints(constraints)
+    without = frame.drop(columns=[VIOLATES], errors="ignore")
+    if not limits:
+        return without
+    beyond = [
+        None if isinstance(row["error"], str) else violated(figures_of(row), limits) or None
+        for row in _rows(without)
+    ]
+    return without.assign(**{VIOLATES: pd.Series(beyond, without.index, dtype=object)})
+
+
+def _rows(frame: pd.DataFrame) -> Iterator[dict[str, object]]:
+    """Yield the rows of a frame."""
+    for row in frame.to_dict("records"):
+        yield {str(name): value for name, value in row.items()}
 
 
 def _layers_of_fastest(
@@ -254,7 +297,7 @@ def _presented(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
     """Return the frame with every column that the report expects, even if all points failed."""
     expected = (
         "model", "hardware", "policy", "batch", "dtype", "latency_s", "throughput_per_s", "energy_j",
-        "area_mm2", "kernels", "bottleneck", "simulated_events", "wall_s", "error", *swept,
+        "power_w", "area_mm2", "kernels", "bottleneck", "simulated_events", "wall_s", "error", *swept,
     )  # fmt: skip
     added = {name: None for name in expected if name not in frame.columns}
     return frame.assign(**added).drop(columns=["key"], errors="ignore")

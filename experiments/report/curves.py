@@ -1,15 +1,18 @@
 """Curves over swept quantities and trade-offs between objectives, per network, from frames to SVG."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from dsascape.experiments.report.canvas import (
     INK,
+    MUTED,
     PAPER,
     WIDTH,
     Looks,
@@ -28,6 +31,11 @@ from dsascape.experiments.report.canvas import (
 from dsascape.experiments.report.frames import pareto_front
 from dsascape.experiments.report.words import meaning, scale_of
 
+BEYOND = "beyond a constraint"
+"""Legend of points that do not keep the constraints."""
+_BEYOND: dict[str, Any] = {
+    "color": MUTED, "marker": "x", "linestyle": "none", "markersize": 8, "markeredgewidth": 1.6, "zorder": 1.5
+}  # fmt: skip
 _COLUMNS = 3
 _LOG_FROM_RATIO = 20
 
@@ -90,20 +98,27 @@ def latency_curves(
 
 @house_style
 def trade_offs(
-    points: pd.DataFrame, objectives: tuple[str, str], looks: Looks, figure_id: str, names: Sequence[str]
-) -> Markup:
-    """Draw the points over two objectives called ``names``, a panel per network; Pareto fronts are joined."""
+    points: pd.DataFrame, objectives: tuple[str, str], looks: Looks, figure_id: str, names: Sequence[str], *,
+    with_spots: bool = True,
+) -> Markup:  # fmt: skip
+    """Draw the points over two objectives called ``names``, a panel per network; Pareto fronts are joined.
+
+    Points beyond a constraint are crosses, and on no front. ``with_spots``: the page's script finds the points.
+    """
     networks = [str(name) for name in points["network"].unique()]
-    policies = [policy for policy in looks if (points["policy"] == policy).any()]
+    beyond = points["violates"] != ""
+    policies = [policy for policy in looks if ((points["policy"] == policy) & ~beyond).any()]
     size, columns = _panel_size(len(networks))
     entries = [marker_entry(looks[name], name) for name in policies]
+    entries += [(Line2D([], [], **_BEYOND), BEYOND)] if beyond.any() else []
     figure, all_axes = panels(len(networks), columns, (size, 280), Margins(left=66, bottom=50), entries)
     groups = [own for _, own in points.groupby("network")]
     logarithmic = [any(spread(own[name]) > _LOG_FROM_RATIO for own in groups) for name in objectives]
     spots = []
     for axes, network in zip(all_axes, networks, strict=True):
         own = points.loc[points["network"] == network]
-        front = pareto_front(own, objectives)
+        kept = own["violates"] == ""
+        front = pareto_front(own.loc[kept], objectives).reindex(own.index, fill_value=False)
         scales = [scale_of(own[name], meaning(name)[1]) for name in objectives]
         x, y = (own[name] / divisor for name, (divisor, _) in zip(objectives, scales, strict=True))
         order = x[front].sort_values(kind="stable").index
@@ -118,7 +133,7 @@ def trade_offs(
         )
         for policy in policies:
             for in_front in (False, True):
-                chosen = (own["policy"] == policy) & (front == in_front)
+                chosen = (own["policy"] == policy) & (front == in_front) & kept
                 axes.plot(
                     x[chosen].to_numpy(),
                     y[chosen].to_numpy(),
@@ -131,9 +146,10 @@ def trade_offs(
                     markeredgewidth=1.4 if in_front else 0.5,
                     zorder=3 if in_front else 2,
                 )
+        axes.plot(x[~kept].to_numpy(), y[~kept].to_numpy(), **_BEYOND)
         value_scale(axes, "x", x, logarithmic=logarithmic[0])
         value_scale(axes, "y", y, logarithmic=logarithmic[1])
-        spots += spots_along(axes, x, y)
+        spots += spots_along(axes, x, y) if with_spots else []
         axes.grid(visible=True, axis="both")
         axes.set_title(clipped(network, 40))
         for place, name, (_, unit) in zip("xy", names, scales, strict=True):

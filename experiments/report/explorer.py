@@ -78,7 +78,8 @@ def _columns(evaluation: Evaluation, points: pd.DataFrame) -> list[Column]:
     roofs = rooflines(points)
     if len(roofs):
         measured.append(_number("of roofline", "%", 100 * roofs["share"].reindex(points.index)))
-    return [*names, *measured, _text("bound by", points["bottleneck"])]
+    beyond = [_text("beyond", points["violates"])] if evaluation.study.constraints else []
+    return [*names, *measured, *beyond, _text("bound by", points["bottleneck"])]
 
 
 def _text(label: str, values: pd.Series) -> Column:

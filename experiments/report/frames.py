@@ -11,18 +11,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dsascape.experiments.question.combined import MAXIMISED
 from dsascape.experiments.results.files import for_terminal
 
-NAMES = ("model", "hardware", "policy", "dtype", "bottleneck", "command", "error")
+NAMES = ("model", "hardware", "policy", "dtype", "bottleneck", "command", "error", "violates")
 FIGURES = (
-    "latency_s", "throughput_per_s", "energy_j", "area_mm2", "kernels", "macs", "peak_macs_per_s",
+    "latency_s", "expected_latency_s", "throughput_per_s", "energy_j", "power_w", "area_mm2", "kernels", "macs",
+    "peak_macs_per_s",
     "off_chip_bytes_per_s", "is_base", "simulated_events", "wall_s",
 )  # fmt: skip
 DICTIONARIES = (
     "traffic_bytes.", "utilisation.", "utilisation_at_work.", "peak_occupancy_bytes.", "tensor_scopes.", "critical.",
     "language.",
 )  # fmt: skip
-MAXIMISED = frozenset({"throughput_per_s"})
 USUAL_BASELINE = "fixed-pattern"
 
 _LARGEST = 1e60
@@ -44,6 +45,8 @@ def prepared(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
     points = points.assign(**absent)
     points = points.assign(**{name: [_text(value) for value in points[name]] for name in named})
     points = points.assign(**{name: figures(points[name]) for name in measured})
+    ran = points["latency_s"] > 0
+    points = points.assign(power_w=(points["energy_j"] / points["latency_s"].where(ran)))
     network = points["model"]
     for column, wording in (("batch", " (batch {})"), ("dtype", " ({})")):
         if column not in swept and len(points):
@@ -70,6 +73,12 @@ def axes_of(points: pd.DataFrame, swept: Axes) -> dict[str, tuple[str, ...]]:
 def usable(points: pd.DataFrame) -> pd.DataFrame:
     """Return the points that ran and have a latency."""
     return points.loc[(points["error"] == "") & (points["latency_s"] > 0)]
+
+
+def feasible(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the points that ran and keep all constraints of the experiment."""
+    ran = usable(points)
+    return ran.loc[ran["violates"] == ""]
 
 
 def failed(points: pd.DataFrame) -> pd.DataFrame:
@@ -130,8 +139,8 @@ def ratio_summary(ratios: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def best_points(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the point with the lowest latency of each network."""
-    ran = usable(points)
+    """Return the point with the lowest latency of each network among those that keep all constraints."""
+    ran = feasible(points)
     return ran.loc[ran.groupby("network", sort=False)["latency_s"].idxmin()] if len(ran) else ran
 
 

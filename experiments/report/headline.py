@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dsascape.experiments.report.frames import Axes, names_in, numbers, pareto_front, usable
+from dsascape.experiments.report.best import limits_text
+from dsascape.experiments.report.frames import Axes, feasible, names_in, numbers, pareto_front, usable
 from dsascape.experiments.report.words import (
     NOTEWORTHY,
     enumeration,
@@ -78,10 +79,12 @@ def verdict(question: str, points: pd.DataFrame, axes: Axes) -> str:
     return _judged(sides) if sides is not None and len(sides.ratios) else ""
 
 
-def front_sentence(points: pd.DataFrame, objectives: Sequence[str], axes: Axes) -> str:
-    """Return a sentence on a search's result: the Pareto front of each network."""
+def front_sentence(
+    points: pd.DataFrame, objectives: Sequence[str], axes: Axes, constraints: Sequence[str] = ()
+) -> str:
+    """Return a sentence on what is best: the Pareto front of each network, of points that keep the constraints."""
     compared = [name for name in objectives if name in points]
-    ran = usable(points).dropna(subset=compared)
+    ran = feasible(points).dropna(subset=compared)
     if ran.empty or not compared:
         return ""
     networks = names_in(ran, "network")
@@ -89,7 +92,8 @@ def front_sentence(points: pd.DataFrame, objectives: Sequence[str], axes: Axes) 
     rest = len(networks) - _MOST_FRONTS
     more = f"; and those of {count(rest, 'further network')}" if rest > 0 else ""
     opening = "The best found" if len(compared) == 1 else "The front found"
-    return f"{opening}, by {enumeration([meaning(name)[0] for name in compared])}: {'; '.join(told)}{more}."
+    limits = f" {limits_text(constraints)}" if constraints else ""
+    return f"{opening}, by {enumeration([meaning(name)[0] for name in compared])}{limits}: {'; '.join(told)}{more}."
 
 
 def _front_of(own: pd.DataFrame, network: str, objectives: Sequence[str], axes: Axes) -> str:

@@ -10,16 +10,17 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from dsascape.experiments.report.best_of_study import best_sentence, notes_of
 from dsascape.experiments.report.explorer import explorer_data, timeline_data
 from dsascape.experiments.report.frames import Axes, against_base, axes_of, failed, policies_in, prepared, usable
 from dsascape.experiments.report.gantt import categories_in
-from dsascape.experiments.report.headline import front_sentence, verdict
+from dsascape.experiments.report.headline import verdict
 from dsascape.experiments.report.layout import Evaluation
 from dsascape.experiments.report.leading import leading, source_of
 from dsascape.experiments.report.looks import policy_looks
 from dsascape.experiments.report.run_sections import timelines_drawn
 from dsascape.experiments.report.sample import MOST_POINTS, listed, within_chart_limits
-from dsascape.experiments.report.sections import GRID, sections_of
+from dsascape.experiments.report.sections import sections_of
 from dsascape.experiments.report.study import Study
 from dsascape.experiments.report.words import answer, setting
 from dsascape.experiments.results.frame import CSV, csv_text
@@ -71,10 +72,9 @@ def _headline(study: Study, points: pd.DataFrame, axes: Axes) -> tuple[str, list
     """Return the headline that answers the question, and the sentences that follow."""
     points = leading(points)
     told = answer(points, axes)
-    headline = "" if study.search == GRID else front_sentence(points, study.objectives, axes)
-    headline = headline or verdict(study.question, points, axes)
+    headline = best_sentence(study, points, axes) or verdict(study.question, points, axes)
     headline, *rest = [headline, *told] if headline else told
-    return headline, rest
+    return headline, [*notes_of(study, points), *rest]
 
 
 def _standing(study: Study, points: pd.DataFrame) -> str:

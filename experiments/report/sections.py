@@ -11,6 +11,7 @@ from dsascape.experiments.report.frames import (
     best_points,
     cut,
     evenly,
+    feasible,
     influence,
     names_in,
     pareto_front,
@@ -35,6 +36,7 @@ from dsascape.experiments.report.run_sections import (
     traffic_section,
     utilisation_section,
 )
+from dsascape.experiments.report.search_section import best_machine_figures, search_figures
 from dsascape.experiments.report.tables import (
     RATIO_FORMATS,
     count_formats,
@@ -68,7 +70,9 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
     lead = with_leading_source(evaluation)
     front = tuple(_front(lead)) if ran else ()
     sections = [
+        Section("best", "The best machine", tuple(best_machine_figures(evaluation)), source_of(lead.every)),
         Section("front", "The front", front if search else (), source_of(lead.every)),
+        Section("search", "The search", tuple(search_figures(evaluation)), source_of(lead.every)),
         Section("fastest", "Fastest points", _fastest(lead) if ran else (), source_of(lead.every)),
         Section("speedup", "Policies compared", _speedups(lead) if ran else (), source_of(lead.every)),
         Section("sweep", "Over the sweep", (*_curves(lead), *_winners(lead)) if ran else (), source_of(lead.every)),
@@ -93,8 +97,8 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
 
 
 def _front(evaluation: Evaluation) -> Iterator[Figure]:
-    """Yield the Pareto front of the objectives."""
-    every = usable(evaluation.points)
+    """Yield the Pareto front of the objectives, of points that keep the constraints."""
+    every = feasible(evaluation.points)
     objectives = [name for name in evaluation.study.objectives if name in every]
     numeric = [name for name in objectives if pd.api.types.is_numeric_dtype(every[name])]
     ran = every.dropna(subset=numeric)
@@ -108,8 +112,8 @@ def _front(evaluation: Evaluation) -> Iterator[Figure]:
     words = enumeration([meaning(name, source)[0] for name in numeric])
     some = f" {len(shown)} of them are listed." if len(shown) < len(front) else ""
     caption = (
-        f"No other point of the network that was tried is as good in {words} and better in one of them"
-        f" ({len(front):,} of {count(len(ran), 'point')}).{some}"
+        f"No other point of the network that was tried{_kept(evaluation)} is as good in {words} and better in one of"
+        f" them ({len(front):,} of {count(len(ran), 'point')}).{some}"
     )
     formats = figure_formats(table, numeric, source)
     yield Figure(caption, tables=(table_of(table.rename(columns={"bottleneck": "bound by"}), formats),))
@@ -120,10 +124,19 @@ def _fastest(evaluation: Evaluation) -> tuple[Figure, ...]:
     names = [
         name for name in ("latency_s", "throughput_per_s", "energy_j", "area_mm2") if best[name].notna().any()
     ]
+    if (best["expected_latency_s"] > best["latency_s"]).any():
+        names.insert(1, "expected_latency_s")
     table = best[["network", "policy", *evaluation.axes, *names, "bottleneck"]]
     source = source_of(evaluation.every)
     shown = table_of(table.rename(columns={"bottleneck": "bound by"}), figure_formats(table, names, source))
-    return (Figure(f"The point of least {source} latency of each network, over everything tried.", tables=(shown,)),)
+    over = _kept(evaluation).removeprefix(" and ") or "over everything tried"
+    return (Figure(f"The point of least {source} latency of each network, {over}.", tables=(shown,)),)
+
+
+def _kept(evaluation: Evaluation) -> str:
+    """Return the part of a caption that says which points are compared; empty if there are no constraints."""
+    kept = enumeration(list(evaluation.study.constraints))
+    return f" and keeps {kept}" if kept else ""
 
 
 def _speedups(evaluation: Evaluation) -> tuple[Figure, ...]:
@@ -237,8 +250,9 @@ def _trade_offs(evaluation: Evaluation) -> Iterator[Figure]:
     for number, other in enumerate(numeric[1:]):
         pair = (numeric[0], other)
         complete = ran.dropna(subset=list(pair))
-        fronts = [pareto_front(own, pair) for _, own in complete.groupby("network", sort=False)]
-        front = complete.loc[pd.concat(fronts).reindex(complete.index)] if fronts else complete
+        kept = complete.loc[complete["violates"] == ""]
+        fronts = [pareto_front(own, pair) for _, own in kept.groupby("network", sort=False)]
+        front = kept.loc[pd.concat(fronts).reindex(kept.index)] if fronts else kept
         table = front.iloc[evenly(len(front), _MOST_OF_FRONT)][["network", "policy", *evaluation.axes, *pair]]
         drawn_points = complete.loc[complete.index.isin(evaluation.embedded.index)]
         some = f" The drawing has {count(len(drawn_points), 'point')}." if len(drawn_points) < len(complete) else ""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from dsascape.experiments.report.together import Course, Together
 from dsascape.experiments.results.sensitivity import WhatIf
 from dsascape.experiments.results.timeline import Timeline
 
@@ -28,7 +29,7 @@ class Study:
     """Runs of one telling point under different policies, drawn on a common time scale. May be empty."""
     provenance: Mapping[str, str]
     search: str = "grid"
-    """Search method: ``grid``, ``random`` or ``nsga2``."""
+    """Search method: ``grid``, ``random``, ``tpe`` or ``nsga2``."""
     planned: int = 0
     """Number of points of the run; more than the frame has if it has not ended."""
     remarks: tuple[str, ...] = ()
@@ -39,3 +40,9 @@ class Study:
     """Measured kernels of all points that have a prediction, each with its ``network`` and ``policy``."""
     what_if: WhatIf | None = None
     """Effects of changed machine values on one point; None where none were simulated."""
+    constraints: tuple[str, ...] = ()
+    """Constraints of the experiment, as written; points that do not keep one have it in ``violates``."""
+    together: Together | None = None
+    """Designs over all networks; None where each network is compared by itself."""
+    courses: tuple[Course, ...] = ()
+    """What the searches found, trial by trial."""

@@ -35,7 +35,9 @@ _PREFIXES = (
 _NO_PREFIX = frozenset({"mm²", "1/s"})
 _MEANINGS = {
     "latency_s": ("latency", "s"),
+    "expected_latency_s": ("latency expected of libraries", "s"),
     "energy_j": ("energy", "J"),
+    "power_w": ("power", "W"),
     "area_mm2": ("area", "mm²"),
     "throughput_per_s": ("throughput", "1/s"),
     "language.tokens_per_s": ("tokens per second", "1/s"),

@@ -30,8 +30,11 @@ OF_MEASUREMENT = {
     "measured_at": "TEXT", "warnings": "TEXT", "flushed_caches": "INTEGER",
 }  # fmt: skip
 """Columns of measured points."""
+OF_AIM = {"power_w": "REAL", "violates": "TEXT"}
+"""Columns for objectives and constraints: mean power of the simulated run, and the constraints that a point does not
+keep, separated by commas (empty if it keeps all)."""
 NUMERIC = ("INTEGER", "REAL")
-_OF_FIGURES = {
+OF_FIGURES = {
     f"{field.name}.": TYPES[values[1]]
     for field in fields(RunRecord)
     if (values := get_args(field.type)) and values[1] in TYPES
@@ -46,25 +49,29 @@ _POINT_DIGITS = 16
 
 def type_of(column: str, declared_type: str = "TEXT") -> str:
     """Return a column's SQL type: by its name where that is listed, otherwise as declared."""
-    listed = {**OF_LAYERS, **OF_KERNELS, **OF_ORIGIN, **OF_MEASUREMENT, **ALWAYS}.get(column, "").partition(" ")[0]
-    prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
+    every = {**OF_LAYERS, **OF_KERNELS, **OF_ORIGIN, **OF_MEASUREMENT, **OF_AIM, **ALWAYS}
+    listed = every.get(column, "").partition(" ")[0]
+    prefixed = next((kind for beginning, kind in OF_FIGURES.items() if column.startswith(beginning)), "")
     return listed or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
 
 
 def in_order(columns: Iterable[str]) -> list[str]:
     """Return the columns in an order independent of the order of points.
 
-    Scalars come first, then swept values, mappings by prefix, measurements, and the point's origin.
+    Scalars come first, then swept values, mappings by prefix, measurements, what constraints
+    compare, and the point's origin.
     """
-    beginnings = list(_OF_FIGURES)
+    beginnings = list(OF_FIGURES)
 
     def place(column: str) -> tuple[int, str]:
         if column in ALWAYS:
             return -2, ""
         if column in OF_MEASUREMENT:
             return len(beginnings), ""
+        if column in OF_AIM:
+            return len(beginnings) + 1, column
         if column in OF_ORIGIN:
-            return len(beginnings) + 1, ""
+            return len(beginnings) + 2, ""
         return next((i for i, beginning in enumerate(beginnings) if column.startswith(beginning)), -1), column
 
     return sorted(columns, key=place)
@@ -72,12 +79,12 @@ def in_order(columns: Iterable[str]) -> list[str]:
 
 def names_of_point(row: Mapping[str, object]) -> dict[str, object]:
     """Return the parts of a row that identify its point: names, sizes and swept values, without figures."""
-    figures = {*OF_ORIGIN, *OF_MEASUREMENT, *ALWAYS}
+    figures = {*OF_ORIGIN, *OF_MEASUREMENT, *OF_AIM, *ALWAYS}
     return {
         name: value
         for name, value in row.items()
         if value is not None
-        and (name in TELL_APART or not (name in figures or name.startswith(tuple(_OF_FIGURES))))
+        and (name in TELL_APART or not (name in figures or name.startswith(tuple(OF_FIGURES))))
     }
 
 

@@ -21,6 +21,16 @@ TRACES = ("perfetto-1.json", "perfetto-2.json")
 """File names of the timelines' runs in Perfetto's format."""
 
 
+class SearchNote(BaseModel):
+    """Designs that a search evaluated, in order."""
+
+    model_config = STRICT
+
+    method: str
+    designs: list[list[str]]
+    """Keys of each design's points: one, or one per network where networks are combined."""
+
+
 class Note(BaseModel):
     """State of a results folder: its experiment, planned and stored points."""
 
@@ -37,6 +47,12 @@ class Note(BaseModel):
     is_finished: bool
     added: list[str] = Field(default_factory=list)
     """Keys of points that were measured one by one."""
+    searches: list[SearchNote] = Field(default_factory=list)
+    """What each search method evaluated; empty while the run has not ended."""
+    base: list[str] = Field(default_factory=list)
+    """Keys of the base design's points, where networks are combined."""
+    weights: list[float] = Field(default_factory=list)
+    """Weights of the networks, in the order of a design's points."""
 
 
 class DamagedError(ExperimentError):

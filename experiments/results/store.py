@@ -30,6 +30,8 @@ KERNELS = "kernels"
 SHORTEST_S, LONGEST_S = 1e-12, 1e15
 """Shortest and longest latency of a sound row: simulated time counts picoseconds, and drawings end at the longest."""
 CURRENT = "current"
+VIOLATES = "violates"
+"""Column with the constraints that a point does not keep."""
 SUPERSEDED = "superseded by"
 """Prefix of the state of a row that is not current; the superseding key, code or experiment follows."""
 _MOST_INSERTIONS = 256
@@ -130,6 +132,19 @@ class ResultStore:
             others = [key for key, state in states if key not in wanted and state == CURRENT and instead_of_all]
             self._set_state(CURRENT, again)
             self._set_state(f"{SUPERSEDED} {instead_of_all}", others)
+
+    def mark_violations(self, violations: Mapping[str, str]) -> None:
+        """Write the constraints that points do not keep, by key; empty where a point keeps all."""
+        columns = self._columns[TABLE]
+        with self._trouble_named(), self._connection:
+            if VIOLATES not in columns and any(violations.values()):
+                columns[VIOLATES] = type_of(VIOLATES)
+                self._connection.execute(f"ALTER TABLE {TABLE} ADD COLUMN {VIOLATES} {columns[VIOLATES]}")
+            if VIOLATES in columns:
+                self._connection.executemany(
+                    f"UPDATE {TABLE} SET {VIOLATES} = ? WHERE key = ?",
+                    [(text or None, key) for key, text in violations.items()],
+                )
 
     def supersede_other_code(self, code: str, kept: Collection[str]) -> None:
         """Mark current rows computed by code other than ``code`` as superseded by it, except those in ``kept``."""

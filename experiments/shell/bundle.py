@@ -86,7 +86,7 @@ def _build_probes(arguments: argparse.Namespace) -> Answer:
     given = [
         f"--{name.replace('_', '-')}"
         for name in (
-            "policy", "schedule", "kernels", "option", "threads", "batch", "sequence", "image", "dim", "dtype",
+            "policy", "schedule", "kernels", "pins", "option", "threads", "batch", "sequence", "image", "dim", "dtype",
             "simplify", "flush_caches",
         )
         if getattr(arguments, name)

@@ -12,6 +12,7 @@ from dsascape.experiments.real.on_gpu import bundle_run
 from dsascape.experiments.results.files import check_place, write_whole
 from dsascape.experiments.shell.answers import Answer, say
 from dsascape.hw_models import Cpu, Gpu, HardwareError, hardware_of_text
+from dsascape.hw_models.machine_files.json_schema import for_editors
 from dsascape.hw_models.text.messages import explain
 from dsascape.hw_models.text.quantities import format_bytes
 from dsascape.tuner.bundle import (
@@ -85,7 +86,7 @@ def _gpu_answer(
     }  # fmt: skip
     if out is None:
         return Answer(data, lambda: say(text.rstrip()))
-    write_whole(out, text)
+    write_whole(out, for_editors(text))
     line = (
         f"{results.facts.name}, {results.facts.sms} SMs: {out}",
         f"  {spec.peak_macs_per_s('fp32') / 1e9:.4g} GMAC/s in fp32; DRAM {results.figures.dram_bytes_per_s / 1e9:.0f}"
@@ -114,7 +115,7 @@ def _answer(
     }  # fmt: skip
     if out is None:
         return Answer(data, lambda: say(text.rstrip()))
-    write_whole(out, text)
+    write_whole(out, for_editors(text))
     reads = [f"{level.name} {1e-9 / level.byte_s:.1f} GB/s" for level in figures.levels]
     took = f", in {how['wall_s']:.0f} s" if "wall_s" in how else ""
     lines = [

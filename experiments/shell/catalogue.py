@@ -13,10 +13,14 @@ from dsascape.experiments.report.kinds import kinds_picture
 from dsascape.experiments.results.files import check_place, write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table
 from dsascape.hw_models import HardwareError, load_hardware, parameter_paths, preset_names
+from dsascape.hw_models.machine_files.json_schema import for_editors
 from dsascape.hw_models.machine_files.kinds import SPECS, broken_kinds
+from dsascape.hw_models.machine_files.load import is_path
 from dsascape.hw_models.machine_files.machine_file import machine_file
+from dsascape.hw_models.machine_files.origins import sources_page
 from dsascape.hw_models.machine_files.overrides import value_at
 from dsascape.hw_models.machine_files.reference import markdown, sections
+from dsascape.hw_models.machine_files.sources import sources_of
 from dsascape.hw_models.text.quantities import format_bytes, readable
 from dsascape.scheduler import broken_policies, kind_of, policy_types
 from dsascape.scheduler.kinds.table import kind_named
@@ -89,21 +93,28 @@ def _one_model(arguments: argparse.Namespace) -> Answer:
 
 def hardware(arguments: argparse.Namespace) -> Answer:
     """List the presets or one machine's values, or print a machine's file or the parameter reference."""
-    if (arguments.yaml or arguments.reference) and arguments.json:
-        raise HardwareError("hardware: --yaml and --reference print text; --json goes without them")
+    if (arguments.yaml or arguments.reference or arguments.sources) and arguments.json:
+        raise HardwareError("hardware: --yaml, --reference and --sources print text; --json goes without them")
+    if arguments.sources:
+        return Answer({}, partial(_write, sources_page()))
     if arguments.reference:
         return Answer({}, partial(_write, parameters_page()))
     if arguments.yaml:
         if arguments.name is None:
             raise HardwareError("hardware: --yaml prints one machine; name it")
-        return Answer({}, partial(_write, machine_file(arguments.name)))
+        text = machine_file(arguments.name)
+        return Answer({}, partial(_write, text if is_path(arguments.name) else for_editors(text)))
     if arguments.name is not None:
         spec = load_hardware(arguments.name)
         data = spec.model_dump(by_alias=True, mode="json")
-        values = [(path, readable(str(value_at(data, path)))) for path in parameter_paths(spec)]
+        sources = sources_of(spec, arguments.name)
+        values = [
+            (path, readable(str(value_at(data, path))), sources[path].mark or "stated")
+            for path in parameter_paths(spec)
+        ]
         tuning = asdict(kind_of(spec).tuning())
-        values += [(f"{TUNING}{name}", str(value)) for name, value in tuning.items()]
-        return Answer(data, table(f"{spec.name}: what can be set and swept", ("path", "value"), values))
+        values += [(f"{TUNING}{name}", str(value), "") for name, value in tuning.items()]
+        return Answer(data, table(f"{spec.name}: what can be set and swept", ("path", "value", "source"), values))
     summaries: list[dict[str, Any]] = []
     rows: list[tuple[object, ...]] = []
     for name in preset_names():

@@ -111,10 +111,11 @@ def parser() -> argparse.ArgumentParser:
     printed = hardware.add_mutually_exclusive_group()
     printed.add_argument("--yaml", action="store_true", help="print its file, with comments, to edit and load again")
     printed.add_argument("--reference", action="store_true", help="print what every parameter means, as Markdown")
+    printed.add_argument("--sources", action="store_true", help="print where presets' numbers come from, as Markdown")
     add("policies", _command("catalogue", "policies"), "the policies and their options")
 
-    schema = add("schema", _command("schema", "schema"), "the JSON Schema of machine or experiment files, for editors")
-    schema.add_argument("what", choices=("machine", "experiment"))
+    schema = add("schema", _command("schema", "schema"), "JSON Schemas of files, for editors; columns of results")
+    schema.add_argument("what", choices=("machine", "experiment", "pins", "results"))
     schema.add_argument("--reference", action="store_true", help="print every key and what it means, as Markdown")
 
     _simulate_options(add("simulate", _command("simulate", "simulate"), "simulate one network on one machine"))
@@ -125,12 +126,7 @@ def parser() -> argparse.ArgumentParser:
     _dim_option(table)
     _batch_dim_option(table)
 
-    fuse = add("fuse", _command("fuse", "fuse"), "a policy's plan and its figures")
-    _network_options(fuse)
-    fuse.add_argument("--policy", required=True, metavar="P")
-    fuse.add_argument("--option", action="append", default=[], metavar="K=V")
-    fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
-    fuse.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the operators, kernel by kernel")
+    _fuse_options(add("fuse", _command("fuse", "fuse"), "a policy's plan and its figures"))
 
     _real_machines(add)
     _tune_options(add("tune", _command("tune", "tune"), "search for fast programs of a network's kernels"))
@@ -148,6 +144,7 @@ def parser() -> argparse.ArgumentParser:
         "--point-memory", metavar="M", help="memory limit of a point: 500 MiB, 16 GiB, none (default: 8 GiB)"
     )
     _kernels_option(run)
+    _pins_option(run)
     run.add_argument("--retry-failed", action="store_true", help="compute points again that failed earlier")
 
     add("report", _command("run", "report"), "write the report again from stored results").add_argument(
@@ -157,6 +154,16 @@ def parser() -> argparse.ArgumentParser:
     return main
 
 
+def _fuse_options(fuse: argparse.ArgumentParser) -> None:
+    _network_options(fuse)
+    decided = fuse.add_mutually_exclusive_group(required=True)
+    decided.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
+    decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="show the plan of a schedule instead")
+    fuse.add_argument("--option", action="append", default=[], metavar="K=V")
+    fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
+    fuse.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the operators, kernel by kernel")
+
+
 def _simulate_options(simulate: argparse.ArgumentParser) -> None:
     _network_options(simulate)
     simulate.add_argument("--hardware", required=True, metavar="H", help="a preset, or a path to a YAML spec")
@@ -164,6 +171,7 @@ def _simulate_options(simulate: argparse.ArgumentParser) -> None:
     decided.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
     decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="a schedule from --schedule-out, edited")
     _kernels_option(simulate)
+    _pins_option(simulate)
     simulate.add_argument("--schedule-out", type=Path, metavar="FILE.json", help="write the schedule as JSON")
     simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     changed = "change a value of the machine, or of its scheduler's tuning (tuning.NAME); null switches a part off"
@@ -194,6 +202,7 @@ def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     build.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
     _schedule_option(build)
     _kernels_option(build)
+    _pins_option(build)
     build.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     build.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
     build.add_argument("--hardware", metavar="H", help="machine that tiles are chosen for")
@@ -295,6 +304,7 @@ def _measure_options(measure: argparse.ArgumentParser) -> None:
     measure.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
     _schedule_option(measure)
     _kernels_option(measure)
+    _pins_option(measure)
     measure.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     tiled = "machine that tiles are chosen for, and that predicts: a preset, or a file such as calibrate writes"
     measure.add_argument("--hardware", metavar="H", help=tiled)
@@ -317,6 +327,11 @@ def _schedule_option(sub: argparse.ArgumentParser) -> None:
 def _kernels_option(sub: argparse.ArgumentParser) -> None:
     tuned = "tuned kernels in place of the built-in choice: a folder of dsascape tune --out"
     sub.add_argument("--kernels", type=Path, metavar="DIR", help=tuned)
+
+
+def _pins_option(sub: argparse.ArgumentParser) -> None:
+    fixed = "decisions that are fixed for some layers, the rest being searched: layers: {NAME: {tile: ...}}"
+    sub.add_argument("--pins", type=Path, metavar="FILE.yaml", help=fixed)
 
 
 def _flush_option(sub: argparse.ArgumentParser) -> None:

@@ -11,16 +11,22 @@ from typing import Any
 
 from dsascape.experiments.engine.run import computed_of, measured
 from dsascape.experiments.point.job import Outcome
-from dsascape.experiments.point.replay import written_schedule
 from dsascape.experiments.question.config import Measuring
+from dsascape.experiments.question.pinned import pins_named
 from dsascape.experiments.question.points import DesignPoint, MeasuredOn, WrittenSchedule
 from dsascape.experiments.question.processor import processor_of
+from dsascape.experiments.question.schedules import written_schedule
 from dsascape.experiments.real.compared import WITH_LOOPS, Comparison, with_layers, worst
 from dsascape.experiments.real.on_gpu import compiled_point, requested_gpu
 from dsascape.experiments.real.on_processor import prepared
 from dsascape.experiments.results.files import FileError, write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
-from dsascape.experiments.shell.simulate import requested_kernels, requested_policy, requested_workload
+from dsascape.experiments.shell.simulate import (
+    requested_kernels,
+    requested_pins,
+    requested_policy,
+    requested_workload,
+)
 from dsascape.hw_models import Cpu, HardwareError, load_hardware
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
@@ -105,7 +111,8 @@ def requested_point(arguments: argparse.Namespace, device: str) -> DesignPoint:
         policy, schedule = _decided_by(arguments)
         return DesignPoint(
             requested_workload(arguments), gpu, policy, measured_on=on, schedule=schedule,
-            kernels=requested_kernels(arguments, gpu),
+            kernels=requested_kernels(arguments, gpu), pins=(pins := requested_pins(arguments, gpu)),
+            swept={} if pins is None else pins_named(pins),
         )  # fmt: skip
     spec = requested_machine(arguments.hardware, arguments.target, 0 if device == LOCAL else arguments.threads or 0)
     own = usable_cores() if device == LOCAL else spec.core_count
@@ -113,13 +120,15 @@ def requested_point(arguments: argparse.Namespace, device: str) -> DesignPoint:
     if threads > spec.core_count:
         raise MeasureError(f"threads has {threads}; {spec.name} has {count(spec.core_count, 'core')}")
     policy, schedule = _decided_by(arguments)
+    pins = requested_pins(arguments, spec)
     return DesignPoint(
         requested_workload(arguments), spec, policy,
-        swept={"tuning.threads": str(threads)}, tuning={"threads": threads},
+        swept={"tuning.threads": str(threads), **({} if pins is None else pins_named(pins))},
+        tuning={"threads": threads},
         measured_on=MeasuredOn(
             arguments.target, device, processor_of(arguments.target, device), arguments.flush_caches
         ),
-        schedule=schedule, kernels=requested_kernels(arguments, spec),
+        schedule=schedule, kernels=requested_kernels(arguments, spec), pins=pins,
     )  # fmt: skip
 
 
@@ -131,6 +140,8 @@ def _decided_by(arguments: argparse.Namespace) -> tuple[Policy, WrittenSchedule 
         return requested_policy(arguments), None
     if arguments.kernels is not None:
         raise ScheduleError("--kernels does not go with --schedule, which has its own kernels")
+    if arguments.pins is not None:
+        raise ScheduleError("--pins does not go with --schedule, which has decided everything")
     if arguments.policy is not None or arguments.option:
         given = "--option" if arguments.policy is None else "--policy"
         raise ScheduleError(f"{given} does not go with --schedule, which replaces the policy")
@@ -146,7 +157,7 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
         raise MeasureError(f"{given[0]} does not go with an experiment file, which says what is measured")
     options = argparse.Namespace(
         experiment=Path(arguments.model), out=arguments.out, workers=0, engine="processes", scheduler=None,
-        point_timeout=None, point_memory=None, retry_failed=False, kernels=arguments.kernels,
+        point_timeout=None, point_memory=None, retry_failed=False, kernels=arguments.kernels, pins=arguments.pins,
     )  # fmt: skip
     way = Measuring(target=arguments.target, device=arguments.device, flush_caches=arguments.flush_caches)
     answer: Answer = resolve_name("dsascape.experiments.shell.run:run")(options, way)

@@ -1,7 +1,7 @@
 """The commands ``run`` and ``report``: run an experiment file, and write its report."""
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,13 +15,15 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from dsascape.experiments.engine.ask import ask, planned_points
 from dsascape.experiments.engine.engines import EngineError, open_engine
 from dsascape.experiments.engine.limits import read_limits
 from dsascape.experiments.engine.run import OnPoint, Runner
-from dsascape.experiments.engine.search import nsga2
 from dsascape.experiments.question.config import Experiment, Measuring
-from dsascape.experiments.question.grid import Grid, read_experiment
+from dsascape.experiments.question.constraints import read_constraints
+from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import DesignPoint, Row
+from dsascape.experiments.report.best_of_study import found_in
 from dsascape.experiments.report.build import Written, begin_study, end_study, write_report
 from dsascape.experiments.results.store import ResultStore
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say
@@ -35,10 +37,9 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
     if (arguments.engine == "dask") != (arguments.scheduler is not None):
         raise EngineError("--engine dask and --scheduler ADDRESS go together; one of them is missing")
     limits = read_limits(arguments.point_timeout, arguments.point_memory)
-    experiment, grid = read_experiment(arguments.experiment, measure, arguments.kernels)
+    experiment, grid = read_experiment(arguments.experiment, measure, arguments.kernels, arguments.pins)
     folder = arguments.out or Path("out") / experiment.name
-    budget = experiment.search.budget
-    planned = grid.size if budget is None else min(budget, grid.size)
+    planned = planned_points(experiment, grid)
     workers = _workers(arguments, experiment, planned)
     failed_now: set[str] = set()
     with (
@@ -47,10 +48,12 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
     ):
         begin_study(experiment, grid, folder, store)
         with _progress(planned, failed_now) as on_point:
-            runner = Runner(store, engine, on_point, retry_failed=arguments.retry_failed)
-            points = _computed(experiment, grid, runner)
+            limited = read_constraints(experiment.constraints)
+            runner = Runner(store, engine, on_point, retry_failed=arguments.retry_failed, constraints=limited)
+            asked = ask(experiment, grid, runner)
+        points = asked.points
         failed = _failed(points, store)
-        end_study(experiment, grid, points, store, engine)
+        end_study(experiment, grid, asked, store, engine)
         written = write_report(folder)
     earlier = [key for key in failed if key not in failed_now]
     data = {
@@ -58,9 +61,14 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
         "failed": len(failed) - len(earlier), "failed_earlier": len(earlier), "folder": str(folder),
         "report": str(written.path),
     }  # fmt: skip
+    found = found_in(written.study)
+    data |= {"infeasible": found.infeasible} if experiment.constraints else {}
+    data |= {"answer": found.sentence, "best": found.best} if found.sentence else {}
     counts = [f"{count(len(points), 'design point')}", f"{runner.computed} computed now", f"{data['failed']} failed"]
     counts += [f"{len(earlier)} failed earlier (--retry-failed computes them again)"] if earlier else []
+    counts += [f"{found.infeasible} beyond a constraint"] if found.infeasible else []
     lines = [f"{', '.join(counts)}; {written.path}", *_reasons(failed.values()), *written.remarks]
+    lines += [each for each in (found.sentence, *found.front, found.warning) if each]
     return Answer(data, lambda: say(*lines), POINTS_FAILED if failed else 0)
 
 
@@ -71,16 +79,6 @@ def _workers(arguments: argparse.Namespace, experiment: Experiment, planned: int
     if arguments.scheduler is not None:
         raise EngineError("--engine dask does not go with measure: points are measured here, one at a time")
     return 1
-
-
-def _computed(experiment: Experiment, grid: Grid, runner: Runner) -> Sequence[DesignPoint]:
-    """Compute the points chosen by the experiment's search and return them."""
-    search = experiment.search
-    if search.method == "nsga2" and search.budget is not None:
-        return nsga2(grid, experiment.objectives, search.budget, search.seed, runner.rows)
-    points = grid.chosen(search)
-    runner.run(points)
-    return points
 
 
 def _failed(points: Iterable[DesignPoint], store: ResultStore) -> dict[str, tuple[DesignPoint, Row]]:

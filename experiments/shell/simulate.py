@@ -1,6 +1,7 @@
 """The command ``simulate``, and the parsing of network, machine and policy that commands share."""
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,18 +14,22 @@ from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.language import ARITHMETIC, CACHE, WEIGHTS, paced_by
 from dsascape.experiments.point.layers import LayerFigures, instruction_names, layers_of, operators_of
 from dsascape.experiments.point.loops import loops_text
-from dsascape.experiments.point.replay import simulated, write_schedule, written_schedule
+from dsascape.experiments.point.replay import simulated, write_schedule
 from dsascape.experiments.question.command_line import plain_value
+from dsascape.experiments.question.pinned import pins_on, written_pins
 from dsascape.experiments.question.points import (
     DesignPoint,
+    RunRecord,
     Workload,
     WrittenKernels,
+    WrittenPins,
     named_dims,
     policy_of,
     split_tuning,
     stated_batch,
     written_kernels,
 )
+from dsascape.experiments.question.schedules import written_schedule
 from dsascape.experiments.question.tuned_kernels import kernels_said
 from dsascape.experiments.results.files import FileError, check_place, for_terminal, replacing
 from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
@@ -33,6 +38,7 @@ from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_v
 from dsascape.hw_models.simulation.pause import collect_seldom
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
+from dsascape.scheduler.pins import AppliedPin
 from dsascape.scheduler.product_rates import rates_lacking
 from dsascape.wording import count
 
@@ -40,6 +46,8 @@ _BYTES_OF = {WEIGHTS: "weight_bytes", CACHE: "cache_bytes"}
 _PICTURES = (".svg", ".html")
 _MOST_NAMED = 2
 """Largest number of operators named of each end of a layer."""
+_MOST_PINNED = 3
+"""Largest number of layers shown of one pin."""
 _MOST_LAYERS = 10
 """Largest number of layers shown without ``--json``."""
 
@@ -89,24 +97,41 @@ def requested_kernels(arguments: argparse.Namespace, spec: AnyHardware) -> Writt
     return found
 
 
+def requested_pins(arguments: argparse.Namespace, spec: AnyHardware) -> WrittenPins | None:
+    """Return the pins of ``--pins``, checked for a machine; raise ``PinError`` for mistakes in them."""
+    if arguments.pins is None:
+        return None
+    found = written_pins(arguments.pins)
+    pins_on(found, spec)
+    return found
+
+
+def _requested_point(arguments: argparse.Namespace) -> DesignPoint:
+    """Return the design point of the arguments, under its policy or with its schedule."""
+    spec, tuning = requested_machine_and_tuning(arguments)
+    workload = requested_workload(arguments)
+    if arguments.schedule is None:
+        kernels = requested_kernels(arguments, spec)
+        pins = requested_pins(arguments, spec)
+        return DesignPoint(workload, spec, requested_policy(arguments), tuning=tuning, kernels=kernels, pins=pins)
+    if arguments.option:
+        raise ScheduleError("--option does not go with --schedule, which replaces the policy")
+    if arguments.kernels is not None:
+        raise ScheduleError("--kernels does not go with --schedule, which has its own kernels")
+    if arguments.pins is not None:
+        raise ScheduleError("--pins does not go with --schedule, which has decided everything")
+    policy, written = written_schedule(arguments.schedule)
+    return DesignPoint(workload, spec, policy, tuning=tuning, schedule=written)
+
+
 def simulate(arguments: argparse.Namespace) -> Answer:
     """Simulate one design point, or a schedule from a file."""
     collect_seldom()
     for flag, place in (("--trace", "trace"), ("--schedule-out", "schedule_out"), ("--annotate", "annotate")):
         check_place(getattr(arguments, place), flag)
     _check_what_if(arguments)
-    spec, tuning = requested_machine_and_tuning(arguments)
-    workload = requested_workload(arguments)
-    if arguments.schedule is None:
-        kernels = requested_kernels(arguments, spec)
-        point = DesignPoint(workload, spec, requested_policy(arguments), tuning=tuning, kernels=kernels)
-    elif arguments.option:
-        raise ScheduleError("--option does not go with --schedule, which replaces the policy")
-    elif arguments.kernels is not None:
-        raise ScheduleError("--kernels does not go with --schedule, which has its own kernels")
-    else:
-        policy, written = written_schedule(arguments.schedule)
-        point = DesignPoint(workload, spec, policy, tuning=tuning, schedule=written)
+    point = _requested_point(arguments)
+    spec = point.hardware
     outcome = simulated(point)
     if arguments.schedule_out is not None:
         write_schedule(outcome.schedule, spec, arguments.schedule_out)
@@ -123,6 +148,8 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     told = [{**asdict(layer), "operators": operators.get(layer.layer, [])} for layer in layers]
     data = outcome.record.as_json() | batched | {"layers": told, "warnings": warnings}
     data |= {} if loops is None else {"loops": loops}
+    pinned = getattr(outcome.schedule, "pins", ())  # a schedule of an installed kind need not have any
+    data |= {"pins": [pin.model_dump(mode="json") for pin in pinned]} if pinned else {}
     if outcome.record.language:
         data["language"] = {**outcome.record.language, "paced_by": paced_by(outcome.record.language)}
     varied = None
@@ -134,6 +161,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     def show() -> None:
         if loops is None:
             _show_outcome(outcome, layers, operators, tries_fewer=tries_fewer)
+            _show_pins(pinned)
             for warning in warnings:
                 Console().print(f"[bold]warning:[/bold] {shown_text(warning)}")
             if said:
@@ -183,7 +211,8 @@ def _show_outcome(
         f" on {shown_text(record.hardware)} under {shown_text(record.policy)}"
     )
     console.print(
-        f"  {format_ps(round(record.latency_s * PS_PER_S))}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
+        f"  {format_ps(round(record.latency_s * PS_PER_S))}{_expected(record)}, {record.throughput_per_s:,.0f}/s,"
+        f" {record.energy_j:.4g} J,"
         f" {count(record.kernels, 'kernel')}; bound by [bold]{record.bottleneck}[/bold]"
     )
     if record.language:
@@ -246,10 +275,24 @@ def _show_outcome(
     table(f"Layers with most of the critical path{some} (--json has all)", headings, rows)()
 
 
+def _expected(record: RunRecord) -> str:
+    """Return the expected latency in parentheses, if the machine states efficiencies."""
+    if record.expected_latency_s == record.latency_s:
+        return ""
+    return f" (a bound; expected of libraries: {format_ps(round(record.expected_latency_s * PS_PER_S))})"
+
+
 def few_names(names: Sequence[str]) -> str:
     """Return names of operators as text, the first and the last few of many."""
     ends = names if len(names) <= 2 * _MOST_NAMED else [*names[:_MOST_NAMED], "...", *names[-_MOST_NAMED:]]
     return ", ".join(ends)
+
+
+def _show_pins(pinned: Sequence[AppliedPin]) -> None:
+    """Print what was fixed before the schedule was made, and for which layers."""
+    for pin in pinned:
+        layers = ", ".join(pin.layers[:_MOST_PINNED]) + (", ..." if len(pin.layers) > _MOST_PINNED else "")
+        Console().print(f"  pinned by {shown_text(pin.selector)}: {shown_text(json.dumps(pin.decided))} for {layers}")
 
 
 def _show_pass(console: Console, figures: Mapping[str, float]) -> None:

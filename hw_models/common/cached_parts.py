@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from dsascape.hw_models.common.interface import DDR_STATIC_W_PER_GB_PER_S, interface_w
 from dsascape.hw_models.common.spec_types import STRICT, DType, Efficiency
 from dsascape.hw_models.common.technology import LARGEST_NM, SMALLEST_NM, low_share, sram_pj_per_byte
 from dsascape.hw_models.simulation.energy import EnergyModel
@@ -16,7 +17,11 @@ from dsascape.hw_models.text.quantities import (
     PicojoulesPerByte,
     PicojoulesPerByteOrBySize,
     Picoseconds,
+    SquareMillimetres,
+    SquareMillimetresPerGbPerSOrByNode,
+    SquareMillimetresPerMibOrByNode,
     Watts,
+    WattsPerGbPerS,
 )
 
 
@@ -57,9 +62,13 @@ class LaneEnergy(BaseModel):
     special_op: Picojoules
     """Energy of one division, square root, exponential or the like."""
     dram: PicojoulesPerByte
-    """Energy per byte read or written."""
+    """Energy per byte read or written: of the DRAM, and of its interface on both sides."""
     static_power_w: Watts = Field(alias="static_power")
-    """Static power, drawn over the whole makespan: leakage, clocks, instruction fetch of idle parts."""
+    """Static power without that of the interface to DRAM, drawn over the whole makespan: leakage, clocks, instruction
+    fetch of idle parts."""
+    dram_static: WattsPerGbPerS = DDR_STATIC_W_PER_GB_PER_S
+    """Static power of the interface to DRAM, by its peak bandwidth: clocks, receivers, delay lines. The default is an
+    assumption (`hw_models.common.interface`)."""
 
     def check_dtypes(self, computed: Iterable[str], where: str) -> None:
         """Raise ``ValueError`` for a dtype that the units at ``where`` compute but ``mac`` lacks."""
@@ -75,7 +84,7 @@ class LaneEnergy(BaseModel):
         by_size = {name: sram_pj_per_byte(size, self.node_nm) for name, size in sizes.items()}
         return {name: by_size[name] if (value := given[name]) is None else value for name in sizes}
 
-    def model(self, machine: str, dram: str, on_chip_pj: Mapping[str, float]) -> EnergyModel:
+    def model(self, machine: str, dram: str, on_chip_pj: Mapping[str, float], dram_bytes_per_s: int) -> EnergyModel:
         """Return the energy model; ``on_chip_pj`` is per byte of each on-chip memory, ``dram`` names the off-chip."""
         share = low_share(self.node_nm) if self.estimate == "low" else 1.0
         return EnergyModel(
@@ -84,5 +93,21 @@ class LaneEnergy(BaseModel):
             simple_pj=self.vector_op * share,
             special_pj=self.special_op * share,
             byte_pj={**on_chip_pj, dram: self.dram},
-            static_power_w=self.static_power_w,
+            static_power_w=self.static_power_w + interface_w(dram_bytes_per_s, self.dram_static),
         )
+
+
+class CachedArea(BaseModel):
+    """Silicon by component, for machines with caches; what is not stated follows from the node.
+
+    The area is that of what the file describes: no spare cores, video codecs or modems.
+    """
+
+    model_config = STRICT
+
+    sram: SquareMillimetresPerMibOrByNode = None
+    """Area of caches with their tags and control, per MiB; by default `hw_models.common.silicon` for the node."""
+    dram: SquareMillimetresPerGbPerSOrByNode = None
+    """Area of the interface to DRAM (PHY and controller) by its peak bandwidth; by default that of DDR at 4 GT/s."""
+    other: SquareMillimetres = 0.0
+    """Area of everything else: links to other chips, pads, management."""

@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from dsascape.hw_models.common.spec_types import STRICT, MachineName
+from dsascape.hw_models.common.spec_types import STRICT, Efficiency, KernelKind, MachineName
 
 
 class MachineSpec(BaseModel, ABC):
@@ -19,6 +19,9 @@ class MachineSpec(BaseModel, ABC):
     """Kind of machine that the file describes."""
     name: MachineName
     """Name in tables and reports; the default of a file with a base is the file's name."""
+    library_efficiency: dict[KernelKind, Efficiency] = Field(default_factory=dict)
+    """Share of the simulated speed, a bound, that good libraries reach in kernels of a kind; 1 where it is not stated.
+    The expected latency follows from it; the bound and everything else do not."""
 
     @property
     def area_mm2(self) -> float | None:

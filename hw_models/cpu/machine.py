@@ -28,7 +28,7 @@ def cpu_machine(spec: Cpu) -> Machine:
     Units: ``core`` (fastest kinds first) takes chunks of parallel loops, one at a time per core; ``launch`` calls
     kernels and starts their parallel loops. Memories: ``l1``, ``l2`` (one per core if it is private, otherwise one for
     the chip), ``l3`` and ``dram``. If kinds of cores differ, the port of a private level is as wide as the widest
-    of them; each core's pace is bounded by its own cache.
+    of them; its own cache bounds the pace of each core, at the clock of as many active cores as a payload is `at_work`.
     """
     kinds = spec.kinds
     memories = [_cache_level(spec, L1, [(core, core.l1) for core in kinds])]
@@ -92,12 +92,12 @@ Step = tuple[float, Sequence[Moved], Mapping[str, float]]
 
 
 class CorePace:
-    """Cost model of one core of a kind for chunks of work, without contention."""
+    """Cost model of one core of a kind for chunks of work, without contention, while ``active`` cores work."""
 
-    def __init__(self, spec: Cpu, core: CoreKind) -> None:
+    def __init__(self, spec: Cpu, core: CoreKind, active: int = 1) -> None:
         self.spec, self.core = spec, core
-        self.cycle_ps = spec.cycle_ps(core)
-        clock_hz = spec.clock_hz(core)
+        self.cycle_ps = spec.cycle_ps(core, active)
+        clock_hz = spec.clock_hz(core, active)
         rates = {L1: core.l1.bytes_per_cycle * clock_hz}
         latencies = {L1: core.l1.latency_cycles * self.cycle_ps}
         if core.l2 is not None:
@@ -194,7 +194,7 @@ class CorePace:
 
 
 def _computing(spec: Cpu, core: CoreKind) -> Serve:
-    pace = CorePace(spec, core)
+    paces = {share: CorePace(spec, core, active) for active, share in spec.clock_steps}
     services: dict[Payload, Service] = {}
 
     def serve(payload: Payload, blocks: int) -> Service:
@@ -202,6 +202,7 @@ def _computing(spec: Cpu, core: CoreKind) -> Serve:
             raise ProgramError(f"a core computes only, not {type(payload).__name__}")
         service = services.get(payload)
         if service is None:
+            pace = paces[spec.active_share(payload.at_work or spec.core_count)]
             startup_ps, duration_ps, limit = pace.work_ps(payload)
             largest = max((size for _, size in payload.traffic), default=0)
             touches = tuple((memory, size / largest) for memory, size in payload.traffic if size)
@@ -228,7 +229,7 @@ def _launching(spec: Cpu) -> Serve:
 
 def cpu_energy(spec: Cpu) -> EnergyModel:
     """Return the energy model: picojoules per operation and per byte of each memory."""
-    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte)
+    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte, spec.dram.bandwidth_bytes_per_s)
 
 
 def cpu_summary(spec: Cpu) -> MachineSummary:

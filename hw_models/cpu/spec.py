@@ -5,13 +5,16 @@ distributed over cores of different kinds (big and LITTLE), and every level betw
 size and a bandwidth. Figures of a real part belong in its YAML file, with their source.
 """
 
+import itertools
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from dsascape.hw_models.common.cached_parts import Dram, LaneEnergy
+from dsascape.hw_models.common.cached_parts import CachedArea, Dram, LaneEnergy
+from dsascape.hw_models.common.interface import interface_mm2
 from dsascape.hw_models.common.machine_spec import MachineSpec
 from dsascape.hw_models.common.product_types import ProductType, operands_of
+from dsascape.hw_models.common.silicon import CACHE_OVER_SRAM, core_logic_mm2, sram_mm2_per_mib
 from dsascape.hw_models.common.spec_types import STRICT, Count, Efficiency, PerCycle
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.simulation.instructions import Issued
@@ -22,6 +25,7 @@ from dsascape.hw_models.text.quantities import (
     Hertz,
     PicojoulesPerByteOrBySize,
     Picoseconds,
+    SquareMillimetresOrByNode,
 )
 from dsascape.wording import count
 
@@ -29,6 +33,10 @@ KindName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
 Rate = Annotated[float, Field(ge=0.01, le=4096)]
 Few = Annotated[int, Field(gt=0, le=64)]
+ActiveCores = Annotated[
+    str, Field(pattern=r"^[1-9][0-9]{0,3}$"), BeforeValidator(lambda key: str(key) if type(key) is int else key)
+]
+"""Number of active cores as the key of a mapping, where YAML and JSON differ in what a number may be."""
 Behind = Literal["l2", "l3", "dram"]
 """Memory levels beyond the first cache."""
 
@@ -108,7 +116,8 @@ class CoreKind(BaseModel):
     count: Count
     """Number of cores of this kind."""
     clock_hz: Hertz = Field(alias="clock")
-    """Highest clock; the sustained clock is this times the machine's ``sustained_factor``."""
+    """Highest clock; the sustained clock is this times the machine's ``sustained_factor`` and, where that is stated,
+    the share of ``active_clock`` for the number of cores at work."""
     order: Literal["in_order", "out_of_order"]
     """Issue order. In-order cores cannot issue vector loads and stores together with arithmetic, so their times add up;
     in out-of-order cores the busiest port sets the pace."""
@@ -148,6 +157,13 @@ class CoreKind(BaseModel):
     """Second-level cache; null if the shared cache or DRAM is next."""
     dram_bytes_per_s: BytesPerSecond = Field(alias="dram_bandwidth")
     """Peak DRAM bandwidth of a single core of this kind, reads and writes together."""
+    area: SquareMillimetresOrByNode = None
+    """Area of one core without caches; by default from issue width, clock and node
+    (`hw_models.common.silicon.core_logic_mm2`)."""
+
+    def logic_mm2(self, node_nm: float) -> float:
+        """Return the area of one core without caches: as stated, or derived."""
+        return core_logic_mm2(self.issue_width, self.clock_hz, node_nm) if self.area is None else self.area
 
 
 class CpuEnergy(LaneEnergy):
@@ -182,8 +198,13 @@ class Cpu(MachineSpec):
     parallel_region_ps: Picoseconds = Field(alias="parallel_region")
     """Overhead of one loop that is split over threads: waking them, and waiting for the last."""
     sustained_factor: Efficiency = 1.0
-    """Share of the highest clock that the cores sustain when all are busy (heat, power, wide vectors)."""
+    """Share of the highest clock that the cores sustain in long runs (heat, power, wide vectors), however many work."""
+    active_clock: dict[ActiveCores, Efficiency] = Field(default_factory=dict)
+    """Share of the highest clock while at most so many cores are active, by their number, as tables of turbo clocks
+    state it: ``{1: 1.0, 8: 0.9, 18: 0.8}``. More cores than the largest number run at its share. Without it the clock
+    does not depend on the number of active cores."""
     energy: CpuEnergy
+    area: CachedArea = CachedArea()
 
     @model_validator(mode="after")
     def _has_energy_for_every_dtype(self) -> "Cpu":
@@ -217,6 +238,16 @@ class Cpu(MachineSpec):
         return self
 
     @model_validator(mode="after")
+    def _has_clocks_that_fall(self) -> "Cpu":
+        shares = list(self._active_shares)
+        for (fewer, faster), (more, slower) in itertools.pairwise(shares):
+            if slower > faster:
+                raise ValueError(
+                    f"active_clock.{more} is {slower}; needs at most {faster}, the share for {count(fewer, 'core')}"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _has_l2_everywhere_or_nowhere(self) -> "Cpu":
         has = [name for name, core in self.cores.items() if core.l2 is not None]
         if has and len(has) < len(self.cores):
@@ -224,13 +255,52 @@ class Cpu(MachineSpec):
         return self
 
     @property
+    def area_parts_mm2(self) -> dict[str, float]:
+        """Square millimetres of cores without caches, caches, the interface to DRAM (``dram``) and the rest."""
+        node, area = self.energy.node_nm, self.area
+        logic = caches_bytes = 0.0
+        for core in self.cores.values():
+            logic += core.count * core.logic_mm2(node)
+            levels = [core.l1, *([core.l2] if core.l2 is not None else [])]
+            copies = [(level, -(-core.count // level.shared_by)) for level in levels]
+            caches_bytes += sum(number * level.capacity_bytes for level, number in copies)
+        caches_bytes += self.l3.capacity_bytes if self.l3 is not None else 0
+        per_mib = sram_mm2_per_mib(node) * CACHE_OVER_SRAM if area.sram is None else area.sram
+        return {
+            "cores": logic,
+            "caches": caches_bytes / 2**20 * per_mib,
+            "dram": interface_mm2(self.dram.bandwidth_bytes_per_s, area.dram, node),
+            "other": area.other,
+        }
+
+    @property
+    def area_mm2(self) -> float:
+        """Area of what the file describes."""
+        return sum(self.area_parts_mm2.values())
+
+    @property
     def core_count(self) -> int:
         """Number of cores of all kinds."""
         return sum(core.count for core in self.cores.values())
 
-    def clock_hz(self, core: CoreKind) -> float:
-        """Return the sustained clock of ``core``."""
-        return core.clock_hz * self.sustained_factor
+    @property
+    def _active_shares(self) -> tuple[tuple[int, float], ...]:
+        return tuple(sorted((int(number), share) for number, share in self.active_clock.items()))
+
+    @property
+    def clock_steps(self) -> tuple[tuple[int, float], ...]:
+        """Numbers of active cores, each with the share of the highest clock that they have, one for each share."""
+        shares = self._active_shares
+        return shares or ((self.core_count, 1.0),)
+
+    def active_share(self, active: int) -> float:
+        """Return the share of the highest clock while ``active`` cores work, 1.0 where the machine states none."""
+        shares = self._active_shares
+        return next((share for number, share in shares if active <= number), shares[-1][1] if shares else 1.0)
+
+    def clock_hz(self, core: CoreKind, active: int = 1) -> float:
+        """Return the sustained clock of ``core`` while ``active`` cores work."""
+        return core.clock_hz * self.sustained_factor * self.active_share(active)
 
     @property
     def kinds(self) -> tuple[CoreKind, ...]:
@@ -263,10 +333,19 @@ class Cpu(MachineSpec):
         return frozenset(map(str, self.simd.lanes))
 
     def peak_macs_per_s(self, product: str) -> float:
-        """Return multiply-accumulates per second of all cores at sustained clocks; 0 for a dtype without lanes."""
-        lanes = self.simd.lanes_of(product)
-        return sum(core.count * self.clock_hz(core) * core.fma_pipes * lanes for core in self.cores.values())
+        """Return multiply-accumulates per second at sustained clocks, of as many cores as do most together.
 
-    def cycle_ps(self, core: CoreKind) -> float:
-        """Return the length of a cycle of ``core`` in picoseconds, at its sustained clock."""
-        return PS_PER_S / self.clock_hz(core)
+        These are all cores unless ``active_clock`` falls faster than their number grows; 0 for a dtype without lanes.
+        """
+        lanes = self.simd.lanes_of(product)
+        pipes_hz = [
+            self.clock_hz(core) / self.active_share(1) * core.fma_pipes
+            for core in self.cores.values() for _ in range(core.count)
+        ]  # fmt: skip
+        pipes_hz.sort(reverse=True)
+        numbers = {self.core_count, *(min(number, self.core_count) for number, _ in self._active_shares)}
+        return lanes * max(self.active_share(number) * sum(pipes_hz[:number]) for number in numbers)
+
+    def cycle_ps(self, core: CoreKind, active: int = 1) -> float:
+        """Return the length of a cycle of ``core`` in picoseconds while ``active`` cores work."""
+        return PS_PER_S / self.clock_hz(core, active)

@@ -80,7 +80,7 @@ def dsa_energy(spec: ClusteredDsa) -> EnergyModel:
         link="on_chip_path",
         link_pj=dict.fromkeys(_ON_CHIP, energy.on_chip_path) if energy.on_chip_path else {},
         byte_pj={**spec.sram_pj_per_byte, "ddr": energy.ddr},
-        static_power_w=energy.static_power_w,
+        static_power_w=spec.static_power_w,
     )
 
 

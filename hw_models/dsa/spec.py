@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
+from dsascape.hw_models.common.interface import DDR_STATIC_W_PER_GB_PER_S, interface_mm2, interface_w
 from dsascape.hw_models.common.machine_spec import MachineSpec
 from dsascape.hw_models.common.product_types import ProductType, operands_of
 from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, PerCycle
@@ -24,8 +25,10 @@ from dsascape.hw_models.text.quantities import (
     PicojoulesPerByteOrBySize,
     Picoseconds,
     SquareMillimetres,
+    SquareMillimetresPerGbPerSOrByNode,
     SquareMillimetresPerMib,
     Watts,
+    WattsPerGbPerS,
 )
 
 Extent = Annotated[int, Field(gt=0, le=2**16)]
@@ -220,9 +223,12 @@ class Energy(BaseModel):
     on_chip_path: PicojoulesPerByte = 0.0
     """Energy per byte moved between buffers, once per receiver; 0 if the buffers' figures include the wires."""
     ddr: PicojoulesPerByte
-    """Energy per byte read or written."""
+    """Energy per byte read or written: of the DRAM, and of its interface on both sides."""
     static_power_w: Watts = Field(alias="static_power")
-    """Static power, drawn over the whole makespan."""
+    """Static power without that of the interface to DDR, drawn over the whole makespan."""
+    ddr_static: WattsPerGbPerS = DDR_STATIC_W_PER_GB_PER_S
+    """Static power of the interface to DDR, by its peak bandwidth: clocks, receivers, delay lines. The default is an
+    assumption (`hw_models.common.interface`)."""
 
 
 class Area(BaseModel):
@@ -234,6 +240,9 @@ class Area(BaseModel):
     """Placed area of one multiply-accumulate of a matrix unit, for the dtype with the most of them per cycle."""
     sram: SquareMillimetresPerMib
     """Area of local and global buffers, per MiB."""
+    ddr: SquareMillimetresPerGbPerSOrByNode = None
+    """Area of the interface to DDR (PHY and controller) by its peak bandwidth; by default that of DDR at 4 GT/s
+    (`hw_models.common.silicon`)."""
     other: SquareMillimetres
     """Area of everything else: links, control, pads. Where the die's area is published, this is the remainder, so that
     the total of the unmodified machine is the published one whatever the other figures are."""
@@ -293,18 +302,28 @@ class ClusteredDsa(MachineSpec):
 
     @property
     def area_parts_mm2(self) -> dict[str, float]:
-        """Square millimetres of MAC arrays (``macs``), scratchpads (``sram``) and the rest (``other``)."""
+        """Square millimetres of MAC arrays (``macs``), scratchpads (``sram``), interface to DDR and the rest."""
         macs = sum(max(u.macs_per_cycle.values()) for u in self.units.values() if isinstance(u, MatrixUnit))
         sram_bytes = self.cores * self.local_buffer.capacity_bytes
         if self.global_buffer is not None:
             sram_bytes += self.clusters * self.global_buffer.capacity_bytes
         area = self.area
-        return {"macs": self.cores * macs * area.mac, "sram": sram_bytes / 2**20 * area.sram, "other": area.other}
+        return {
+            "macs": self.cores * macs * area.mac,
+            "sram": sram_bytes / 2**20 * area.sram,
+            "ddr": interface_mm2(self.ddr.bandwidth_bytes_per_s, area.ddr, self.energy.node_nm),
+            "other": area.other,
+        }
 
     @property
     def area_mm2(self) -> float:
         """Area of the whole chip."""
         return sum(self.area_parts_mm2.values())
+
+    @property
+    def static_power_w(self) -> float:
+        """Static power of the whole chip and the interface to its DDR."""
+        return self.energy.static_power_w + interface_w(self.ddr.bandwidth_bytes_per_s, self.energy.ddr_static)
 
     @property
     def sram_pj_per_byte(self) -> dict[str, float]:

@@ -10,9 +10,18 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from dsascape.hw_models.common.cached_parts import Dram, LaneEnergy
+from dsascape.hw_models.common.cached_parts import CachedArea, Dram, LaneEnergy
+from dsascape.hw_models.common.interface import interface_mm2
 from dsascape.hw_models.common.machine_spec import MachineSpec
 from dsascape.hw_models.common.product_types import ProductType, operands_of
+from dsascape.hw_models.common.silicon import (
+    CROSSBAR_MM2,
+    GPU_CACHE_OVER_SRAM,
+    SCHEDULER_MM2,
+    logic_over_7nm,
+    macs_mm2,
+    sram_mm2_per_mib,
+)
 from dsascape.hw_models.common.spec_types import NETWORK_DTYPES, STRICT, Count, DType, Efficiency, PerCycle
 from dsascape.hw_models.text.quantities import (
     PS_PER_S,
@@ -22,6 +31,7 @@ from dsascape.hw_models.text.quantities import (
     Hertz,
     PicojoulesPerByteOrBySize,
     Picoseconds,
+    SquareMillimetresOrByNode,
 )
 
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
@@ -137,6 +147,14 @@ class GpuEnergy(LaneEnergy):
     """Energy per byte read or written; by default that of an SRAM of its size."""
 
 
+class GpuArea(CachedArea):
+    """Silicon by component."""
+
+    sm: SquareMillimetresOrByNode = None
+    """Area of one SM without SRAM and multiply-accumulates; by default from its warp schedulers and the node
+    (`hw_models.common.silicon`)."""
+
+
 class Gpu(MachineSpec):
     """A whole GPU. Raises ``ValueError`` (pydantic) for values that are inconsistent."""
 
@@ -151,6 +169,7 @@ class Gpu(MachineSpec):
     sustained_factor: Efficiency = 1.0
     """Share of the peak clock that the SMs sustain when all are busy (heat, power)."""
     energy: GpuEnergy
+    area: GpuArea = GpuArea()
 
     @model_validator(mode="after")
     def _has_energy_for_every_dtype(self) -> "Gpu":
@@ -190,6 +209,29 @@ class Gpu(MachineSpec):
                 f" sms.shared.capacity is {sms.shared.capacity_bytes} B"
             )
         return self
+
+    @property
+    def area_parts_mm2(self) -> dict[str, float]:
+        """Square millimetres of multiply-accumulates, SRAM, the rest of the SMs, interface (``dram``) and the rest."""
+        node, area, sms = self.energy.node_nm, self.area, self.sms
+        macs = max(macs_mm2(dtype, number, node) for dtype, number in sms.lanes.items())
+        tensor = [(operands_of(product)[0], units.macs_per_cycle) for product, units in sms.tensor.items()]
+        macs += max([macs_mm2(dtype, number, node) for dtype, number in tensor], default=0.0)
+        logic = SCHEDULER_MM2 * sms.issued_per_cycle * logic_over_7nm(node) if area.sm is None else area.sm
+        sram_bytes = sms.count * (sms.registers * 4 + sms.shared.capacity_bytes) + self.l2.capacity_bytes
+        per_mib = sram_mm2_per_mib(node) * GPU_CACHE_OVER_SRAM if area.sram is None else area.sram
+        return {
+            "macs": sms.count * macs,
+            "sram": sram_bytes / 2**20 * per_mib,
+            "sms": sms.count * (logic + CROSSBAR_MM2 * logic_over_7nm(node)),
+            "dram": interface_mm2(self.dram.bandwidth_bytes_per_s, area.dram, node),
+            "other": area.other,
+        }
+
+    @property
+    def area_mm2(self) -> float:
+        """Area of what the file describes."""
+        return sum(self.area_parts_mm2.values())
 
     @property
     def clock_hz(self) -> float:

@@ -4,10 +4,12 @@ It is made from the specs that validate the files. An editor sees what stands in
 unit, the value of ``kind`` decides which keys there are, and a file with a ``base`` needs to state differences only.
 """
 
+import importlib.resources
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -16,7 +18,7 @@ from dsascape.hw_models.machine_files.kinds import hardware_kinds, spec_of
 from dsascape.hw_models.machine_files.load import preset_names
 from dsascape.hw_models.machine_files.meanings import WithMeanings
 from dsascape.hw_models.simulation.machine import HardwareError
-from dsascape.hw_models.text.quantities import BY_SIZE, NUMBER, readable, units_of
+from dsascape.hw_models.text.quantities import NUMBER, derived_word, readable, units_of
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _OF_NUMBERS = frozenset({
@@ -24,7 +26,21 @@ _OF_NUMBERS = frozenset({
     "default",
 })  # fmt: skip
 """Keywords of a quantity's schema that are of the number in base units, not of the text in a file."""
-_BY_BYTE = "pJ/B"
+SCHEMA_FILE = Path(str(importlib.resources.files("dsascape.hw_models"))) / "presets" / "machine.schema.json"
+"""The schema as a file, beside the presets, where editors find it by the comment that names it."""
+_NAMES_SCHEMA = "# yaml-language-server: $schema="
+
+
+def for_editors(text: str) -> str:
+    """Return the text of a machine file with a comment that names the installed schema; presets name one beside them.
+
+    YAML's language server reads the comment, so that editors complete and check the file wherever it lies. A file that
+    names another schema keeps that.
+    """
+    line = f"{_NAMES_SCHEMA}{SCHEMA_FILE.as_uri()}"
+    if _NAMES_SCHEMA not in text:
+        return f"{line}\n{text}"
+    return text.replace(f"{_NAMES_SCHEMA}{SCHEMA_FILE.name}\n", f"{line}\n")
 
 
 def machine_schema() -> dict[str, Any]:
@@ -108,7 +124,7 @@ def _as_written(part: Any) -> Any:
 
 
 def _quantity(part: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a quantity: a number and one of its units; ``by size`` and null where it may be absent."""
+    """Return the schema of a quantity: a number and a unit; where optional, null or a word such as ``by size``."""
     units, base = units_of(part["unit"]), part["unit"]
     text = {
         "type": "string", "pattern": rf"^\s*{NUMBER}\s*({'|'.join(map(re.escape, _longest_first(units)))})\s*$",
@@ -120,7 +136,7 @@ def _quantity(part: dict[str, Any]) -> dict[str, Any]:
         kept["default"] = readable(f"{default!r} {base}")
     if "anyOf" not in part:
         return kept | text
-    absent = [{"const": BY_SIZE}] if base == _BY_BYTE else []
+    absent = [{"const": derived_word(base)}] if derived_word(base) else []
     return kept | {"anyOf": [text, *absent, {"type": "null"}]}
 
 

@@ -8,13 +8,14 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 
 from dsascape.hw_models.common.product_types import ProductType
+from dsascape.hw_models.common.spec_types import KernelKind
 from dsascape.hw_models.machine_files.meanings import WithMeanings
 from dsascape.hw_models.machine_files.schema import Schema, entry, kinds, may_be_null, resolved
-from dsascape.hw_models.text.quantities import BY_SIZE, readable, units_of
+from dsascape.hw_models.text.quantities import derived_word, readable, units_of
 
 _MOST_UNITS = 4
 _UNIT_OF_PART = "NAME"
-_KEY_OF_ENTRY, _OTHER_KEY = "DTYPE", "MEMORY"
+_KEY_OF_ENTRY, _OTHER_KEY, _NUMBER_KEY, _KIND_KEY = "DTYPE", "MEMORY", "NUMBER", "KIND"
 _NONE = "none"
 
 
@@ -108,13 +109,22 @@ def _record_inside(part: Schema, path: str, whole: Schema) -> str | None:
 def _parameter(part: Schema, path: str, whole: Schema, *, is_needed: bool) -> Parameter:
     value = resolved(part, whole)
     of_entries = entry(value)
+    if of_entries is not None and "patternProperties" in value:
+        form = f"{_form(of_entries)}, for one or more numbers of cores"
+        return Parameter(f"{path}.{_NUMBER_KEY}", form, "" if is_needed else _NONE, part.get("description", ""))
     if of_entries is not None:
-        named = ", ".join(value["propertyNames"]["enum"])
-        form = f"{_form(of_entries)}, for one or more of {named}"
-        key = _KEY_OF_ENTRY if set(value["propertyNames"]["enum"]) <= set(get_args(ProductType)) else _OTHER_KEY
-        return Parameter(f"{path}.{key}", form, "" if is_needed else _NONE, part.get("description", ""))
+        names = value["propertyNames"]["enum"]
+        form = f"{_form(of_entries)}, for one or more of {', '.join(names)}"
+        return Parameter(f"{path}.{_key_of(set(names))}", form, "" if is_needed else _NONE, part.get("description", ""))
     default = "" if is_needed else _default(value)
     return Parameter(path, _form(value, is_optional=may_be_null(part)), default, part.get("description", ""))
+
+
+def _key_of(names: set[str]) -> str:
+    """Return the word that stands for the keys of a mapping, which are among ``names``."""
+    if names <= set(get_args(ProductType)):
+        return _KEY_OF_ENTRY
+    return _KIND_KEY if names == set(get_args(KernelKind)) else _OTHER_KEY
 
 
 def _default(value: Schema) -> str:
@@ -125,11 +135,10 @@ def _default(value: Schema) -> str:
 
 
 def _absent(value: Schema) -> str:
-    """Return the word for a figure that is not stated: energy per byte is derived from the memory's size."""
-    return BY_SIZE if value["unit"] == _BY_BYTE else "null"
+    """Return the word for a figure that is not stated: what it is derived from, such as ``by size``, or null."""
+    return derived_word(value["unit"]) or "null"
 
 
-_BY_BYTE = "pJ/B"
 
 
 def _word(value: Any) -> str:

@@ -33,6 +33,8 @@ PICOJOULES_PER_BYTE = {"pJ/B": 1.0, "pJ/bit": 8.0, "nJ/B": 1e3}
 NANOMETRES = {"nm": 1.0}
 SQUARE_MM = {"um2": 1e-6, "mm2": 1.0}
 SQUARE_MM_PER_MIB = {"mm2/MiB": 1.0}
+SQUARE_MM_PER_GB_PER_S = {"mm2 per GB/s": 1.0}
+WATTS_PER_GB_PER_S = {"mW per GB/s": 1e-3, "W per GB/s": 1.0}
 
 
 def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> float:
@@ -95,30 +97,50 @@ PicojoulesPerByte = Annotated[float, *_quantity(PICOJOULES_PER_BYTE, "pJ/B", pos
 Nanometres = Annotated[float, *_quantity(NANOMETRES, "nm")]
 SquareMillimetres = Annotated[float, *_quantity(SQUARE_MM, "mm2", positive=False)]
 SquareMillimetresPerMib = Annotated[float, *_quantity(SQUARE_MM_PER_MIB, "mm2/MiB", positive=False)]
+WattsPerGbPerS = Annotated[float, *_quantity(WATTS_PER_GB_PER_S, "W per GB/s", positive=False)]
 
 _EVERY_UNIT: tuple[dict[str, int] | dict[str, float], ...] = (
     BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, WATTS, PICOJOULES, PICOJOULES_PER_BYTE, NANOMETRES, SQUARE_MM,
-    SQUARE_MM_PER_MIB,
+    SQUARE_MM_PER_MIB, SQUARE_MM_PER_GB_PER_S, WATTS_PER_GB_PER_S,
 )  # fmt: skip
 
 BY_SIZE = "by size"
 """Value for a figure that is derived from a memory's size."""
+BY_NODE = "by node"
+"""Value for a figure that is derived from the technology node."""
+_DERIVED = {"pJ/B": BY_SIZE, "mm2": BY_NODE, "mm2/MiB": BY_NODE, "mm2 per GB/s": BY_NODE}
 
 
-def _read_or_by_size(value: Any) -> float | None:
-    if value is None or value == BY_SIZE:
-        return None
-    try:
-        return parse_quantity(value, PICOJOULES_PER_BYTE)
-    except ValueError as error:
-        raise ValueError(f"{error}; or {BY_SIZE!r}") from error
+def derived_word(base: str) -> str:
+    """Return the value for a derived figure with the base unit ``base``, such as ``by size``; empty if none."""
+    return _DERIVED.get(base, "")
 
 
-PicojoulesPerByteOrBySize = Annotated[
-    float | None,
-    BeforeValidator(_read_or_by_size),
-    PlainSerializer(lambda value: BY_SIZE if value is None else f"{value!r} pJ/B", return_type=str),
-    Field(json_schema_extra={"unit": "pJ/B"}),
+def _derived_by(
+    word: str, units: dict[str, float], base: str
+) -> tuple[BeforeValidator, PlainSerializer, Any]:
+    """Return the parts of a type that is a quantity, or None where the file has ``word`` or null."""
+
+    def read(value: Any) -> float | None:
+        if value is None or value == word:
+            return None
+        try:
+            return parse_quantity(value, units)
+        except ValueError as error:
+            raise ValueError(f"{error}; or {word!r}") from error
+
+    return (
+        BeforeValidator(read),
+        PlainSerializer(lambda value: word if value is None else f"{value!r} {base}", return_type=str),
+        Field(json_schema_extra={"unit": base}),
+    )
+
+
+PicojoulesPerByteOrBySize = Annotated[float | None, *_derived_by(BY_SIZE, PICOJOULES_PER_BYTE, "pJ/B")]
+SquareMillimetresOrByNode = Annotated[float | None, *_derived_by(BY_NODE, SQUARE_MM, "mm2")]
+SquareMillimetresPerMibOrByNode = Annotated[float | None, *_derived_by(BY_NODE, SQUARE_MM_PER_MIB, "mm2/MiB")]
+SquareMillimetresPerGbPerSOrByNode = Annotated[
+    float | None, *_derived_by(BY_NODE, SQUARE_MM_PER_GB_PER_S, "mm2 per GB/s")
 ]
 
 _PREFIXES_BINARY = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))

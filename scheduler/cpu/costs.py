@@ -1,22 +1,26 @@
 """Costs of one network's kernels on a CPU (`fusion.costs.KernelCosts`), and what its scheduler needs."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 from dsascape.fusion.costs import OnChipMemory
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import among_others_ps
+from dsascape.scheduler.cpu.pins import CpuPins, fixed_tiles
 from dsascape.scheduler.cpu.schedule.checked import checked_steps
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, Tiling, choose_tiling
 from dsascape.scheduler.cpu.search.time_bounds import least_time_of_ps, most_time_of_ps
 from dsascape.scheduler.cpu.view import CpuView
-from dsascape.scheduler.kernels.cut import layers_in_order
+from dsascape.scheduler.kernels.cut import layers_in_order, only_convolution
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.files import read_steps
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.sources import KernelSource, named
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.nest_by_nest import may_transpose
+from dsascape.workloads.nest_by_nest import Winograd, may_transpose
+from dsascape.workloads.winograd.accuracy import sizes_of
+from dsascape.workloads.winograd.operators import fits
 
 
 class CpuCosts:
@@ -24,21 +28,42 @@ class CpuCosts:
 
     def __init__(
         self, view: CpuView, analysis: Analysis, dtype: str, known: KnownTiles | None = None,
-        kernels: KernelSource | None = None,
+        kernels: KernelSource | None = None, pins: CpuPins | None = None,
     ) -> None:  # fmt: skip
         self.view = view
         self.analysis = analysis
         self.dtype = dtype
         self.known = KnownTiles() if known is None else known
         self.kernels = kernels
+        self.pins = pins
 
     def with_network(self, analysis: Analysis) -> "CpuCosts":
         """Return the costs of another network on the same machine."""
-        return CpuCosts(self.view, analysis, self.dtype, self.known, self.kernels)
+        return CpuCosts(self.view, analysis, self.dtype, self.known, self.kernels, self.pins)
 
     def with_kernels(self, kernels: KernelSource) -> "CpuCosts":
         """Return the same with steps of kernels from a source; kernels that it has not get the built-in choice."""
-        return CpuCosts(self.view, self.analysis, self.dtype, self.known, kernels)
+        return CpuCosts(self.view, self.analysis, self.dtype, self.known, kernels, self.pins)
+
+    def with_pins(self, pins: CpuPins) -> "CpuCosts":
+        """Return the same, with which schedules have ``pins``; costs of single kernels do not depend on them."""
+        return CpuCosts(self.view, self.analysis, self.dtype, self.known, self.kernels, pins)
+
+    def decided(self, layer: Layer) -> tuple[Tiling, Steps, int]:
+        """Return the tiles of ``layer`` in a schedule, and its steps and their threads where these are given.
+
+        What the user fixes for a layer comes before steps from a source. Raises ``PinError`` for what it cannot have.
+        """
+        pinned = None if self.pins is None else self.pins.of(layer)
+        if pinned is None:
+            return self.tiling_of(layer), *self.chosen_steps(layer)
+        fixed = fixed_tiles(pinned, layer, self.view)
+        steps: Steps = ()
+        if pinned.pin.steps is not None:
+            where = pinned.at("steps")
+            steps = checked_steps(where, layer, read_steps(pinned.pin.steps, where), self.view)
+        tiling = choose_tiling(layer, self.view.dtype_of(layer, self.dtype), self.view, self.known, fixed)
+        return tiling, steps, tiling.threads
 
     def chosen_steps(self, layer: Layer) -> tuple[Steps, int]:
         """Return the steps that the source has for ``layer``, and their threads; no steps where it has none.
@@ -88,10 +113,6 @@ class CpuCosts:
                 found.add(op)
         return frozenset(found)
 
-    def layers_of(self, ops: Sequence[int]) -> tuple[Layer, ...]:
-        """Return the layers that the operators run as."""
-        return layers_in_order(self.analysis, ops, self.transposed)
-
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimate of the tiles that the operators get as one layer, as one kernel of many.
 
@@ -113,6 +134,45 @@ class CpuCosts:
             most_time_of_ps(layer, self.view.dtype_of(layer, self.dtype), self.view, self.known) for layer in layers
         ]) / PS_PER_S  # fmt: skip
 
+    def winograd_of(self, ops: Sequence[int]) -> Winograd:
+        """Return how the one convolution of a kernel is computed faster than directly, if it is.
+
+        That is decided for each convolution by itself. Kernels that a source has steps for stay as these compute them.
+        """
+        size = {op: self._tile_of(op) for op, _ in only_convolution(self.analysis, ops, 1)}
+        if any(size.values()) and self.kernels is not None:
+            direct = layers_in_order(self.analysis, ops, self.transposed)
+            if any(self.kernels.chosen(NaiveProgram(each).key(self.dtype, self.view.spec.kind)) for each in direct):
+                return frozenset()
+        return frozenset([each for each in size.items() if each[1]])
+
+    def _tile_of(self, op: int) -> int:
+        """Return the tile of Winograd's algorithm that a convolution is computed in; 0 where none is faster."""
+        (direct,) = layers_in_order(self.analysis, (op,), self.transposed)
+        key = direct.signature, self.dtype, self.view.timing_key
+        return self.known.winograd.get(key, partial(self._fastest_tile_of, op, direct))
+
+    def _fastest_tile_of(self, op: int, direct: Layer) -> int:
+        best, size = self._time_ps(direct), 0
+        for tried in sizes_of(self.view.dtype_of(direct, self.dtype), self.view.tuning.winograd):
+            every = self.analysis.of(_convolutions, tried)
+            (layer,) = layers_in_order(self.analysis, (op,), self.transposed, every)
+            if layer.whole_macs < direct.whole_macs and (time_ps := self._time_ps(layer)) < best:
+                best, size = time_ps, tried
+        return size
+
+    def layers_of(self, ops: Sequence[int]) -> tuple[Layer, ...]:
+        """Return the layers of a kernel as they are computed, in the order in which they run."""
+        sizes = {size for _, size in self.winograd_of(ops)}
+        every = self.analysis.of(_convolutions, sizes.pop()) if sizes else frozenset[tuple[int, int]]()
+        return layers_in_order(self.analysis, ops, self.transposed, every)
+
     def _time_ps(self, layer: Layer) -> float:
         tiling, dtype = self.tiling_of(layer), self.view.dtype_of(layer, self.dtype)
         return among_others_ps(layer, tiling.tiles.tiled, tiling.threads, dtype, self.view)
+
+
+def _convolutions(analysis: Analysis, size: int) -> Winograd:
+    """Return all convolutions that Winograd's algorithm can compute, in tiles of ``size``."""
+    graph = analysis.graph
+    return frozenset([(place, size) for place, op in enumerate(graph.ops) if fits(op, graph.tensors)])

@@ -5,6 +5,7 @@ from typing import Any
 from dsascape.hw_models import Cpu, cpu_dtypes, cpu_energy, cpu_machine, cpu_summary
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.lower import lower
+from dsascape.scheduler.cpu.pins import CpuPin
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule, kernel_by_kernel
 from dsascape.scheduler.cpu.search.tiling import KnownTiles
 from dsascape.scheduler.cpu.tuning import CpuTuning
@@ -33,5 +34,6 @@ CPU = MachineKind(
     lower=lower,
     machine=cpu_machine,
     energy=cpu_energy,
+    pin=CpuPin,
     json="dsascape.scheduler.cpu.schedule.json",
 )

@@ -5,7 +5,7 @@ and what is asked of a run. ``--set tuning.NAME=VALUE`` changes one, and an expe
 machine.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -25,11 +25,15 @@ class CpuTuning:
     """Whether caches hold what the run before has left, as when a network runs again and again; else a run begins with
     empty caches."""
     skips_masked: bool = True
-    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
-    compute them, so runs that are measured have false."""
+    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`); code for CPUs does not
+    either."""
     folds_dequantisation: bool = True
     """Whether dequantisation is part of the products that use it, under policies that fuse. In generated code it is
     not, so runs that are measured have false."""
+    winograd: Literal[0, 2, 4, 6] = 4
+    """Largest tile of Winograd's algorithm that 3x3 convolutions may be computed in, where that is estimated to be
+    faster: results along each side. 0: all convolutions are direct. Results of tiles of 4 and 6 have ten times the
+    rounding error (`workloads.winograd.accuracy`); in half precision none above 2 are used."""
     most_accumulators: Few = 64
     """Register tiles with more are not tried."""
     depth_iterations: Annotated[int, Field(ge=8, le=2**20)] = 512

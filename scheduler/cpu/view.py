@@ -40,8 +40,16 @@ class CpuView:
 
     @cached_property
     def paces(self) -> tuple[CorePace, ...]:
-        """How fast cores are, by kind."""
-        return tuple([CorePace(self.spec, core) for core in self.kinds])
+        """Cost models of single cores, by kind, while one works."""
+        return self._paces_by_share[self.spec.active_share(1)]
+
+    @cached_property
+    def _paces_by_share(self) -> dict[float, tuple[CorePace, ...]]:
+        """Cost models by kind, for every share of the highest clock that a number of active cores has."""
+        return {
+            share: tuple([CorePace(self.spec, core, active) for core in self.kinds])
+            for active, share in self.spec.clock_steps
+        }
 
     def lanes(self, dtype: str) -> int:
         """Return the numbers of ``dtype`` in a vector."""
@@ -58,9 +66,12 @@ class CpuView:
         )  # fmt: skip
 
     def on_cores(self, threads: int) -> list[tuple[CorePace, int]]:
-        """Return the kinds of cores that ``threads`` run on, the fastest first, and how many of each."""
+        """Return the kinds of cores that ``threads`` run on, the fastest first, and how many of each.
+
+        Their clocks are those of so many active cores.
+        """
         found = []
-        for pace in self.paces:
+        for pace in self._paces_by_share[self.spec.active_share(threads)]:
             used = min(pace.core.count, threads)
             threads -= used
             found += [(pace, used)] if used else []
@@ -80,7 +91,7 @@ class CpuView:
         threads = 0
         for core in self.kinds:
             for number in [threads + (core.count >> half) for half in range(core.count.bit_length())]:
-                speeds[number] = number * self.spec.products_per_s(core)
+                speeds[number] = number * self.spec.products_per_s(core) * self.spec.active_share(max(number, 1))
             threads += core.count
         return tuple(sorted(speeds, key=lambda number: (-speeds[number], number)))
 

@@ -3,19 +3,21 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from dsascape.fusion.costs import KernelCosts, OnChipMemory
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.dsa.deciding.unit_choice import Units, unit_ps, units_of
-from dsascape.scheduler.dsa.placing.binding import plain_binding
-from dsascape.scheduler.dsa.tiling.choice import TileChooser, TilingCache
-from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest
-from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
+from dsascape.scheduler.dsa.deciding.unit_choice import Units, computing_ps, units_of
+from dsascape.scheduler.dsa.pins import DsaPin, DsaPins
+from dsascape.scheduler.dsa.placing.binding import Binding, plain_binding
+from dsascape.scheduler.dsa.placing.core_choice import BoundLayer, LayerThroughDdr
+from dsascape.scheduler.dsa.tiling.choice import TilingCache
+from dsascape.scheduler.dsa.view import GLOBAL, LOCAL, DsaView
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.cut import layer_of
-from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.pins.pins import Pinned
 from dsascape.scheduler.product_rates import macs_by_product
 from dsascape.workloads.analysis import Analysis, Table
 from dsascape.workloads.loopnest import Extents
@@ -26,11 +28,16 @@ _MOST_EVALUATED = 4
 class DsaCosts:
     """Cost model of one network's kernels on one cluster of a machine; all clusters in use run the same program.
 
-    ``tiling_cache`` is the cache of tilings, shared with other networks and policies on the same machine.
+    ``tiling_cache`` is the cache of tilings, shared with other networks and policies on the same machine. ``pins``:
+    decisions that schedules of the network have; costs of single kernels do not depend on them.
     """
 
-    def __init__(self, view: DsaView, analysis: Analysis, dtype: str, tiling_cache: TilingCache | None = None) -> None:
+    def __init__(
+        self, view: DsaView, analysis: Analysis, dtype: str, tiling_cache: TilingCache | None = None,
+        pins: DsaPins | None = None,
+    ) -> None:  # fmt: skip
         self.view = view
+        self.pins = pins
         self.analysis = analysis
         self.dtype = dtype
         self.tiling_cache = TilingCache() if tiling_cache is None else tiling_cache
@@ -42,16 +49,27 @@ class DsaCosts:
         view = self.view
         buffer = view.spec.local_buffer.model_copy(update={"capacity_bytes": capacity_bytes})
         spec = view.spec.model_copy(update={"local_buffer": buffer})
-        return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.tiling_cache)
+        return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.tiling_cache, self.pins)
 
     def with_cores(self, number: int) -> "DsaCosts":
         """Return the cost model of the same machine with ``number`` cores per cluster."""
         spec = self.view.spec.model_copy(update={"cores_per_cluster": number})
-        return DsaCosts(replace(self.view, spec=spec), self.analysis, self.dtype, self.tiling_cache)
+        return DsaCosts(replace(self.view, spec=spec), self.analysis, self.dtype, self.tiling_cache, self.pins)
 
     def with_network(self, analysis: Analysis) -> "DsaCosts":
         """Return the cost model of another network on the same machine."""
-        return DsaCosts(self.view, analysis, self.dtype, self.tiling_cache)
+        return DsaCosts(self.view, analysis, self.dtype, self.tiling_cache, self.pins)
+
+    def with_pins(self, pins: DsaPins) -> "DsaCosts":
+        """Return the cost model with which schedules have ``pins``.
+
+        Its analysis is a new one: layouts and decisions that are kept with the other know no pins.
+        """
+        return DsaCosts(self.view, Analysis(self.analysis.graph), self.dtype, self.tiling_cache, pins)
+
+    def pin_of(self, layer: Layer) -> Pinned[DsaPin] | None:
+        """Return what is fixed for ``layer``; None if nothing is."""
+        return None if self.pins is None else self.pins.of(layer)
 
     @cached_property
     def most_off_chip_bytes_per_s(self) -> float:
@@ -106,8 +124,7 @@ class DsaCosts:
 
     def computing_ps(self, layer: Layer, part: Extents) -> int:
         """Return the time in ps of the busiest unit of a core for ``part`` of ``layer`` as one tile."""
-        key = layer.signature, part, self.dtype, self.view.on_chip_rates
-        return self.analysis.table(_computing_ps).get(key, partial(_computing_ps, self, layer, part))
+        return computing_ps(layer, part, self.view, self.dtype)
 
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimated seconds of the operators as one layer with all buffers to itself, launch included.
@@ -152,26 +169,26 @@ class DsaCosts:
     def layer_ps(self, layer: Layer, extents: Extents) -> float:
         """Return the estimated time in ps of ``extents`` elements of a layer's output on one cluster, through DDR.
 
-        Raises ``ScheduleError`` if not even the smallest tile fits.
+        Its cores are bound as `binding_of` says. Raises ``ScheduleError`` if not even the smallest tile fits.
         """
-        view = self.view
-        binding = plain_binding(extents, layer.sink.order, self.cores, layer.together, view.tuning.most_padding)
-        part = binding.part_extents(extents)
-        routes = {}
-        for name in layer.tile_work(extents).operand_bytes:
-            spread = [binding.factors[dim] for dim in layer.dependencies.get(name, ()) if dim != DEPTH]
-            sharing = binding.cores
-            for factor in spread:
-                sharing //= factor
-            routes[name] = Route(1.0, 0.0, max(sharing, 1), view.broadcasts and sharing > 1)
-        room = (view.local_buffer_bytes,), (view.global_buffer_bytes,)
-        units = self.units_of(layer, part)
-        request = TileRequest(layer, extents, part, binding.cores, units, routes, DDR, *room, self.dtype)
-        return TileChooser(view, room[0][0], room[1][0], self.tiling_cache).choose(request).estimate_ps
+        return self._bound(layer, extents).estimate_ps
 
+    def binding_of(self, layer: Layer, extents: Extents) -> Binding:
+        """Return the binding to cores of ``extents`` elements of a layer's output that runs by itself through DDR.
 
-def _computing_ps(costs: DsaCosts, layer: Layer, part: Extents) -> int:
-    return max(unit_ps(layer.tile_work(part), costs.units_of(layer, part), costs.view, costs.dtype), default=0)
+        The plain one where no tiles fit, which is refused when tiles are chosen.
+        """
+        try:
+            return self._bound(layer, extents).binding
+        except ScheduleError:
+            return self._alone(layer, extents).plain
+
+    def _bound(self, layer: Layer, extents: Extents) -> BoundLayer:
+        key = layer.signature, extents, self.view.timing, self.dtype
+        return self.analysis.table(LayerThroughDdr.bound).get(key, self._alone(layer, extents).bound)
+
+    def _alone(self, layer: Layer, extents: Extents) -> LayerThroughDdr:
+        return LayerThroughDdr(layer, extents, self.view, self.dtype, self.tiling_cache)
 
 
 def dsa_costs(costs: KernelCosts, policy: str) -> DsaCosts:

@@ -9,6 +9,7 @@ from dsascape.scheduler.dsa.deciding.evaluation import Evaluated, evaluate_sched
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import kernel_by_kernel
 from dsascape.scheduler.dsa.large_operators import with_large_operators_split
 from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.dsa.pins import DsaPin
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.dsa.tiling.choice import TilingCache
 from dsascape.scheduler.dsa.tuning import DsaTuning
@@ -79,5 +80,6 @@ CLUSTERED_DSA = MachineKind(
     machine=dsa_machine,
     energy=dsa_energy,
     cached_run=_cached_run,
+    pin=DsaPin,
     json="dsascape.scheduler.dsa.schedule.json",
 )

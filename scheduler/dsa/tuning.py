@@ -30,8 +30,7 @@ class DsaTuning:
     """Tuning parameters of planning, tiling and placement on a clustered DSA. Shares are fractions of one."""
 
     skips_masked: bool = True
-    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
-    compute them, so runs that are measured have false."""
+    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`)."""
     folds_dequantisation: bool = True
     """Whether dequantisation is part of the products that use it, under policies that fuse. In generated code it is
     not, so runs that are measured have false."""
@@ -99,6 +98,15 @@ class DsaTuning:
     most_padding: Share = 0.125
     """Maximum padding, as a share of a dimension, with which it is divided unevenly among cores; beyond it, the
     dimension is cut into a number of parts that divides it."""
+    cores_bound: Literal["if faster", "plain"] = "if faster"
+    """Binding of layers that run one by one through DDR. ``plain``: the outermost dimensions are cut (GraphTurbo,
+    section 3.4); ``if faster``: others where these are clearly faster by estimate, as output channels are on machines
+    without broadcasts, whose cores each read all weights where rows are cut."""
+    rebound: Factor = 0.9
+    """Improvement threshold for another binding than the plain one: a layer's estimated time has to fall to this
+    share."""
+    most_bindings: Few = 8
+    """Maximum number of other bindings of a layer that are estimated, those with the least bounds."""
 
     # Placement of tensors
     outputs_share_of_global_buffer: Share = 0.6

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dsascape.fusion.costs import OnChipMemory
 from dsascape.hw_models.gpu.sm import SHARED
 from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.errors import PinError
 from dsascape.scheduler.gpu.checked import CheckedSteps, checked_steps
 from dsascape.scheduler.gpu.layers import layers_of
+from dsascape.scheduler.gpu.pins import GpuPins, fixed_tiles
 from dsascape.scheduler.gpu.residency import Found
 from dsascape.scheduler.gpu.tiling import KnownTiles, Tiling, choose_tiling, least_ps, most_ps
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.cut import single_layer
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.files import read_steps
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.sources import KernelSource, named
 from dsascape.workloads.analysis import Analysis
@@ -22,20 +25,45 @@ class GpuCosts:
     """One network's kernels on a GPU; ``known`` keeps tiles for other networks and policies on the same machine."""
 
     def __init__(
-        self, view: GpuView, analysis: Analysis, known: KnownTiles | None = None, kernels: KernelSource | None = None
-    ) -> None:
+        self, view: GpuView, analysis: Analysis, known: KnownTiles | None = None, kernels: KernelSource | None = None,
+        pins: GpuPins | None = None,
+    ) -> None:  # fmt: skip
         self.view = view
         self.analysis = analysis
         self.known = KnownTiles() if known is None else known
         self.kernels = kernels
+        self.pins = pins
 
     def with_network(self, analysis: Analysis) -> "GpuCosts":
         """Return the costs of another network on the same machine."""
-        return GpuCosts(self.view, analysis, self.known, self.kernels)
+        return GpuCosts(self.view, analysis, self.known, self.kernels, self.pins)
 
     def with_kernels(self, kernels: KernelSource) -> "GpuCosts":
         """Return the same with steps of kernels from a source; kernels that it has not get the built-in choice."""
-        return GpuCosts(self.view, self.analysis, self.known, kernels)
+        return GpuCosts(self.view, self.analysis, self.known, kernels, self.pins)
+
+    def with_pins(self, pins: GpuPins) -> "GpuCosts":
+        """Return the same, with which schedules have ``pins``; costs of single kernels do not depend on them."""
+        return GpuCosts(self.view, self.analysis, self.known, self.kernels, pins)
+
+    def decided(self, layer: Layer, found: Found) -> CheckedSteps | None:
+        """Return the tiles of ``layer`` in a schedule, with its steps where these are given; None if no block fits.
+
+        What the user fixes for a layer comes before steps from a source. Raises ``PinError`` for what it cannot have.
+        """
+        pinned = None if self.pins is None else self.pins.of(layer)
+        if pinned is None:
+            chosen = self.chosen(layer)
+            tiling = self.tiling_of(layer, found) if chosen is None else None
+            return CheckedSteps((), tiling.tiles) if tiling is not None else chosen
+        view = self.view.of(layer)
+        if pinned.pin.steps is not None:
+            where, others = pinned.at("steps"), [name for name in pinned.pin.decided if name != "steps"]
+            if others:
+                raise PinError(f"{where}: do not go with {others[0]}, which the steps say")
+            return checked_steps(where, layer, read_steps(pinned.pin.steps, where), view)
+        tiling = choose_tiling(layer, found, view, self.known, fixed_tiles(pinned, layer, view))
+        return None if tiling is None else CheckedSteps((), tiling.tiles)
 
     def chosen(self, layer: Layer) -> CheckedSteps | None:
         """Return the steps that the source has for ``layer``; None where it has none.

@@ -5,6 +5,7 @@ from typing import Any
 from dsascape.hw_models import Gpu, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.lower import lower
+from dsascape.scheduler.gpu.pins import GpuPin
 from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
 from dsascape.scheduler.gpu.tiling import KnownTiles
 from dsascape.scheduler.gpu.tuning import GpuTuning
@@ -31,5 +32,6 @@ GPU = MachineKind(
     lower=lower,
     machine=gpu_machine,
     energy=gpu_energy,
+    pin=GpuPin,
     json="dsascape.scheduler.gpu.schedule_json",
 )

@@ -99,15 +99,12 @@ def kernel_by_kernel(plan: FusionPlan, costs: GpuCosts, policy: str = "") -> Gpu
     layers = [layer for _, layer in placed]
     in_l2 = found_in_l2(layers, view.spec.l2.capacity_bytes, warm=view.tuning.warm_l2)
     for (number, layer), found in zip(placed, in_l2, strict=True):
-        chosen = costs.chosen(layer)
-        if chosen is not None:
-            kernels.append(GpuKernel(layer.sink.name, number, layer, chosen.tiles, chosen.steps))
-            continue
-        tiling = costs.tiling_of(layer, found)
-        if tiling is None:
+        decided = costs.decided(layer, found)
+        if decided is None:
             raise ScheduleError(_too_large(layer, costs))
-        kernels.append(GpuKernel(layer.sink.name, number, layer, tiling.tiles))
-    return GpuSchedule(plan, tuple(kernels), costs.dtype, policy)
+        kernels.append(GpuKernel(layer.sink.name, number, layer, decided.tiles, decided.steps))
+    pins = () if costs.pins is None else costs.pins.applied(layers)
+    return GpuSchedule(plan, tuple(kernels), costs.dtype, policy, pins)
 
 
 def _too_large(layer: Layer, costs: GpuCosts) -> str:

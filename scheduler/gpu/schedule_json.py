@@ -89,7 +89,7 @@ def read_schedule(data: object, costs: GpuCosts) -> GpuSchedule:
     """
     file = parsed(_File, data)
     plan, kernels = read_kernels(file, costs.analysis, costs.dtype, partial(_kernel, costs))
-    return GpuSchedule(plan, kernels, costs.dtype, file.policy)
+    return GpuSchedule(plan, kernels, costs.dtype, file.policy, file.pins)
 
 
 def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKernel:

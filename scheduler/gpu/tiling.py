@@ -16,8 +16,10 @@ import numpy as np
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.footprints import footprints_of
+from dsascape.scheduler.errors import PinError
 from dsascape.scheduler.gpu.bounds import Grids
 from dsascape.scheduler.gpu.candidates import candidates, grid_orders, runs
+from dsascape.scheduler.gpu.fixed import FixedTiles, with_fixed
 from dsascape.scheduler.gpu.fronts import tried_key
 from dsascape.scheduler.gpu.residency import Found
 from dsascape.scheduler.gpu.tiles import GpuTiles
@@ -25,6 +27,7 @@ from dsascape.scheduler.gpu.traffic import once_bytes
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.gpu.work import estimate_ps, make_grid, off_chip_of
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.wording import count
 from dsascape.workloads.analysis import Table
 
 _MOST_LAYERS = 2_000
@@ -49,13 +52,17 @@ class KnownTiles:
         self.most_ps: Table[float] = Table()
 
 
-def choose_tiling(layer: Layer, found: Found, view: GpuView, known: KnownTiles) -> Tiling | None:
+def choose_tiling(
+    layer: Layer, found: Found, view: GpuView, known: KnownTiles, fixed: FixedTiles | None = None
+) -> Tiling | None:
     """Return the tiling of ``layer`` that is estimated to be fastest; equal layers get the same.
 
     ``found``: what of its operands the L2 has, and which results stay there. None: no block of it fits into an SM.
+    ``fixed``: values that the user fixes. Raises ``PinError`` where no block has them, or none of those fits.
     """
-    key = layer.signature, found, view.timing_key
-    return known.tilings.get(key, partial(_search, layer, found, view))
+    key = layer.signature, found, view.timing_key, fixed
+    make = partial(_search, layer, found, view) if fixed is None else partial(_fixed, layer, found, view, fixed)
+    return known.tilings.get(key, make)
 
 
 def most_ps(layer: Layer, view: GpuView, known: KnownTiles) -> float:
@@ -130,12 +137,32 @@ def _search(layer: Layer, found: Found, view: GpuView) -> Tiling | None:
     return _best(layer, found, grids, view) or _best(layer, found, _grids(layer, runs(layer, view), view), view)
 
 
+def _fixed(layer: Layer, found: Found, view: GpuView, fixed: FixedTiles) -> Tiling:
+    """Return the best tiling with the fixed values."""
+    tiles = with_fixed(layer, [*_tried(layer, view), *runs(layer, view)], fixed)
+    if fixed.order is not None:
+        tiles = [replace(each, order=fixed.order) for each in tiles]
+    orders = None if fixed.order is None else (fixed.order,)
+    best = _best(layer, found, _grids(layer, tiles, view), view, orders)
+    if best is None:
+        needs = make_grid(layer, tiles[0], view).needs
+        raise PinError(
+            f"{fixed.where}: no SM of {view.spec.name} holds a block of layer {layer.sink.name!r} with these values: it"
+            f" takes {count(needs.threads, 'thread')} of {count(needs.registers_per_thread, 'register')} and"
+            f" {needs.shared_bytes} B of"
+            " shared memory"
+        )
+    return best
+
+
 def _grids(layer: Layer, tried: Iterable[GpuTiles], view: GpuView) -> Grids:
     return Grids.of([make_grid(layer, tiles, view) for tiles in dict.fromkeys(tried)])
 
 
-def _best(layer: Layer, found: Found, grids: Grids, view: GpuView) -> Tiling | None:
-    """Return the best of ``grids``; None if no SM holds a block of any."""
+def _best(
+    layer: Layer, found: Found, grids: Grids, view: GpuView, orders: Sequence[tuple[int, ...]] | None = None
+) -> Tiling | None:
+    """Return the best of ``grids``, in ``orders`` if these are given; None if no SM holds a block of any."""
     least_bytes = once_bytes(layer, found)
     bounds_ps = grids.bounds_ps(view, least_bytes)
     worth = 1 + view.tuning.time_for_traffic
@@ -148,7 +175,7 @@ def _best(layer: Layer, found: Found, grids: Grids, view: GpuView) -> Tiling | N
         at_least_ps = estimate_ps(grid, view, least_bytes)
         if at_least_ps == math.inf or at_least_ps > worth * shortest_ps:
             continue
-        for order in grid_orders(layer):
+        for order in orders or grid_orders(layer):
             dram_bytes = off_chip_of(layer, grid, order, view).left(found)
             taken_ps = estimate_ps(grid, view, dram_bytes)
             tried.append(Tiling(replace(grid.tiles, order=order), taken_ps, (dram_bytes, grid.l2_bytes)))

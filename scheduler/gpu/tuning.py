@@ -25,8 +25,8 @@ class GpuTuning:
     shared_reductions: bool = True
     """Whether several blocks may share the reduction of one tile."""
     skips_masked: bool = True
-    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code does
-    compute them, so runs that are measured have false."""
+    """Whether scores that an attention's mask leaves out are not computed (`workloads.bounded`). Generated code for
+    GPUs does compute them, so runs that are measured have false."""
     folds_dequantisation: bool = True
     """Whether dequantisation is part of the products that use it, under policies that fuse. In generated code it is
     not, so runs that are measured have false."""

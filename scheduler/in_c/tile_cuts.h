@@ -215,7 +215,7 @@ static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut
             broadcast_ps += times * once_ps;
             broadcast_starts = most(broadcast_starts, own->times);
         } else {
-            once_ps = own->moved_bytes / layer->path_bytes_per_ps;
+            once_ps = own->moved_bytes * (double)operand->copies / layer->path_bytes_per_ps;
             path_ps += times * once_ps;
             path_starts = most(path_starts, own->times);
         }

@@ -36,7 +36,7 @@ typedef struct {
     int tensor, is_weight, is_broadcast, name_rank;
     uint64_t depends; /* bit mask of the dimensions it depends on, the depth included */
     double from_ddr, streamed, filled;
-    int64_t sharing, distinct_bytes;
+    int64_t sharing, copies, distinct_bytes; /* copies: reads of the global buffer per byte, without broadcast */
 } Operand;
 
 typedef struct { int rank; int64_t element_bytes; } Tensor;

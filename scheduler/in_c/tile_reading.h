@@ -136,6 +136,7 @@ static void read_operand(Numbers *numbers, const Layer *layer, Operand *operand)
     operand->streamed = real(numbers, 0.0);
     operand->filled = real(numbers, 0.0);
     operand->sharing = whole(numbers, 1, BYTES);
+    operand->copies = whole(numbers, 1, BYTES);
     operand->distinct_bytes = whole(numbers, 0, BYTES);
 }
 

@@ -5,6 +5,7 @@ from typing import Generic, TypeVar
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.pins.pins import AppliedPin, pins_text
 from dsascape.wording import count
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Extents
@@ -32,6 +33,8 @@ class KernelSchedule(Generic[KernelT]):
     """Kernels in the order in which they are called; groups of views only have none."""
     dtype: str
     policy: str = ""
+    pins: tuple[AppliedPin, ...] = ()
+    """Decisions that the user fixed before the schedule was made."""
 
     @property
     def graph(self) -> Graph:
@@ -59,7 +62,7 @@ class KernelSchedule(Generic[KernelT]):
 
     def __str__(self) -> str:
         lines = [f"schedule {self.policy} of {self.graph.name}: {count(self.kernels, 'kernel')}"]
-        return "\n".join([*lines, *(f"  {kernel}" for kernel in self.runs)])
+        return "\n".join([*lines, *(f"  {kernel}" for kernel in self.runs), *pins_text(self.pins)])
 
     def in_full(self) -> str:
         """Return the schedule as text in full detail."""

@@ -4,28 +4,42 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Generic, TypeVar
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dsascape.fusion.plan import FusionPlan, Group
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.record import Few, Number, Numbers, Record, Size, Sizes
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, KernelT
+from dsascape.scheduler.pins.pins import AppliedPin, without_empty_pins
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Extents
-from dsascape.workloads.nest_by_nest import written_out
+from dsascape.workloads.nest_by_nest import Winograd, written_out
 
-Number = Annotated[int, Field(ge=0, lt=2**53)]
-Size = Annotated[int, Field(ge=1, lt=2**53)]
-Few = Annotated[int, Field(ge=1, le=1024)]
-Numbers = Annotated[tuple[Number, ...], Field(strict=False)]
-Sizes = Annotated[tuple[Size, ...], Field(strict=False)]
-
-
-class Record(BaseModel):
-    """Base of all records of a file: strictly typed, unknown fields are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+__all__ = [
+    "Few",
+    "GroupRecord",
+    "KernelRecord",
+    "MachineRecord",
+    "NetworkRecord",
+    "Number",
+    "Numbers",
+    "OriginRecord",
+    "Record",
+    "ScheduleFile",
+    "Size",
+    "Sizes",
+    "check_order",
+    "check_tile",
+    "group_records",
+    "network_record",
+    "origin_record",
+    "parsed",
+    "read_kernels",
+    "read_layer",
+    "written",
+]  # fmt: skip
 
 
 class NetworkRecord(Record):
@@ -80,6 +94,7 @@ class ScheduleFile(Record, Generic[RecordT]):
     origin: OriginRecord = OriginRecord()
     groups: Annotated[tuple[GroupRecord, ...], Field(strict=False)]
     kernels: Annotated[tuple[RecordT, ...], Field(strict=False)]
+    pins: Annotated[tuple[AppliedPin, ...], Field(strict=False)] = ()
 
 
 _File = TypeVar("_File", bound=Record)
@@ -100,8 +115,9 @@ def written(
         "origin": origin_record(schedule.plan),
         "groups": group_records(schedule.plan),
         "kernels": [record(kernel) for kernel in schedule.runs],
+        "pins": schedule.pins,
     })  # fmt: skip
-    return document.model_dump(mode="json")
+    return without_empty_pins(document.model_dump(mode="json"))
 
 
 def network_record(graph: Graph, dtype: str) -> NetworkRecord:
@@ -147,7 +163,7 @@ def _plan(file: ScheduleFile[RecordT], graph: Graph, dtype: str) -> FusionPlan:
 
 def read_kernels(
     file: ScheduleFile[RecordT], analysis: Analysis, dtype: str, read: Callable[[str, RecordT, Layer], KernelT],
-    transposed: frozenset[int] = frozenset(),
+    transposed: frozenset[int] = frozenset(), winograd: Winograd = frozenset(),
 ) -> tuple[FusionPlan, tuple[KernelT, ...]]:
     """Return the plan and the kernels of a file for the network of ``analysis``.
 
@@ -156,7 +172,7 @@ def read_kernels(
     """
     plan = _plan(file, analysis.graph, dtype)
     kernels = []
-    written = analysis.of(written_out, transposed).analysis
+    written = analysis.of(written_out, transposed, winograd).analysis
     for number, record in enumerate(file.kernels):
         where = f"schedule: kernels.{number} ({record.output})"
         kernels.append(read(where, record, read_layer(where, record, len(file.groups), written)))

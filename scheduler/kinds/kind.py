@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import EnergyModel, Machine, MachineSpec, MachineSummary, Program, SimulationResult, simulate
+from dsascape.scheduler.pins.pins import LayerPin
 from dsascape.workloads.analysis import Analysis
 
 
@@ -91,6 +92,9 @@ class MachineKind:
     cached_run: Callable[[Any, Any], MachineRun] | None = None
     """Returns the simulated run of a schedule, given its cost model, for kinds that simulate schedules to choose
     between them and so have the run already; None for the others."""
+    pin: type[LayerPin] | None = None
+    """Decisions about a layer that can be pinned; None: schedules of this kind have none, or its cost model has no
+    ``with_pins``."""
     json: str
     """Name of the module with ``schedule_json`` and ``read_schedule``, imported when a schedule is written or read."""
 

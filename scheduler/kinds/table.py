@@ -6,7 +6,7 @@ A built-in kind has a folder in `hw_models`, one in `scheduler`, a line in ``KIN
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
@@ -15,12 +15,14 @@ from typing import Any, Protocol, runtime_checkable
 import pydantic
 
 from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import AnyHardware, HardwareError
 from dsascape.hw_models.machine_files.kinds import MACHINE_KINDS, installed_kind
 from dsascape.hw_models.text.messages import option_mistake
-from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.errors import PinError, ScheduleError
 from dsascape.scheduler.kernels.loops.sources import KernelSource
 from dsascape.scheduler.kinds.kind import MachineKind
+from dsascape.scheduler.pins.pins import Pins, PinsOfPlan
 from dsascape.workloads.analysis import Analysis
 
 KINDS: Mapping[str, str] = {
@@ -39,6 +41,15 @@ class TakesKernels(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesPins(Protocol):
+    """A cost model with which schedules have pinned decisions."""
+
+    def with_pins(self, pins: PinsOfPlan[Any]) -> KernelCosts:
+        """Return the cost model with these pins."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Placing:
     """Target of a network: the machine, how many of its parts are in use, the dtype, the scheduler's tuning."""
@@ -52,6 +63,8 @@ class Placing:
     """Cache made by `MachineKind.new_cache`, shared between runs on this machine; None: nothing is cached."""
     kernels: KernelSource | None = None
     """Source of kernels' steps, of a kind whose kernels are loop programs; None: the built-in choice for all."""
+    pins: Pins | None = None
+    """Decisions that are fixed for some layers before the schedule is made; None: all are searched."""
 
     @property
     def kind(self) -> MachineKind:
@@ -70,6 +83,18 @@ class Placing:
         if not isinstance(costs, TakesKernels):
             raise ScheduleError(f"kernels are steps of loop programs, which a {self.hardware.kind} has not")
         return costs.with_kernels(self.kernels)
+
+    def pinned(self, costs: KernelCosts, plan: FusionPlan, schedule: Callable[[], Any]) -> KernelCosts:
+        """Return the cost model with which schedules of ``plan`` have the pins; the same one if there are none.
+
+        ``schedule`` makes the schedule without pins, which numbers of layers refer to.
+        Raises ``PinError`` for a pin that stands for nothing in the plan.
+        """
+        if self.pins is None:
+            return costs
+        if not isinstance(costs, TakesPins):
+            raise PinError(f"{self.pins.source}: schedules of a {self.hardware.kind} have no decisions to pin")
+        return costs.with_pins(self.pins.on(plan, lambda: schedule().placed_layers))
 
 
 def kind_of(hardware: AnyHardware) -> MachineKind:

@@ -107,7 +107,10 @@ def _search(plan: FusionPlan, costs: DsaCosts, policy: str) -> Evaluated:
             at.on_chip[0].outputs_bytes, 0, uses_local, spills_longest=False, most_exchanged=most_exchanged
         )
         layout_key = policy, plan.groups, capacity, at.cores, costs.view.tuning.most_padding
-        evaluator.consider(candidate(costs.analysis, layout_key, partial(_layout, plan, at, capacity)), at)
+        make = partial(candidate, costs.analysis, layout_key, partial(_layout, plan, at, capacity))
+        shown = evaluator.laid_out(make)
+        if shown is not None:
+            evaluator.consider(shown, at)
         if evaluator.is_near_bound():
             break
     return evaluator.chosen()

@@ -172,9 +172,10 @@ class GraphTurbo:
         for fewer in with_fewer_cores(costs, evaluator):
             self._consider_plans(evaluator, fewer, {})
         if not self.unbound:  # layers through DDR ignore this option
-            layers = through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs)
-            self._consider(evaluator, layers, costs, always=True)
-            evaluator.consider(layers, costs, always=True)
+            layers = evaluator.laid_out(lambda: through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs))
+            if layers is not None:
+                self._consider(evaluator, layers, costs, always=True)
+                evaluator.consider(layers, costs, always=True)
         if evaluator.has_spent_budget():
             self._consider_all_sizes(evaluator, costs)
         return evaluator.chosen()
@@ -220,7 +221,9 @@ class GraphTurbo:
             if isinstance(one, Candidate):
                 chances.append(self._consider(evaluator, one, at, always=always))
             elif evaluator.can_win(least_s, tuning, overlaps_layers=self.instruction_scheduling, always=always):
-                laid_out_plan = self._candidate(one, at)
+                laid_out_plan = evaluator.laid_out(partial(self._candidate, one, at))
+                if laid_out_plan is None:
+                    continue
                 laid_out[_plan_key(one)] = laid_out_plan.cost_s(at)
                 heappush(left, (laid_out_plan.cost_s(at), number, laid_out_plan))
             else:
@@ -269,7 +272,9 @@ class GraphTurbo:
             order = exact_order(order, parts.producers, parts.output_bytes, self.order_effort_s).order
         evaluator = Evaluator(costs, self.name, paper_tiles=self.tiles == "paper")
         for at in with_smaller_buffers(costs):
-            self._consider(evaluator, self._candidate(plan, at, order), at)
+            one = evaluator.laid_out(partial(self._candidate, plan, at, order))
+            if one is not None:
+                self._consider(evaluator, one, at)
         return evaluator.chosen().schedule
 
     def _plans(self, costs: DsaCosts) -> Iterator[FusionPlan]:

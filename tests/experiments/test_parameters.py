@@ -47,6 +47,8 @@ def test_every_value_of_a_machine_is_explained(name: str) -> None:
             place[1] = "NAME"
         if place[-2:-1] in (["macs_per_cycle"], ["lanes"], ["mac"]):
             place[-1] = "DTYPE"
+        if place[0] == "library_efficiency":
+            place[-1] = "KIND"
         if place[1:2] == ["tensor"]:
             place[2] = "DTYPE"
         assert ".".join(place) in explained

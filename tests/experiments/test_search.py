@@ -12,7 +12,7 @@ import pytest
 from dsascape.experiments.engine.engines import EngineError, open_engine
 from dsascape.experiments.engine.limits import Limits
 from dsascape.experiments.engine.run import computed
-from dsascape.experiments.engine.search import costs, nsga2
+from dsascape.experiments.engine.search import Aim, Rows, costs, found_by
 from dsascape.experiments.question.grid import Grid, read_experiment
 from dsascape.experiments.question.points import DesignPoint, Row
 from dsascape.experiments.report.frames import pareto_front
@@ -59,6 +59,10 @@ def formula(points: Sequence[DesignPoint]) -> list[Row]:
         latency = slow * (1 / clusters + 0.02 * clusters + 1 / cores)
         rows.append({"latency_s": latency, "area_mm2": float(clusters * cores), "throughput_per_s": 1 / latency})
     return rows
+
+
+def nsga2(grid: Grid, objectives: Sequence[str], budget: int, seed: int, rows: Rows) -> list[DesignPoint]:
+    return [point for design in found_by("nsga2", grid, Aim(objectives), budget, seed, rows) for point in design]
 
 
 def latencies(points: Sequence[DesignPoint]) -> list[float]:

@@ -27,6 +27,7 @@ SPEC = with_values(
         "energy.global_buffer": "4 pJ/B",
         "energy.ddr": "6 pJ/bit",
         "energy.static_power": "10 W",
+        "energy.ddr_static": "0 W per GB/s",
     },
 )
 MODEL = dsa_energy(SPEC)

@@ -19,6 +19,7 @@ from dsascape.tuner.measure.arrays import Arena
 from dsascape.tuner.on_device.reference import deviation, largest, reference
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.bounded import computed_elements
 from dsascape.workloads.executable import Executable, drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
 from tests.hw_models.cpu.cpus import cpu
@@ -54,7 +55,7 @@ def values_of(code: GeneratedCode, network: Executable) -> dict[str, Array]:
     inputs = drawn_inputs(network.graph)
     stored = {name for kernel in code.kernels for name in (*kernel.inputs, *kernel.outputs)}
     wanted = [name for name in network.graph.producer if name in stored]
-    return {**network.values, **inputs, **reference(network, inputs, wanted)}
+    return {**code.executable.values, **inputs, **reference(network, inputs, wanted)}
 
 
 def deviations(plan: FusionPlan, tiles: GroupTiles | None = None) -> dict[str, float]:
@@ -77,18 +78,32 @@ def outcomes(
     module = cpu_module(code.module, tvm.target.Target({"kind": "llvm", "num-cores": 2}))
     found = {}
     for kernel in code.kernels:
-        inputs = [argument(network, kernel, name, values[name]) for name in kernel.inputs]
+        inputs = [argument(code.executable, kernel, name, values[name]) for name in kernel.inputs]
         outputs = [np.full_like(stored_array(plan.graph, name, values[name]), 7) for name in kernel.outputs]
+        inputs = [_without_rest(plan.graph, name, value) for name, value in zip(kernel.inputs, inputs, strict=True)]
         arena = Arena(2**16)
         arrays = [arena.copy(value) for value in (*inputs, *outputs)]
         tensors = [tvm_ffi.from_dlpack(array) for array in arrays]
         module[kernel.name](*tensors)
         got = arrays[len(inputs) :]
         found[kernel.name] = max(
-            deviation(network_array(plan.graph, name, value), values[name], largest(values[n] for n in kernel.inputs))
+            deviation(_computed(plan.graph, name, value, values[name]), values[name],
+                      largest(values[n] for n in kernel.inputs))
             for name, value in zip(kernel.outputs, got, strict=True)
         )
     return found, refused
+
+
+def _without_rest(graph: Graph, name: str, value: Array) -> Array:
+    """Return an argument without numbers where nothing has been computed: no result may depend on it."""
+    computed = computed_elements(graph, name)
+    return value if computed is None else np.where(computed, value, np.nan).astype(value.dtype)
+
+
+def _computed(graph: Graph, name: str, stored: Array, wanted: Array) -> Array:
+    """Return a result, with what is not computed as it is wanted."""
+    got, computed = network_array(graph, name, stored), computed_elements(graph, name)
+    return got if computed is None else np.where(computed, got, wanted)
 
 
 def written_onnx(graph: Graph, path: Path) -> None:

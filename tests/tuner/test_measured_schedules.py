@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from dsascape.experiments.point.replay import written_schedule
 from dsascape.experiments.question.points import DesignPoint, MeasuredOn, Workload
+from dsascape.experiments.question.schedules import written_schedule
 from dsascape.experiments.real.on_processor import prepared
 from dsascape.hw_models import load_hardware
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule

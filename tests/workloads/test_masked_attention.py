@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from dsascape import Graph
+from dsascape import Graph, load_network
 from dsascape.workloads import import_onnx
 from dsascape.workloads.bounded import graph_with_bounded_nests
 from dsascape.workloads.graph_json import from_plain, to_plain
@@ -145,3 +145,77 @@ def test_products_that_leave_the_network_are_computed_in_full() -> None:
 def test_bands_and_bounds_are_written_and_read() -> None:
     for graph in (attention(8, 8, is_causal=1), graph_with_bounded_nests(attention(8, 8, is_causal=1))):
         assert from_plain(to_plain(graph), graph.rebuild) == graph
+
+
+LOW = np.float32(-1e9)
+
+
+def computed_mask(made: list[NodeProto], known: dict[str, Any], use: str = "Add") -> Graph:
+    """Return an attention of 8 tokens whose mask ``m`` other nodes make; ``pad`` says which keys are no padding."""
+    masking = {
+        "Add": helper.make_node("Add", ["s", "m"], ["t"]), "Where": helper.make_node("Where", ["m", "s", "low"], ["t"]),
+    }  # fmt: skip
+    nodes = [
+        *made, helper.make_node("MatMul", ["q", "k"], ["s"]), masking[use],
+        helper.make_node("Softmax", ["t"], ["p"], axis=-1), helper.make_node("MatMul", ["p", "v"], ["y"]),
+    ]  # fmt: skip
+    shapes = {"q": [1, HEADS, 8, WIDTH], "k": [1, HEADS, WIDTH, 8], "v": [1, HEADS, 8, WIDTH], "pad": [1, 1, 1, 8]}
+    return network(nodes, shapes, {"low": LOW, "zero": np.float32(0), **known})
+
+
+def node(kind: str, *names: str, **attributes: Any) -> NodeProto:
+    """Return a node; its result is the last of ``names``."""
+    return helper.make_node(kind, list(names[:-1]), [names[-1]], **attributes)
+
+
+TRIANGLE = np.tril(np.ones((8, 8), bool))
+PADDED = [node("Cast", "pad", "seen", to=TensorProto.BOOL), node("And", "causal", "seen", "kept")]
+SLICED = {"starts": np.array([0, 3]), "ends": np.array([8, 11]), "axes": np.array([2, 3])}
+FILLED = numpy_helper.from_array(np.array([LOW]))
+MADE: dict[str, tuple[list[NodeProto], dict[str, Any], str]] = {
+    "a choice beside padding": ([*PADDED, node("Where", "kept", "zero", "low", "m")], {"causal": TRIANGLE}, "Add"),
+    "a condition beside padding": ([*PADDED, node("Identity", "kept", "m")], {"causal": TRIANGLE}, "Where"),
+    "the opposite": ([node("Not", "over", "m")], {"over": ~TRIANGLE}, "Where"),
+    "a triangle of ones": (
+        [node("ConstantOfShape", "shape", "ones", value=numpy_helper.from_array(np.array([True]))),
+         node("Trilu", "ones", "m", upper=0)], {"shape": np.array([8, 8])}, "Where",
+    ),
+    "a triangle of low numbers": (
+        [node("ConstantOfShape", "shape", "lows", value=FILLED), node("Trilu", "lows", "one", "m", upper=1)],
+        {"shape": np.array([8, 8]), "one": np.array(1)}, "Add",
+    ),
+    "a slice of a larger one": (
+        [node("Slice", "whole", "starts", "ends", "axes", "part"), node("And", "part", "seen", "m"),
+         PADDED[0]], {"whole": np.tril(np.ones((1, 1, 16, 16), bool), 3), **SLICED}, "Where",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", MADE)
+def test_masks_that_nodes_make_are_bands(form: str) -> None:
+    graph = computed_mask(*MADE[form])
+
+    assert graph_with_bounded_nests(graph).operations.macs == macs(36)
+    assert [op.band for op in graph.ops if op.band is not None] == [Band(0)]
+
+
+def test_what_padding_leaves_out_is_still_read() -> None:
+    bounded = graph_with_bounded_nests(computed_mask(*MADE["a choice beside padding"]))
+
+    assert "m" in next(op for op in bounded.ops if op.band is not None).inputs
+
+
+def test_masks_that_data_alone_makes_bound_nothing() -> None:
+    made = [PADDED[0], node("Where", "seen", "zero", "low", "m")]
+    graph = computed_mask(made, {})
+
+    assert graph_with_bounded_nests(graph) is graph
+
+
+@pytest.mark.parametrize("sequence", [384, 128])
+def test_gpt2_computes_what_its_queries_see(sequence: int) -> None:
+    """12 layers of 12 heads of 64; its mask is a constant of 384 x 384 beside the padding of its input."""
+    graph = load_network("gpt2", sequence=sequence)
+    left_out = sequence * sequence - sequence * (sequence + 1) // 2
+
+    assert graph.operations.macs - graph_with_bounded_nests(graph).operations.macs == 2 * 12 * 12 * 64 * left_out

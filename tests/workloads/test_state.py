@@ -80,6 +80,20 @@ def test_what_is_longer_than_the_past_is_not_put_behind_it() -> None:
     assert states_of(graph) == ()
 
 
+def test_a_chunk_longer_than_the_past_is_put_behind_it_where_products_read_both() -> None:
+    """Of 9 + 30 places, 30 are written."""
+    nodes = [
+        node("Concat", "past k", "present", axis=2), node("Transpose", "present", "t", perm=[0, 1, 3, 2]),
+        node("MatMul", "q t", "y"),
+    ]  # fmt: skip
+    graph = read(*nodes, inputs={"past": CACHE, "k": [1, 2, 30, 4], "q": [1, 2, 30, 4]}, outputs=("y", "present"))
+    changed = graph_with_state_in_place(graph)
+
+    assert [state.after for state in states_of(graph)] == ["present"]
+    assert changed.tensors["present:new"].shape == (1, 2, 30, 4)
+    assert [op.inputs for op in changed.ops] == [("k",), ("q", "present")]
+
+
 SCATTERS = {
     "TensorScatter": (node("TensorScatter", "c u i", "y", axis=2), {"c": CACHE, "u": ONE, "i": [1]}),
     "ScatterND": (node("ScatterND", "c i u", "y"), {"c": CACHE, "u": ONE, "i": [1, 2, 1, 3]}),

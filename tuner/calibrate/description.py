@@ -132,6 +132,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         f"kernel_call: {_seconds(None if figures is None else figures.call_s, 0.5e-6)}",
         f"parallel_region: {_seconds(None if figures is None else figures.region_s, 3e-6)}",
         f"sustained_factor: {pace.sustained}",
+        *_active_clock(facts, figures),
         "energy:",
         "  node: 5 nm  # assumed",
         "  mac: {fp32: 1.43 pJ}  # assumed, as in the preset epyc",
@@ -141,6 +142,14 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         "  static_power: 5 W  # assumed, as in the preset epyc",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _active_clock(facts: HostFacts, figures: Figures | None) -> list[str]:
+    """Return the line of clocks by active cores: those of one and of all cores; none where they were not measured."""
+    if figures is None or facts.cores == 1:
+        return []
+    shares = f"{{1: 1.0, {facts.cores}: {1 / figures.slowed:.3f}}}"
+    return [f"active_clock: {shares}  # {_MEASURED}: multiply-accumulates on one core and on all"]
 
 
 @dataclass(frozen=True, slots=True)

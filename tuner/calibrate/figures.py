@@ -91,3 +91,6 @@ class Figures:
     """Overhead of calling a kernel."""
     region_s: float
     """Overhead of splitting a loop over all threads."""
+    slowed: float = 1.0
+    """Time of a multiply-accumulate while all threads compute, relative to one alone: clocks that fall, pipes that two
+    threads share. Files without it were written before it was measured."""

@@ -33,6 +33,8 @@ VECTORS = 64
 """Number of vectors of exponentials and divisions."""
 STEPS = 20_000
 """Number of dependent loads of a chain."""
+_ROWS_BY_THREAD = 256
+"""Rows of updates on each thread, so many that handing them out counts for nothing."""
 _WIDTH = 0.01
 _SHORTEST_SAMPLE_S = 50e-6
 _FLOAT_BYTES = 4
@@ -110,6 +112,7 @@ def probed(plan: ProbePlan, bench: Bench) -> Figures:
         far=far,
         call_s=probing.call_s(),
         region_s=probing.region_s(),
+        slowed=probing.slowed(),
     )
 
 
@@ -138,6 +141,17 @@ class _Probing:
         """Return the seconds of one vector multiply-accumulate among ``vectors`` independent ones in registers."""
         wide = vectors * self._lanes
         return self._seconds(probe, (DEPTH,), (wide,), (wide,)) / DEPTH / vectors
+
+    def slowed(self) -> float:
+        """Return the time of multiply-accumulates in registers on all threads, relative to that on one; at least 1."""
+        wide, threads = ACCUMULATORS * self._lanes, self._plan.threads
+        if threads == 1:
+            return 1.0
+        tries = [
+            [self._seconds("chains_split", (DEPTH,), (wide,), (each, _ROWS_BY_THREAD, wide)) for each in (threads, 1)]
+            for _ in range(_TRIES)
+        ]
+        return max(statistics.median(all_s / one_s for all_s, one_s in tries), 1.0)
 
     def tile_s(self, rows: int) -> float:
         """Return the overhead of a product's register tile of ``rows`` beyond its rank-one updates, in seconds."""

@@ -12,6 +12,8 @@ from tvm import te, tirx
 from dsascape.tuner.codegen.access import affine
 from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError
 from dsascape.tuner.codegen.functions import const, dtype_of
+from dsascape.tuner.codegen.low_bit import widened
+from dsascape.tuner.codegen.names import FEW_BITS
 from dsascape.tuner.codegen.sources import Sources
 from dsascape.workloads.loopnest import LoopNest
 
@@ -114,7 +116,8 @@ def _one_hot(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) -> An
 
 
 _CHOOSERS: Mapping[str, Chooser] = {
-    "GatherElements": _gathered_elements, "GatherND": _gathered_slices, "Trilu": _triangle, "OneHot": _one_hot,
+    FEW_BITS: widened, "GatherElements": _gathered_elements, "GatherND": _gathered_slices, "Trilu": _triangle,
+    "OneHot": _one_hot,
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import tirx
+from tvm import te, tirx
 from tvm.sym import Analyzer
 
 from dsascape.scheduler.kernels.layer import Layer
@@ -20,6 +20,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
     Node,
     Nodes,
     Outlined,
+    Reach,
     Stage,
     Statement,
     statements_of,
@@ -72,6 +73,8 @@ class Emitting:
         self.stages = {stage.name: stage for stage in program.stages}
         self.variables = {name: tirx.Var(name, "int32") for name in program.extents}
         """Loop variables by name; loops that were fused are expressions of the fused one."""
+        self.parts: dict[str, tuple[Any, Any]] = {}
+        """Variable and iterations of loops that run in part: the loop's is what the first iteration is, plus this."""
         self.inside: dict[str, list[Buffer]] = {}
         self.buffers: dict[str, Any] = {}
         self.spans = program.extents
@@ -82,6 +85,8 @@ class Emitting:
         """Return the finished function."""
         for loop in self.program.loops.values():
             self.split(loop)
+            if loop.reach is not None:
+                self._begin_late(loop, loop.reach)
         self.declare()
         body = self._with_buffers("", self.nodes(self.program.body))
         values, outputs = self.values, self.layer.outputs
@@ -176,8 +181,35 @@ class Emitting:
         if isinstance(node, Guard):
             conditions = [self.value(each.value) < each.limit for each in node.conditions]
             return tirx.IfThenElse(tirx.all(*conditions), body, None)
-        variable = self.variables[node.name]
-        return tirx.For(variable, 0, node.extent, _KINDS[node.kind], self._with_buffers(node.name, body))
+        variable, extent = self.parts.get(node.name) or (self.variables[node.name], node.extent)
+        return tirx.For(variable, 0, extent, _KINDS[node.kind], self._with_buffers(node.name, body))
+
+    def _begin_late(self, loop: Loop, reach: Reach) -> None:
+        """Express a loop that runs in part by one from zero: TVM 0.27 leaves out parts of loops that are not."""
+        begin, extent = self._part_of(loop, reach)
+        own = self.variables[loop.name]
+        self.parts[loop.name] = own, extent
+        self.variables[loop.name] = own + begin
+
+    def _part_of(self, loop: Loop, reach: Reach) -> tuple[Any, Any]:
+        """Return the first iteration of a loop that runs, and how many do."""
+        step, zero = reach.step, tirx.const(0, "int32")
+        size = loop.extent * (step if reach.part in ("touched", "whole") else 1)
+        first = zero if reach.first is None else te.max(self.value(reach.first), 0)
+        end = tirx.const(size, "int32") if reach.end is None else te.max(te.min(self.value(reach.end), size), 0)
+
+        def down(value: Any) -> Any:
+            return value if step == 1 else tirx.floordiv(value, step)
+
+        def up(value: Any) -> Any:
+            return value if step == 1 else tirx.floordiv(value + (step - 1), step)
+
+        begin, stop = {
+            "touched": lambda: (down(first), up(end)), "whole": lambda: (up(first), down(end)),
+            "before": lambda: (first, te.min(up(first) * step, end)),
+            "behind": lambda: (te.max(up(first), down(end)) * step, end),
+        }[reach.part]()
+        return begin, te.max(stop - begin, 0)
 
     def _statement(self, statement: Statement) -> Any:
         stage, values = self.stages[statement.stage], self.values

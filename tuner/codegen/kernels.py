@@ -10,7 +10,8 @@ import tvm
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
-from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.kernels.cut import layer_of, only_convolution
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
@@ -21,7 +22,9 @@ from dsascape.tuner.codegen.running_sums import is_running_sum, running_sum
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Graph
+from dsascape.workloads.nest_by_nest import written_out
 from dsascape.workloads.operators.registry import Array
+from dsascape.workloads.winograd.values import executable_written_out
 
 GroupTiles = Mapping[int, Decided]
 """Tiles, or steps, by the position of the group in its plan."""
@@ -61,6 +64,9 @@ class GeneratedCode:
     plan: FusionPlan
     kernels: tuple[Kernel, ...]
     missing: tuple[Uncompiled, ...]
+    executable: Executable
+    """The network that the kernels compute, with values of all their weights: convolutions by Winograd's algorithm are
+    written out in it."""
 
     @property
     def stored(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -76,10 +82,16 @@ class GeneratedCode:
 def generate(plan: FusionPlan, executable: Executable, tiles: GroupTiles, lanes: int) -> GeneratedCode:
     """Return the code of every kernel of ``plan``, with the loops of ``tiles`` and vectors of up to ``lanes``."""
     analysis = Analysis(plan.graph)
+    sizes = {place: each.winograd for place, each in tiles.items() if isinstance(each, LoopTiles)}
+    winograd = frozenset().union(*[
+        only_convolution(analysis, group.ops, sizes.get(place, 0)) for place, group in enumerate(plan.groups)
+    ])  # fmt: skip
+    out = written_out(analysis, winograd=winograd) if winograd else None
+    executable = executable if out is None else executable_written_out(executable, out, winograd)
     kernels: list[Kernel] = []
     missing: list[Uncompiled] = []
     for position, group in enumerate(plan.groups):
-        layer = layer_of(analysis, group.ops)
+        layer = layer_of(analysis, group.ops) if out is None else layer_of(out.analysis, out.ops(sorted(group.ops)))
         if layer is None:
             continue
         named = kernel_name(plan, position), position, tuple(plan.graph.ops[op].name for op in group.ops)
@@ -91,7 +103,7 @@ def generate(plan: FusionPlan, executable: Executable, tiles: GroupTiles, lanes:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             text = f"TVM refuses it: {(lines or ['no reason given'])[-1][:300]}"
             missing.append(Uncompiled(*named, text))
-    return GeneratedCode(plan, tuple(kernels), tuple(missing))
+    return GeneratedCode(plan, tuple(kernels), tuple(missing), executable)
 
 
 def _kernel(

@@ -8,6 +8,8 @@ from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.scheduler.layer_names import layer_names
 
+FEW_BITS = "com.microsoft::MatMulNBits"
+"""Product with weights of a few bits."""
 _MOST_NAMED = 4
 """Operators that the name of a function has."""
 

@@ -17,7 +17,9 @@ from dsascape.tuner.codegen.arithmetic import (
     Values,
 )
 from dsascape.tuner.codegen.functions import const, exponential
+from dsascape.tuner.codegen.names import FEW_BITS
 from dsascape.workloads.loopnest import LoopNest
+from dsascape.workloads.winograd.operators import KIND
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def _reciprocal(total: Any, _: Values, __: int) -> Any:
 
 
 _LOWEST = -3.4028234663852886e38
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", FEW_BITS, KIND})
 _NORMS = {1: Reduction("sum", lambda v: tirx.abs(v[0])), 2: Reduction("sum", _squared, _root)}
 _PRODUCT = Reduction("sum", lambda v: prod(v[1:], start=v[0]))
 _SUM = Reduction("sum", lambda v: v[0])

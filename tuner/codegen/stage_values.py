@@ -1,7 +1,7 @@
 """Values of a loop program's stages for one element, as expressions of TVM."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage
 from dsascape.tuner.codegen.access import Stored, inside_conditions, is_whole, loops_of
 from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of
 from dsascape.tuner.codegen.choosing import chooser_of
+from dsascape.tuner.codegen.low_bit import OF_OTHER_DOMAINS
 from dsascape.tuner.codegen.reductions import Reduction, reduction_of, says_of_output
 from dsascape.tuner.codegen.sources import Sources
 from dsascape.tuner.codegen.spacing import Spacing
@@ -71,6 +72,8 @@ class StageValues(Sources):
 
     def _written_by(self, position: int, op: Op) -> list[Written]:
         described = self.operator(position, op)
+        op = _without_masking(op)
+        described = replace(described, kind=op.kind)
         own = {tensor.name: tensor for tensor in op.internals}
         written: dict[str, list[LoopNest]] = {}
         for nest in op.nests:
@@ -91,7 +94,7 @@ class StageValues(Sources):
         values = self.executable.values
         constants = {place: values[name] for place, name in enumerate(node.input) if name in values}
         dtype = self.dtype(self.layer.graph.tensors[op.outputs[0]])
-        if node.domain not in ("", "ai.onnx"):
+        if node.domain not in ("", "ai.onnx") and op.kind not in OF_OTHER_DOMAINS:
             raise UnsupportedKernelError(f"operator {op.name!r} is of the custom domain {node.domain!r}")
         return Operator(op.kind, self.executable.attributes(position), tuple(node.input), constants, dtype)
 
@@ -201,6 +204,18 @@ class StageValues(Sources):
         """Return what a copy for ``reader`` has where there is padding."""
         fill = self.rule_of(reader).fill if reader.kind == "sum" else 0.0
         return tirx.const(fill, self.dtype(tensor))
+
+
+def _without_masking(op: Op) -> Op:
+    """Return an operator that masks scores as what is left of it where its nest's bound says all that it masks.
+
+    Its scores are passed on as they are: what lies outside of the bound is not read.
+    """
+    nest = op.nests[0]
+    if nest.bound is None or not op.masks or set(op.masks) & set(op.inputs):
+        return op
+    scores = next(read for read in nest.reads if read.uses(nest.bound.outer) and read.uses(nest.bound.inner))
+    return replace(op, kind="Identity", nests=(replace(nest, reads=(scores,)),))
 
 
 _Value = TypeVar("_Value")

@@ -70,7 +70,9 @@ def build_bundle(
     def packing(kernel: str, name: str) -> Callable[[Array], Array] | None:
         return packings[kernel].get(name)
 
-    listing = Listing(network, job.seed, code.kernels, packings=packing, flushed=job.flush_caches)
+    listing = Listing(
+        network, job.seed, code.kernels, packings=packing, flushed=job.flush_caches, weights=code.executable.values
+    )
     functions = code.module
     if job.flush_caches:
         functions = tvm.IRModule({each.name: after_first(each.function) for each in code.kernels})

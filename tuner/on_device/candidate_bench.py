@@ -22,6 +22,7 @@ from dsascape.tuner.on_device.places import Place, place_of
 from dsascape.tuner.on_device.prepared_tasks import checked_layer, other_values, prepared_tasks
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.bounded import computed_elements
 
 _RUNS_BEFORE = 3
 """Runs of a candidate before it is repeated: one that is checked, two that tell how often to run it per sample."""
@@ -121,8 +122,9 @@ class _OnDevice:
         return arguments, difference
 
     def _deviation(self, name: str) -> float:
-        got = network_array(self.task.graph, name, self.place.read(name))
-        return deviation(got, self.values[name], self.largest_read)
+        graph, wanted = self.task.graph, self.values[name]
+        got, computed = network_array(graph, name, self.place.read(name)), computed_elements(graph, name)
+        return deviation(got if computed is None else np.where(computed, got, wanted), wanted, self.largest_read)
 
     def _renew(self) -> None:
         """Make all arguments anew."""

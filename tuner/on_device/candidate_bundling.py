@@ -26,6 +26,7 @@ from dsascape.tuner.on_device.bundling import checksums, runner_files, runtime_f
 from dsascape.tuner.on_device.listing import DataFile, dtype_in_bundle, sampled
 from dsascape.tuner.on_device.reference import CANCELLED, KERNEL_TOLERANCE, largest
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.bounded import computed_elements
 
 MOST_COMPARED = 2**18
 """Largest number of elements of a candidate's result that are compared, spread over all of it."""
@@ -107,7 +108,8 @@ class _Listing:
         number = len(self.buffers_bytes) - 1
         if not is_result:
             return BundledArray(name, dtype, given.shape, number, self.data.add(given))
-        expected = self.data.add(sampled(given, MOST_COMPARED))
+        is_whole = computed_elements(prepared.task.graph, name) is None
+        expected = self.data.add(sampled(given, MOST_COMPARED)) if is_whole else None
         return BundledArray(
             name, dtype, given.shape, number, None, expected, max(largest([value]), made_of), is_result=True
         )

@@ -1,7 +1,7 @@
 """Arguments and expected results of a bundle's kernels: the manifest's list of arrays, and their values in one file."""
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from dsascape.tuner.bundle.contents import ALIGNMENT_BYTES, FORMATS, BundledArra
 from dsascape.tuner.codegen.kernels import in_bytes, stored_array
 from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES
 from dsascape.tuner.on_device.reference import CANCELLED, largest, reference
+from dsascape.workloads.bounded import computed_elements
 from dsascape.workloads.executable import Executable, drawn_inputs
 from dsascape.workloads.operators.registry import Array
 
@@ -58,21 +59,23 @@ class Listing:
     """Arrays that are arguments of ``kernels``, which are in the order in which they run.
 
     ``packings`` maps (kernel, weight) to the function that packs the weight for that kernel, or None if it is not
-    packed. With ``flushed``, kernels have an additional first argument.
+    packed. With ``flushed``, kernels have an additional first argument. ``weights`` are values of all that kernels read
+    and none computes, where these are not the network's.
     """
 
     def __init__(
         self, network: Executable, seed: int, kernels: Sequence[Coded], *,
         packings: Callable[[str, str], Callable[[Array], Array] | None] = lambda kernel, name: None,
-        flushed: bool = False,
+        flushed: bool = False, weights: Mapping[str, Array] | None = None,
     ) -> None:  # fmt: skip
-        self._network, self._packings = network, packings
+        self._packings = packings
+        self._weights = network.values if weights is None else weights
         self._graph = network.graph
         self._inputs = drawn_inputs(self._graph, seed)
         self._data = DataFile()
         stored = {name for kernel in kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self._graph.producer if name in stored]
-        self._values = {**network.values, **self._inputs, **reference(network, self._inputs, wanted)}
+        self._values = {**self._weights, **self._inputs, **reference(network, self._inputs, wanted)}
         self._shared = share_buffers(self._graph, [(kernel.inputs, kernel.outputs) for kernel in kernels])
         self._arrays: list[BundledArray] = []
         self._number_of: dict[tuple[str, str], int] = {}
@@ -101,7 +104,7 @@ class Listing:
 
     def _numbers(self, kernel: Coded) -> Iterator[int]:
         for name in (*kernel.inputs, *kernel.outputs):
-            is_weight = name in self._network.values
+            is_weight = name in self._weights
             packing = self._packings(kernel.name, name) if is_weight else None
             key = (kernel.name if packing else "", name)
             if key not in self._number_of:
@@ -110,15 +113,20 @@ class Listing:
             yield self._number_of[key]
 
     def _weight(self, name: str, packing: Callable[[Array], Array] | None) -> BundledArray:
-        value = self._network.values[name]
-        given = packing(in_bytes(value)) if packing else stored_array(self._graph, name, value)
+        value = self._weights[name]
+        is_own = name not in self._graph.tensors  # made for the kernel, in the order of its dimensions
+        given = packing(in_bytes(value)) if packing else value if is_own else stored_array(self._graph, name, value)
         return BundledArray(name, dtype_in_bundle(given), given.shape, values=self._data.add(given))
 
     def _stored(self, kernel: Coded, name: str) -> BundledArray:
-        """Return the array of a tensor that is not a weight; ``kernel``, the first that uses it, computes it."""
+        """Return the array of a tensor that is not a weight; ``kernel``, the first that uses it, computes it.
+
+        One that is computed only in part, inside of a mask, is compared by what others make of it.
+        """
         value = stored_array(self._graph, name, self._values[name])
         place = self._data.add(value) if name in self._inputs else None
-        expected = None if name in self._inputs else self._data.add(sampled(value, _MOST_EXPECTED))
+        is_expected = name not in self._inputs and computed_elements(self._graph, name) is None
+        expected = self._data.add(sampled(value, _MOST_EXPECTED)) if is_expected else None
         made_of = largest(self._values[each] for each in kernel.inputs)
         return BundledArray(
             name, dtype_in_bundle(value), value.shape, self._shared.buffer_of[name], place, expected,

@@ -31,6 +31,7 @@ def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
     lanes = shape.lanes
     makers: dict[str, Callable[[], Any]] = {
         "chain": lambda: _multiplied(1, lanes), "chains": lambda: _multiplied(ACCUMULATORS, lanes),
+        "chains_split": lambda: _multiplied_on_threads(ACCUMULATORS, lanes),
         "short_product": lambda: _product(shape, register_rows(shape.registers), SHORT),
         "long_product": lambda: _product(shape, register_rows(shape.registers), LONG),
         "short_few": lambda: _product(shape, few_rows(shape.registers), SHORT),
@@ -54,6 +55,18 @@ def _multiplied(vectors: int, lanes: int) -> Any:
     k = te.reduce_axis((0, DEPTH), "k")
     total = te.compute((vectors * lanes,), lambda j: te.sum(row[k] * column[j], axis=k), name="total")
     return _in_registers(_schedule([row, column, total]), 0, lanes)
+
+
+def _multiplied_on_threads(vectors: int, lanes: int) -> Any:
+    """Return the same updates as `_multiplied`, for each of a number of rows on each thread."""
+    threads, rows = te.var("threads", "int64"), te.var("rows", "int64")
+    row, column = te.placeholder((DEPTH,), name="row"), te.placeholder((vectors * lanes,), name="column")
+    k = te.reduce_axis((0, DEPTH), "k")
+    whole = threads, rows, vectors * lanes
+    total = te.compute(whole, lambda t, r, j: te.sum(row[k] * column[j], axis=k), name="total")
+    schedule = _schedule([row, column, total])
+    schedule.parallel(schedule.get_loops(schedule.get_sblock("total"))[0])
+    return _in_registers(schedule, 2, lanes)
 
 
 def _product(shape: ProbeShape, rows: int, depth: int) -> Any:

@@ -24,6 +24,7 @@ from dsascape.tuner.on_device.places import place_of
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
 from dsascape.tuner.on_device.remote_facts import remote_device_facts
 from dsascape.tuner.on_device.row import Row
+from dsascape.workloads.bounded import computed_elements
 from dsascape.workloads.executable import drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
 
@@ -39,12 +40,13 @@ class Session:
         self.clock = Clock(self.place.device, job.flush_caches)
         self.device = None if self.place.is_here else remote_device_facts(job.device, self.place, self.target)
         """Description of a remote device, from its system; None for this machine."""
-        self.executable = executable(self.graph, job.seed)
-        self.code = generate(job.plan, self.executable, job.tiles, job.lanes)
+        network = executable(self.graph, job.seed)
+        self.code = generate(job.plan, network, job.tiles, job.lanes)
+        self.executable = self.code.executable
         inputs = drawn_inputs(self.graph, job.seed)
         stored = {name for kernel in self.code.kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self.graph.producer if name in stored]
-        self.values = {**self.executable.values, **inputs, **reference(self.executable, inputs, wanted)}
+        self.values = {**self.executable.values, **inputs, **reference(network, inputs, wanted)}
         self.built: dict[int, list[tuple[Any, Any]]] = {}
         self.shared = share_buffers(self.code.plan.graph, self.code.stored)
         self.tensors: dict[str, Any] = {}
@@ -118,7 +120,8 @@ class Session:
                 self.place.write(name, stored_array(self.graph, name, self.values[name]))
 
     def _deviation(self, name: str, wanted: Array, made_of: float) -> float:
-        return deviation(network_array(self.graph, name, self.place.read(name)), wanted, made_of)
+        got, computed = network_array(self.graph, name, self.place.read(name)), computed_elements(self.graph, name)
+        return deviation(got if computed is None else np.where(computed, got, wanted), wanted, made_of)
 
     def _timing(self, module: Any, arguments: list[Any]) -> Timing:
         budget, number = self.job.budget, self.clock.number(module, arguments)

@@ -106,7 +106,8 @@ def _one_after_the_other(parts: Sequence[Compute]) -> Compute:
     traffic = [(name, sum([dict(part.traffic)[name] for part in parts])) for name, _ in parts[0].traffic]
     return Compute(
         dtype=parts[0].dtype, macs=sum([part.macs for part in parts]), simple=sum([part.simple for part in parts]),
-        special=sum([part.special for part in parts]), traffic=tuple(traffic), steps=tuple(parts),
+        special=sum([part.special for part in parts]), traffic=tuple(traffic), at_work=parts[0].at_work,
+        steps=tuple(parts),
     )  # fmt: skip
 
 
@@ -198,7 +199,7 @@ def _part(kernel: TiledKernel, part: int, levels: Sequence[Passed], dtype: str, 
     of_code, made = code.issued, code.operations
     return Compute(
         dtype=dtype, macs=counted(made.macs), simple=counted(made.simple), special=counted(made.special),
-        traffic=((L1, issued(code.register_bytes)), *zip(kernel.view.caches, sizes, strict=True)),
+        traffic=((L1, issued(code.register_bytes)), *zip(kernel.view.caches, sizes, strict=True)), at_work=number,
         issued=Issued(
             fma=issued(of_code.fma), arithmetic=issued(of_code.arithmetic), special=issued(of_code.special),
             load=issued(of_code.load), store=issued(of_code.store), scalar=issued(of_code.scalar),

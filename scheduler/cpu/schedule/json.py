@@ -12,6 +12,7 @@ from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.register_tiles import vector_dim_of
 from dsascape.scheduler.cpu.structure.chains import parts_of
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.cut import only_convolution
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
 from dsascape.scheduler.kernels.loops.steps import Steps
@@ -30,6 +31,8 @@ from dsascape.scheduler.kernels.schedule_file import (
     written,
 )
 from dsascape.wording import count
+from dsascape.workloads.nest_by_nest import Winograd
+from dsascape.workloads.winograd.accuracy import sizes_of
 
 
 class _Machine(MachineRecord):
@@ -49,6 +52,7 @@ class _Kernel(KernelRecord):
     vector_dim: Annotated[int, Field(ge=-1, lt=64)]
     depth_step: Size | None
     upstream: Annotated[tuple[_Upstream, ...], Field(strict=False)] = ()
+    winograd: Number = 0
     threads: Size
     steps: list[dict[str, Any]] | None = None
 
@@ -68,7 +72,7 @@ def _kernel_record(kernel: CpuKernel) -> _Kernel:
     return _Kernel(
         output=kernel.name, group=kernel.group, operators=kernel.layer.ops, tile=tiles.tile, order=tiles.order,
         parallel=tiles.parallel, register_tile=tiles.register, vector_dim=tiles.vector_dim,
-        depth_step=tiles.depth_step, threads=kernel.threads,
+        depth_step=tiles.depth_step, threads=kernel.threads, winograd=tiles.winograd,
         upstream=tuple([
             _Upstream(order=each.order, register_tile=each.register, vector_dim=each.vector_dim)
             for each in tiles.upstream
@@ -85,8 +89,41 @@ def read_schedule(data: object, costs: CpuCosts) -> CpuSchedule:
     Raises ``ScheduleError`` for what is no schedule, is one of another network or machine, or cannot run.
     """
     file = parsed(_File, data)
-    plan, kernels = read_kernels(file, costs.analysis, costs.dtype, partial(_kernel, costs), costs.transposed)
-    return CpuSchedule(plan, kernels, costs.dtype, file.policy)
+    plan, kernels = read_kernels(
+        file, costs.analysis, costs.dtype, partial(_kernel, costs), costs.transposed, _winograd(file, costs)
+    )
+    return CpuSchedule(plan, kernels, costs.dtype, file.policy, file.pins)
+
+
+def _winograd(file: _File, costs: CpuCosts) -> Winograd:
+    """Return the convolutions that a file's kernels compute by Winograd's algorithm; refuse what it cannot compute."""
+    found = set[tuple[int, int]]()
+    operators = len(costs.analysis.graph.ops)
+    for number, kernel in enumerate(file.kernels):
+        if not kernel.winograd:
+            continue
+        where = f"schedule: kernels.{number} ({kernel.output}): winograd"
+        if kernel.group >= len(file.groups):
+            raise ScheduleError(f"{where}: group {kernel.group}: there are {len(file.groups)}")
+        sizes = sizes_of(costs.dtype, kernel.winograd)
+        if kernel.winograd not in sizes:
+            allowed = " or ".join(map(str, (0, *sizes_of(costs.dtype, _LARGEST))))
+            raise ScheduleError(f"{where}: has {kernel.winograd}; numbers of {costs.dtype} need {allowed}")
+        if kernel.steps is not None:
+            raise ScheduleError(f"{where}: has {kernel.winograd}; a kernel with steps needs 0")
+        ops = [op for op in file.groups[kernel.group].operators if op < operators]
+        own = only_convolution(costs.analysis, ops, kernel.winograd)
+        if not own:
+            raise ScheduleError(
+                f"{where}: has {kernel.winograd}; needs 0: its group has no convolution of 3x3, stride 1 and one group"
+                " that is its only reduction"
+            )
+        found |= own
+    return frozenset(found)
+
+
+_LARGEST = 6
+"""Results along each side of the largest tiles of Winograd's algorithm."""
 
 
 def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKernel:
@@ -103,6 +140,7 @@ def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKe
         tiles = LoopTiles(
             record.tile, record.order, record.parallel, record.register_tile, record.vector_dim, record.depth_step,
             tuple([UpstreamTiles(each.order, each.register_tile, each.vector_dim) for each in record.upstream]),
+            record.winograd,
         )  # fmt: skip
     except ValueError as error:
         raise ScheduleError(f"{where}: {error}") from error

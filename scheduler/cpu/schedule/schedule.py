@@ -3,7 +3,7 @@
 What lies in which cache is not decided but follows; lowering and code generation read the same record.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.cpu.costs import CpuCosts
@@ -11,6 +11,7 @@ from dsascape.scheduler.cpu.schedule.chunks import chunks_of
 from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, TiledLoops
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
+from dsascape.scheduler.kernels.cut import layers_in_order
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
@@ -56,10 +57,11 @@ class CpuKernel(Kernel):
             f", in front registers {shown(each.register)}, loops {_loops(each.order)}, vectors along d{each.vector_dim}"
             for each in tiles.upstream
         ])  # fmt: skip
+        winograd = f", Winograd F({tiles.winograd}, 3)" if tiles.winograd else ""
         return (
             f"{self.name}: tile {shown(tiles.tile)} of {shown(self.layer.sink.shape)}, loops {_loops(tiles.order)},"
             f" first {tiles.parallel} in parallel, registers {shown(tiles.register)}, {vectors}, depth {depth}"
-            f"{in_front}, {count(self.threads, 'thread')}, {count(self.chunks, 'chunk')}"
+            f"{in_front}{winograd}, {count(self.threads, 'thread')}, {count(self.chunks, 'chunk')}"
         )
 
 
@@ -75,12 +77,17 @@ class CpuSchedule(KernelSchedule[CpuKernel]):
 def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> CpuSchedule:
     """Return the schedule that calls the plan's kernels one after the other.
 
-    Operators of several products and recurrences are several kernels each.
+    Operators of several products and recurrences are several kernels each. Convolutions are computed by Winograd's
+    algorithm where that is estimated to be faster (`CpuCosts.winograd_of`).
     """
     found = []
-    for number, group in enumerate(plan.groups):
-        for layer in costs.layers_of(group.ops):
-            tiling = costs.tiling_of(layer)
-            steps, threads = costs.chosen_steps(layer)
-            found.append(CpuKernel(layer.sink.name, number, layer, tiling.tiles, threads or tiling.threads, steps))
-    return CpuSchedule(plan, tuple(found), costs.dtype, policy)
+    sizes = [costs.winograd_of(group.ops) for group in plan.groups]
+    winograd = frozenset[tuple[int, int]]().union(*sizes)
+    for number, (group, own) in enumerate(zip(plan.groups, sizes, strict=True)):
+        size = max([each for _, each in own], default=0)
+        for layer in layers_in_order(costs.analysis, group.ops, costs.transposed, winograd):
+            tiling, steps, threads = costs.decided(layer)
+            tiles = replace(tiling.tiles, winograd=size) if size else tiling.tiles
+            found.append(CpuKernel(layer.sink.name, number, layer, tiles, threads or tiling.threads, steps))
+    pins = () if costs.pins is None else costs.pins.applied(kernel.layer for kernel in found)
+    return CpuSchedule(plan, tuple(found), costs.dtype, policy, pins)

@@ -158,6 +158,9 @@ class LoopTiles:
     """Iterations of the anchor's depth loop (`Layer.depth_loop`) before the next register tile; None: all of them."""
     upstream: tuple[UpstreamTiles, ...] = ()
     """Tiles of the anchors before the layer's last one (`scheduler.cpu.structure.chains`), the nearest first."""
+    winograd: int = 0
+    """Results along each side of the tiles that its convolution is computed in, by Winograd's algorithm
+    (`workloads.winograd`); 0: directly."""
 
     def __post_init__(self) -> None:
         dims = len(self.tile)

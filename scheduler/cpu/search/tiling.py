@@ -26,11 +26,13 @@ from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
+from dsascape.scheduler.cpu.search.fixed import FixedTiles, with_fixed
 from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, vector_dim_of
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_aligned, shared_rows
-from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, parts_of, sink_spans
+from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, parts_of, sink_spans, tile_grains
 from dsascape.scheduler.cpu.structure.nests import nests_of, sums_one_by_one
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.errors import PinError
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.recurrences import ordered_dims
@@ -66,6 +68,8 @@ class KnownTiles:
     def __init__(self) -> None:
         self.tilings: Table[Tiling] = Table()
         self.most_ps: Table[float] = Table()
+        self.winograd: Table[int] = Table()
+        """Tile of Winograd's algorithm that a convolution is computed in, 0 for none, by its signature."""
 
 
 class Candidate(TiledKernel):
@@ -76,22 +80,31 @@ class Candidate(TiledKernel):
         self.tiles = tiles
 
 
-def choose_tiling(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) -> Tiling:
-    """Return the tiling of ``layer`` that is estimated to be fastest; equal layers get the same."""
-    key = layer.signature, dtype, view.timing_key
-    return known.tilings.get(key, partial(_search, layer, dtype, view))
+def choose_tiling(
+    layer: Layer, dtype: str, view: CpuView, known: KnownTiles, fixed: FixedTiles | None = None
+) -> Tiling:
+    """Return the tiling of ``layer`` that is estimated to be fastest; equal layers get the same.
+
+    ``fixed``: values that the user fixes. Raises ``PinError`` where no tiles have them.
+    """
+    key = layer.signature, dtype, view.timing_key, fixed
+    return known.tilings.get(key, partial(_search, layer, dtype, view, fixed))
 
 
-def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
+def _search(layer: Layer, dtype: str, view: CpuView, fixed: FixedTiles | None) -> Tiling:
     most, *fewer = view.thread_counts
     shape = layer.sink.shape
+    only = None if fixed is None else fixed.threads
     if ordered_dims(layer):
-        return min(_in_order(layer, dtype, view), key=_taken)
+        tilings = list(_in_order(layer, dtype, view))
+        return min(tilings if fixed is None else _among_fixed(layer, tilings, fixed), key=_taken)
     alike: dict[Extents, list[Candidate]] = {}
-    for cut in candidates(layer, dtype, view):
+    for cut in candidates(layer, dtype, view) if fixed is None else _candidates_with(layer, dtype, view, fixed):
         alike.setdefault(cut.register, []).append(Candidate(layer, cut, most, dtype, view))
     found = sorted([each for kernels in alike.values() for each in best_of(kernels, most)], key=attrgetter("rank"))
-    best = found[0]
+    best = found[0] if only in (None, most) else None
+    if only is not None:
+        fewer = [only] if only != most else []
 
     def among(tiling: Tiling) -> float:
         return among_others_ps(layer, tiling.tiles.tiled, tiling.threads, dtype, view)
@@ -99,11 +112,47 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     for threads in fewer:
         for other in found:
             parallel = _parallel_loops(other.tiles.tile, other.tiles.order, shape, threads, view)
+            if fixed is not None and fixed.parallel is not None:
+                parallel = fixed.parallel
             kernel = Candidate(layer, replace(other.tiles, parallel=parallel), threads, dtype, view)
-            if least_time_ps(kernel) < best.time_ps:
+            if best is None or least_time_ps(kernel) < best.time_ps:
                 tried = Tiling(kernel.tiles, threads, estimate(kernel))
-                best = tried if tried.time_ps < best.time_ps and among(tried) < among(best) else best
+                if best is None or (tried.time_ps < best.time_ps and among(tried) < among(best)):
+                    best = tried
+    assert best is not None
     return best
+
+
+def _among_fixed(layer: Layer, tilings: Sequence[Tiling], fixed: FixedTiles) -> list[Tiling]:
+    """Return the tilings of a layer in sequence that have the fixed values; raise ``PinError`` if none has."""
+    tiles = with_fixed(layer, [each.tiles for each in tilings], fixed._replace(parallel=None))
+    found = [
+        each for each in tilings
+        if each.tiles in tiles and fixed.threads in (None, each.threads)
+        and fixed.parallel in (None, each.tiles.parallel)
+    ]  # fmt: skip
+    if not found:
+        counts = ", ".join([f"{each.tiles.parallel} on {each.threads}" for each in tilings])
+        raise PinError(
+            f"{fixed.where}: layer {layer.sink.name!r} is computed in sequence; its parallel loops on threads are"
+            f" {counts}"
+        )
+    return found
+
+
+def _candidates_with(layer: Layer, dtype: str, view: CpuView, fixed: FixedTiles) -> list[LoopTiles]:
+    """Return the tiles that are tried with the fixed values, those of anchors in front of the last made to fit."""
+    shape, parts = layer.sink.shape, parts_of(layer)
+    found = []
+    for cut in with_fixed(layer, candidates(layer, dtype, view), fixed):
+        parallel = _parallel_loops(cut.tile, cut.order, shape, view.thread_counts[0], view)
+        if fixed.parallel is not None:
+            parallel = fixed.parallel
+        elif not parts:  # no anchor: as many loops as leave the reductions whole
+            parallel = cut.parallel
+        own = replace(cut, parallel=parallel)
+        found.append(_with_upstream(parts, own, dtype, view) if parts[1:] else own)
+    return found
 
 
 def _in_order(layer: Layer, dtype: str, view: CpuView) -> Iterator[Tiling]:
@@ -125,8 +174,12 @@ def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
     if not parts:
         return list(_without_anchor(layer, dtype, view))
     last, shape = parts[-1], layer.sink.shape
-    wider = _TILES_OF_REGISTERS if len(parts) == 1 else _TILES_IN_FRONT
-    made = [_anchored(last, each, vector_dim_of(layer), view, shape, wider) for each in _registers(last, dtype, view)]
+    grains = tile_grains(layer)
+    wider = _TILES_OF_REGISTERS if len(parts) == 1 or max(grains) > 1 else _TILES_IN_FRONT
+    made = [
+        _anchored(last, each, vector_dim_of(layer), view, shape, wider, grains)
+        for each in _registers(last, dtype, view)
+    ]
     found = list(dict.fromkeys(itertools.chain.from_iterable(made)))
     return [_with_upstream(parts, cut, dtype, view) for cut in found] if parts[1:] else found
 
@@ -230,8 +283,9 @@ def _without_anchor(layer: Layer, dtype: str, view: CpuView) -> Iterator[LoopTil
 
 
 def _anchored(
-    layer: Layer, register: Extents, vector_dim: int, view: CpuView, shape: Extents, few: Sequence[int]
-) -> Iterator[LoopTiles]:
+    layer: Layer, register: Extents, vector_dim: int, view: CpuView, shape: Extents, few: Sequence[int],
+    grains: Extents,
+) -> Iterator[LoopTiles]:  # fmt: skip
     """Yield the tiles that are tried around a layer's last anchor, in a fixed order."""
     memory = layer.sink.order
     outer = [dim for dim in reversed(memory) if dim != vector_dim and shape[dim] > 1]
@@ -241,8 +295,8 @@ def _anchored(
     outermost = tuple(sorted(others, key=lambda dim: dim not in apart and shape[dim] > 1))
     orders = list(dict.fromkeys([(*others, vector_dim), (vector_dim, *others), (*outermost, vector_dim)]))
     outer = [dim for dim in outer if dim not in apart] + [dim for dim in outer if dim in apart]
-    widths = _ladder(layer, vector_dim, register[vector_dim], few)
-    for rows in _row_tiles(layer, outer, register, few):
+    widths = _ladder(layer, vector_dim, register[vector_dim], few, grains[vector_dim])
+    for rows in _row_tiles(layer, outer, register, few, grains):
         for width in widths:
             tile = list(rows)
             tile[vector_dim] = width
@@ -283,24 +337,29 @@ def _has_rows_apart(layer: Layer) -> bool:
     )  # fmt: skip
 
 
-def _ladder(layer: Layer, dim: int, register: int, few: Sequence[int]) -> list[int]:
+def _ladder(layer: Layer, dim: int, register: int, few: Sequence[int], grain: int) -> list[int]:
     """Return tiles of one register tile, up to a ``few`` and all: they divide the number of register tiles.
 
     Where a dimension consists of parts, such as channels of groups, a tile is inside of one, or consists of whole ones.
+    Those that are not all are multiples of ``grain``.
     """
     nest, number = anchored_nest(layer), -(-layer.sink.shape[dim] // register)
     assert nest is not None
-    possible = [each for each in divisors(number) if is_aligned(nest, dim, each * register)]
-    some = [max([each for each in possible if each <= most], default=1) for most in few]
-    return [count * register for count in dict.fromkeys([1, *some, number])]
+    least = min(grain // math.gcd(grain, register), number)
+    counts = [each * least for each in divisors(-(-number // least))]
+    possible = [each for each in counts if is_aligned(nest, dim, each * register)]
+    some = [max([each for each in possible if each <= most * least], default=least) for most in few]
+    return [min(count, number) * register for count in dict.fromkeys([least, *some, number])]
 
 
-def _row_tiles(layer: Layer, outer: list[int], register: Extents, few: Sequence[int]) -> Iterator[list[int]]:
+def _row_tiles(
+    layer: Layer, outer: list[int], register: Extents, few: Sequence[int], grains: Extents
+) -> Iterator[list[int]]:
     """Yield tiles without their vector dimension: whole along more and more dimensions, the innermost first."""
-    tile = list(register)
+    tile = [_ladder(layer, dim, register[dim], few, grains[dim])[0] for dim in range(len(register))]
     yield list(tile)
     for dim in outer:
-        for size in _ladder(layer, dim, register[dim], few)[1:]:
+        for size in _ladder(layer, dim, register[dim], few, grains[dim])[1:]:
             tile[dim] = size
             yield list(tile)
 

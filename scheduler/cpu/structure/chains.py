@@ -5,9 +5,11 @@ tile of the sink at a time, in register tiles of its own; its result stays in a 
 elements those are follows from the access maps, halo included: what neighbouring tiles compute twice is known exactly.
 """
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, Span, Spans, TiledLoops, UpstreamTiles
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_padded
@@ -98,13 +100,40 @@ def _is_link(layer: Layer, name: str, front: frozenset[int], rest: tuple[int, ..
         return False
     written = [anchor.moving(index) for index in anchor.write.indices]
     moves_with_tiles = all(not index.offset and [stride for _, stride in index.terms] in ([], [1]) for index in written)
-    return moves_with_tiles and all(_is_plain(index) for index in link_read(anchor, name).indices)
+    return moves_with_tiles and all(_is_plain(index, any_divisor=True) for index in link_read(anchor, name).indices)
 
 
-def _is_plain(index: Index) -> bool:
-    """Whether a box of loops reads a box, which moves with them."""
-    plain = index.divisor == index.window == 1 and not (index.opaque or index.clamp or index.table)
-    return plain and all(stride > 0 for _, stride in index.terms)
+def _is_plain(index: Index, *, any_divisor: bool = False) -> bool:
+    """Whether a box of loops reads a box, which moves with them; with a divisor, if the box is a multiple of that."""
+    plain = index.window == 1 and not (index.opaque or index.clamp or index.table or index.rounding != "floor")
+    return plain and (any_divisor or index.divisor == 1) and all(stride > 0 for _, stride in index.terms)
+
+
+def tile_grains(layer: Layer) -> tuple[int, ...]:
+    """Return by dimension of the sink what sizes of tiles are multiples of.
+
+    More than 1 where the part in front makes one element for so many neighbours, in the tiles of Winograd's algorithm.
+    """
+    return layer.analysis.table(_tile_grains).get(layer.signature, partial(_tile_grains, layer))
+
+
+def _tile_grains(layer: Layer) -> tuple[int, ...]:
+    grains = [1] * len(layer.sink.shape)
+    last: tuple[int | None, ...] = tuple(range(len(grains)))
+    for behind, part in itertools.pairwise(reversed(parts_of(layer))):
+        anchor = anchored_nest(behind)
+        assert anchor is not None
+        read = link_read(anchor, part.sink.name)
+        moved: list[int | None] = []
+        for index in read.indices:
+            loops = {loop for loop, _ in index.terms}
+            own = [dim for dim, each in zip(last, anchor.write.indices, strict=True)
+                   if dim is not None and loops & {loop for loop, _ in each.terms}]  # fmt: skip
+            for dim in own:
+                grains[dim] = math.lcm(grains[dim], index.divisor)
+            moved.append(own[0] if len(own) == 1 else None)
+        last = tuple(moved)
+    return tuple(grains)
 
 
 def link_read(anchor: LoopNest, name: str) -> Access:
@@ -227,4 +256,7 @@ def _span_of(index: Index, loops: Mapping[int, Span]) -> Span:
         extent += abs(stride) * (span.extent - 1)
         for dim, step in span.steps:
             steps[dim] = steps.get(dim, 0) + stride * step
+    if index.divisor != 1:
+        extent = (first % index.divisor + extent - 1) // index.divisor + 1
+        first, steps = first // index.divisor, {dim: step // index.divisor for dim, step in steps.items()}
     return Span(first, extent, tuple(sorted(steps.items())))

@@ -30,7 +30,7 @@ from dsascape.scheduler.dsa.placing.needs import RunNeeds, needs_of
 from dsascape.scheduler.dsa.schedule.schedule import Layout, Schedule
 from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.dsa.view import GLOBAL
-from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.errors import PinError, ScheduleError
 from dsascape.workloads.analysis import Analysis
 
 _KIB = 1024
@@ -116,7 +116,7 @@ def _made(layout_key: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Can
 
 def through_ddr_candidate(plan: FusionPlan, costs: DsaCosts) -> Candidate:
     """Return the candidate that runs the plan's kernels in sequence, with all tensors in DDR."""
-    layout_key = "through DDR", plan.groups, costs.cores, costs.view.tuning.most_padding
+    layout_key = "through DDR", plan.groups, costs.view.timing, costs.dtype
 
     def make() -> tuple[Layout, Reads]:
         layout = through_ddr(plan, costs)
@@ -269,6 +269,14 @@ class Evaluator:
         if timed.overlaps and hides_little and tuning.apart * no_overlap_s(at, shown.layout) < self._best.seconds:
             self.consider(shown, at, always=always)
         return True
+
+    def laid_out(self, make: Callable[[], Candidate]) -> Candidate | None:
+        """Return the candidate that ``make`` lays out; None if pinned decisions rule it out, the reason being kept."""
+        try:
+            return make()
+        except PinError as error:
+            self._refusal = self._refusal or str(error)
+            return None
 
     def has_spent_budget(self, times: int = 1) -> bool:
         """Return whether more than ``times`` the budget of ``tuning.judged_instructions`` has been simulated."""

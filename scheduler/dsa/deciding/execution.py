@@ -93,11 +93,12 @@ class Decisions:
             read_bytes = [(each, from_clusters_bytes(run, layout.slices, view.clusters)) for run, each in both]
             executions = tuple([replace(each, from_clusters_bytes=size) for each, size in read_bytes])
         check_instructions(layout.runs, executions, view, layout.graph.name)
+        pins = () if costs.pins is None else costs.pins.applied(run.layer for run in layout.runs)
         overlaps = prefetch is not None or any(one.begins_after < number - 1 for number, one in enumerate(executions))
         return Schedule(
             layout.plan, layout.instances, layout.slices, costs.dtype, view.clusters, executions, prefetch,
             view.burst_bytes, "list scheduling" if overlaps else "by layer", policy,
-            "kernels" if view.divides_kernels else "batch",
+            "kernels" if view.divides_kernels else "batch", pins,
         )  # fmt: skip
 
     def _run_by_run(self, tilings: Sequence[Tiling], most_at_work: int) -> Iterator["_Step"]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import decide
+from dsascape.scheduler.dsa.deciding.pinned_memories import with_pinned_memories
+from dsascape.scheduler.dsa.pins import pinned_binding
 from dsascape.scheduler.dsa.placing.binding import Binding, plain_binding
 from dsascape.scheduler.dsa.placing.division import division_of
 from dsascape.scheduler.dsa.schedule.schedule import BufferScope, Instance, LayerRun, Layout, Schedule, TensorSlice
@@ -42,7 +44,7 @@ def through_ddr(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf = single_
         for layer in layers:
             divided = division_of(layer, costs) if costs.view.divides_kernels else None
             box = full_box(layer.sink.shape) if divided is None else divided.part(full_box(layer.sink.shape), 0)
-            binding = layer_binding(layer, box, costs.cores, costs.view.tuning.most_padding)
+            binding = _bound(layer, box, costs)
             reads = {name: (holds[name],) for name in layer.inputs if name in holds}
             written = []
             for name in layer.outputs:
@@ -53,12 +55,14 @@ def through_ddr(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf = single_
             runs.append(LayerRun(layer, box, binding, reads, tuple(written), divided))
         name = layers[-1].sink.name if layers else f"views {number}"
         instances.append(Instance(name, number, tuple(runs)))
-    return Layout(plan, tuple(instances), tuple(slices))
+    return with_pinned_memories(Layout(plan, tuple(instances), tuple(slices)), costs)
 
 
-def layer_binding(layer: Layer, box: Box, cores: int, most_padding: float) -> Binding:
-    """Return the plain binding of a layer's output box."""
-    return plain_binding([hi - lo for lo, hi in box], layer.sink.order, cores, layer.together, most_padding)
+def _bound(layer: Layer, box: Box, costs: DsaCosts) -> Binding:
+    """Return the binding of a layer's output box: the one that is pinned, else the one with the least estimate."""
+    extents = tuple([hi - lo for lo, hi in box])
+    pinned = pinned_binding(costs.pin_of(layer), layer, extents, costs.cores, costs.view.tuning.most_padding)
+    return pinned or costs.binding_of(layer, extents)
 
 
 def stored(graph: Graph, name: str, box: Box, memory: BufferScope, binding: Binding) -> TensorSlice:

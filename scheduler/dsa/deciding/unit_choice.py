@@ -162,6 +162,16 @@ def unit_ps(work: TileWork, units: Units, view: DsaView, dtype: str) -> Sequence
     return list(spent.values())
 
 
+def computing_ps(layer: Layer, part: Extents, view: DsaView, dtype: str) -> int:
+    """Return the time in ps of the busiest unit of a core for ``part`` of ``layer`` as one tile; cached."""
+    key = layer.signature, part, dtype, view.on_chip_rates
+    return layer.analysis.table(_computing_ps).get(key, partial(_computing_ps, layer, part, view, dtype))
+
+
+def _computing_ps(layer: Layer, part: Extents, view: DsaView, dtype: str) -> int:
+    return max(unit_ps(layer.tile_work(part), units_of(layer, part, view, dtype), view, dtype), default=0)
+
+
 def _assigned(work: NestWork, name: str, view: DsaView, dtype: str) -> Assignment:
     unit = view.spec.units[name]
     if isinstance(unit, MatrixUnit):

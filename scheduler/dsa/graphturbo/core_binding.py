@@ -64,11 +64,13 @@ def unbound_dims(graph: Graph, annotations: Iterable[str]) -> Unbound:
 
 
 def bind_runs(
-    runs: Sequence[Reading], cores: int, unbound: Unbound | None = None, most_padding: float = 0.0
-) -> Bound:
+    runs: Sequence[Reading], cores: int, unbound: Unbound | None = None, most_padding: float = 0.0,
+    pinned: Mapping[int, Binding] | None = None,
+) -> Bound:  # fmt: skip
     """Return bindings for ``runs``, which are in execution order (Algorithm 4).
 
-    ``most_padding``: maximum padding of uneven parts (`plain_binding`).
+    ``most_padding``: maximum padding of uneven parts (`plain_binding`). ``pinned``: bindings that the user fixes, by
+    position of the run; producers inherit these too.
     """
     unbound = unbound or {}
     bind: dict[int, Binding] = {}
@@ -80,6 +82,7 @@ def bind_runs(
         inferred = bind.get(number)
         if inferred is None or number in mismatched or plain.cores > inferred.cores:  # l. 4-5, 16
             bind[number] = plain
+        bind[number] = (pinned or {}).get(number, bind[number])
         for producer, tensor in run.producers:  # l. 8
             wanted = infer_binding(run, bind[number], tensor, runs[producer], cores, most_padding)
             if wanted is None or wanted.binds(_unbound_of(runs[producer].layer, unbound)):  # l. 6-7

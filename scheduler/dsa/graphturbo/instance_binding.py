@@ -1,14 +1,17 @@
 """Instances in order, bound to cores, with the tensor slices that they write, before placement of the slices."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import stored
+from dsascape.scheduler.dsa.deciding.pinned_memories import pinned_memories
 from dsascape.scheduler.dsa.graphturbo.core_binding import Reading, Unbound, bind_runs
-from dsascape.scheduler.dsa.graphturbo.placement import Placement
+from dsascape.scheduler.dsa.graphturbo.placement import PinnedMemory, Placement
 from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads, reads_of
+from dsascape.scheduler.dsa.pins import pinned_binding
+from dsascape.scheduler.dsa.placing.binding import Binding
 from dsascape.scheduler.dsa.schedule.schedule import Instance, LayerRun, TensorSlice
 from dsascape.scheduler.graphturbo.instances import InstanceGraph, Part
 from dsascape.workloads.graph import Graph
@@ -22,6 +25,8 @@ class BoundInstances:
     instances: tuple[Instance, ...]
     slices: tuple[TensorSlice, ...]
     mismatched: frozenset[int]
+    memories: Mapping[int, PinnedMemory] = field(default_factory=dict)
+    """Memories that the user fixes, by slice."""
 
     @cached_property
     def runs(self) -> tuple[LayerRun, ...]:
@@ -31,7 +36,7 @@ class BoundInstances:
     @cached_property
     def placement(self) -> Placement:
         """Placement problem of the slices."""
-        return Placement(self.runs, self.slices, self.mismatched)
+        return Placement(self.runs, self.slices, self.mismatched, self.memories)
 
     @cached_property
     def reads(self) -> Reads:
@@ -49,7 +54,10 @@ class _Written:
 def bind_instances(
     parts: InstanceGraph, order: Sequence[int], costs: DsaCosts, unbound: Unbound | None = None
 ) -> BoundInstances:
-    """Return the instances of ``parts`` in ``order``, bound to cores, with all slices still in DDR."""
+    """Return the instances of ``parts`` in ``order``, bound to cores, with all slices still in DDR.
+
+    Raises ``PinError`` for a pinned binding that a part cannot have.
+    """
     graph, cores, most_padding = costs.analysis.graph, costs.cores, costs.view.tuning.most_padding
     written: list[_Written] = []
     holding: dict[str, list[int]] = {}
@@ -79,7 +87,8 @@ def bind_instances(
         Reading(part.layer, part.box, tuple((written[p].run, name) for name, held in reads[i].items() for p in held))
         for i, (_, part) in enumerate(flat)
     ]
-    bound = bind_runs(readings, cores, unbound, most_padding)
+    pinned = _pinned_bindings(readings, costs)
+    bound = bind_runs(readings, cores, unbound, most_padding, pinned)
     slices = tuple(stored(graph, w.tensor, w.box, "ddr", bound.bindings[w.run]) for w in written)
     runs: dict[int, list[LayerRun]] = {number: [] for number in order}
     for i, (number, part) in enumerate(flat):
@@ -88,7 +97,20 @@ def bind_instances(
         Instance(_name(graph, parts, number), parts.instances[number].group, tuple(runs[number])) for number in order
     )
     mismatched = frozenset(p for p, w in enumerate(written) if w.run in bound.mismatched)
-    return BoundInstances(instances, slices, mismatched)
+    every = [run for instance in instances for run in instance.runs]
+    return BoundInstances(instances, slices, mismatched, pinned_memories(every, costs))
+
+
+def _pinned_bindings(runs: Sequence[Reading], costs: DsaCosts) -> Mapping[int, Binding]:
+    """Return the bindings that the user fixes, by position of the run."""
+    bindings = {}
+    for number, run in enumerate(runs if costs.pins is not None else ()):
+        extents = [hi - lo for lo, hi in run.box]
+        most_padding = costs.view.tuning.most_padding
+        binding = pinned_binding(costs.pin_of(run.layer), run.layer, extents, costs.cores, most_padding)
+        if binding is not None:
+            bindings[number] = binding
+    return bindings
 
 
 def _name(graph: Graph, parts: InstanceGraph, number: int) -> str:

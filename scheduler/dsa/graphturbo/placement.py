@@ -17,7 +17,8 @@ from functools import cache, cached_property, partial
 
 from dsascape.scheduler.dsa.placing.allocation import LiveBuffer, addresses, without_spilled
 from dsascape.scheduler.dsa.placing.needs import evaluated_cores, lacking
-from dsascape.scheduler.dsa.schedule.schedule import LayerRun, TensorSlice, live_ranges
+from dsascape.scheduler.dsa.schedule.schedule import BufferScope, LayerRun, TensorSlice, live_ranges
+from dsascape.scheduler.errors import PinError
 from dsascape.workloads.analysis import Table
 
 _MOST_EXCHANGED = 10_000
@@ -41,17 +42,27 @@ class Capacity:
     """Number of layers that may still be executing when the next one begins: slices avoid their addresses."""
 
 
+@dataclass(frozen=True, slots=True)
+class PinnedMemory:
+    """Memory of a slice that the user fixes, and where the file says so."""
+
+    memory: BufferScope
+    where: str
+
+
 class Placement:
     """Placement problem: slices to be placed, with derived data that does not depend on capacities.
 
     ``runs`` are in execution order. ``mismatched`` slices go to the global buffer, if there is one and they fit
-    (Algorithm 4, l. 12).
+    (Algorithm 4, l. 12). ``pinned``: memories that the user fixes, by slice; these slices are not spilled.
     """
 
     def __init__(
-        self, runs: Sequence[LayerRun], slices: tuple[TensorSlice, ...], mismatched: Container[int] = ()
-    ) -> None:
+        self, runs: Sequence[LayerRun], slices: tuple[TensorSlice, ...], mismatched: Container[int] = (),
+        pinned: Mapping[int, PinnedMemory] | None = None,
+    ) -> None:  # fmt: skip
         self._runs = tuple(runs)
+        self._pinned = pinned or {}
         self._slices = slices
         self._mismatched = mismatched
         self._exchanged: Table[Mapping[int, int] | None] = Table(_MOST_EXCHANGED)
@@ -61,19 +72,48 @@ class Placement:
         """Return the slices with their memories and addresses.
 
         A slice in the local buffers occupies one part in each core's, and at its readers additionally the halo that
-        cores fetch from each other.
+        cores fetch from each other. Raises ``PinError`` for a pinned slice that has no place in its memory.
         """
         near: list[LiveBuffer] = []
-        if capacity.uses_local:
+        kept = {memory: self._pinned_to(memory) for memory in ("local_buffer", "global_buffer", "ddr")}
+        if capacity.uses_local or kept["local_buffer"]:
             may_be = self._may_be_near(capacity)
-            near = without_spilled(may_be, capacity.local_bytes, longest=capacity.spills_longest)
+            near = without_spilled(
+                may_be, capacity.local_bytes, longest=capacity.spills_longest, kept=kept["local_buffer"]
+            )
         local = addresses(near, capacity.local_bytes, capacity.apart_steps)
-        far = [buffer for buffer in self._far if buffer.owner not in local]
-        far = without_spilled(far, capacity.global_bytes, longest=capacity.spills_longest)
+        elsewhere = {*local, *kept["local_buffer"], *kept["ddr"]}
+        far = [buffer for buffer in self._far if buffer.owner not in elsewhere]
+        far = without_spilled(
+            far, capacity.global_bytes, longest=capacity.spills_longest, kept=kept["global_buffer"]
+        )
         further = addresses(far, capacity.global_bytes)
+        self._check_pinned(local, further, capacity)
         return tuple(
             [_placed(each, local.get(number), further.get(number)) for number, each in enumerate(self._slices)]
         )
+
+    def _pinned_to(self, memory: str) -> frozenset[int]:
+        """Return the slices that the user fixes to ``memory``."""
+        return frozenset([number for number, pin in self._pinned.items() if pin.memory == memory])
+
+    def _check_pinned(self, local: Container[int], further: Container[int], capacity: Capacity) -> None:
+        """Raise ``PinError`` for a pinned slice without an address in its memory."""
+        found = {"local_buffer": (local, capacity.local_bytes), "global_buffer": (further, capacity.global_bytes)}
+        staying = {buffer.owner for buffer in self._far}
+        for number, pin in self._pinned.items():
+            if pin.memory == "ddr" or number in found[pin.memory][0]:
+                continue
+            each = self._slices[number]
+            if number not in staying:
+                raise PinError(
+                    f"{pin.where}: output: {each.tensor!r} is a result of the network, or nothing reads it; needs ddr"
+                )
+            size_bytes = each.core_bytes if pin.memory == "local_buffer" else each.size_bytes
+            raise PinError(
+                f"{pin.where}: output: {each.tensor!r} needs {size_bytes} B of {pin.memory} from its write to its last"
+                f" read; {found[pin.memory][1]} B are for outputs, what lives beside it included"
+            )
 
     @cached_property
     def _readers(self) -> Mapping[int, Sequence[tuple[LayerRun, int, str]]]:
@@ -104,7 +144,14 @@ class Placement:
         most_exchanged, has_global_buffer = capacity.most_exchanged, capacity.global_bytes > 0
         for buffer in self._far:
             number, each = buffer.owner, self._slices[buffer.owner]
-            size_bytes = each.core_bytes
+            size_bytes, pin = each.core_bytes, self._pinned.get(buffer.owner)
+            if pin is not None:
+                if pin.memory == "local_buffer":
+                    halos = _exchanged(each, self._readers[number], self._looked_at, 1.0)
+                    yield LiveBuffer(number, size_bytes, buffer.live, halos or {})
+                continue
+            if not capacity.uses_local:
+                continue
             never_fits = size_bytes > capacity.local_bytes  # and is spilled whatever cores would exchange of it
             if never_fits or (number in self._mismatched and has_global_buffer):
                 continue

@@ -4,7 +4,7 @@ A buffer keeps one address for its whole live range, so free space may be too fr
 memory. All live ranges are known in advance, so addresses are chosen for all buffers together.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -75,13 +75,15 @@ def fit(sizes: Sequence[int], free: Sequence[int]) -> bool:
     return total <= free[0] or put(sizes, [(0, size) for size in free]) is not None
 
 
-def without_spilled(buffers: Iterable[LiveBuffer], capacity_bytes: int, *, longest: bool = True) -> list[LiveBuffer]:
+def without_spilled(
+    buffers: Iterable[LiveBuffer], capacity_bytes: int, *, longest: bool = True, kept: Container[int] = ()
+) -> list[LiveBuffer]:
     """Return the buffers that stay when the memory overflows and others are spilled for their whole live range.
 
     At each step that overflows, the live buffer with the longest live range is spilled (GraphTurbo, section 4.3 and
     Fig. 12), the latest on a tie; or, if not ``longest``, the one allocated last. Not in the paper: buffers that do not
     fit even alone are spilled first, so that nothing else is spilled for them in vain. Every buffer has a distinct
-    owner.
+    owner. Those of the owners ``kept`` are never spilled, even where they overflow the memory.
     """
     coming: dict[int, list[LiveBuffer]] = {}
     scratch: dict[int, dict[int, int]] = {}
@@ -95,26 +97,27 @@ def without_spilled(buffers: Iterable[LiveBuffer], capacity_bytes: int, *, longe
     alive_bytes = 0
     ending: list[tuple[int, int]] = []
     first_to_go: list[tuple[int, int, int]] = []
-    kept: dict[int, LiveBuffer] = {}
+    left: dict[int, LiveBuffer] = {}
     for step in sorted({*coming, *scratch}):
         while ending and ending[0][0] <= step:
             ended = alive.pop(heappop(ending)[1], None)
             alive_bytes -= 0 if ended is None else ended.size_bytes
         for buffer in coming.get(step, ()):
-            alive[buffer.owner] = kept[buffer.owner] = buffer
+            alive[buffer.owner] = left[buffer.owner] = buffer
             alive_bytes += buffer.size_bytes
             heappush(ending, (buffer.live.stop, buffer.owner))
-            heappush(first_to_go, (-len(buffer.live) if longest else 0, -buffer.live.start, -buffer.owner))
+            if buffer.owner not in kept:
+                heappush(first_to_go, (-len(buffer.live) if longest else 0, -buffer.live.start, -buffer.owner))
         extra = scratch.get(step, {})
         needed_bytes = alive_bytes + sum([size for owner, size in extra.items() if owner in alive])
-        while needed_bytes > capacity_bytes:
+        while needed_bytes > capacity_bytes and first_to_go:
             victim = -heappop(first_to_go)[2]
             spilled = alive.pop(victim, None)
             if spilled is not None:
-                del kept[victim]
+                del left[victim]
                 alive_bytes -= spilled.size_bytes
                 needed_bytes -= spilled.size_bytes + extra.get(victim, 0)
-    return list(kept.values())
+    return list(left.values())
 
 
 def addresses(buffers: Sequence[LiveBuffer], capacity_bytes: int, apart_steps: int = 0) -> dict[int, int]:

@@ -1,12 +1,16 @@
 """Binding of tensors to cores: the number of parts that each dimension is cut into, one part per core."""
 
+import itertools
 import math
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from dsascape.scheduler.parts import divisors, splits_evenly_enough
+from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.scheduler.parts import divisors, filled, splits_evenly_enough
 from dsascape.workloads.loopnest import Box, box_volume, intersect
+
+_ROUNDING = 1e-9
 
 
 class Binding(NamedTuple):
@@ -70,6 +74,33 @@ def plain_binding(
         left //= factors[dim]
         room /= -(-extents[dim] // factors[dim]) * factors[dim] / extents[dim] if extents[dim] else 1
     return Binding(tuple(factors), tuple(order))
+
+
+def all_bindings(
+    extents: Sequence[int], order: Sequence[int], cores: int, unbound: Collection[int] = (),
+    most_padding: float = 0.0,
+) -> Iterator[Binding]:  # fmt: skip
+    """Yield every binding to all ``cores`` or to a divisor of their number, grids over several dimensions included.
+
+    Parts may be uneven, as long as equal ones would exceed the whole by at most ``most_padding`` of it. Dimensions in
+    ``unbound`` are not bound.
+    """
+    choices = [
+        [1] if dim in unbound or not size
+        else [parts for parts in divisors(cores) if splits_evenly_enough(size, parts, most_padding)]
+        for dim, size in enumerate(extents)
+    ]  # fmt: skip
+    for factors in itertools.product(*choices):
+        binding = Binding(factors, tuple(order))
+        fits = filled(extents, binding.part_extents(extents)) * (1 + most_padding) >= 1 - _ROUNDING
+        if fits and cores % binding.cores == 0:
+            yield binding
+
+
+def cores_sharing(layer: Layer, name: str, binding: Binding) -> int:
+    """Return the number of cores that need the same bytes of operand ``name`` of ``layer``."""
+    spread = math.prod([binding.factors[dim] for dim in layer.dependencies.get(name, ()) if dim != DEPTH])
+    return max(binding.cores // spread, 1)
 
 
 def sample_cores(binding: Binding) -> tuple[int, ...]:

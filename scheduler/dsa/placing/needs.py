@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from dsascape.scheduler.dsa.placing.binding import Binding, needed_and_held, sample_cores
+from dsascape.scheduler.dsa.placing.binding import Binding, cores_sharing, needed_and_held, sample_cores
 from dsascape.scheduler.dsa.schedule.schedule import HaloExchange, LayerRun, TensorSlice
 from dsascape.scheduler.dsa.tiling.tiling import Route
 from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL
-from dsascape.scheduler.kernels.layer import DEPTH, Layer, layer_needs
+from dsascape.scheduler.kernels.layer import Layer, layer_needs
 from dsascape.workloads.loopnest import Box, box_volume, intersect
 from dsascape.workloads.regions import at_origin, placed_regions
 
@@ -113,10 +113,7 @@ def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) ->
     for name in layer.inputs:
         if name not in need:
             continue
-        spread = 1
-        for dim in layer.dependencies.get(name, ()):
-            spread *= run.binding.factors[dim] if dim != DEPTH else 1
-        sharing = max(run.binding.cores // spread, 1)
+        sharing = cores_sharing(layer, name, run.binding)
         broadcast = broadcasts and sharing > 1
         if name not in run.reads:
             by_operand[name] = Route(1.0, 0.0, sharing, broadcast)

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from dsascape.scheduler.dsa.schedule.schedule import BufferScope, ClustersShare, QueueOrder
 from dsascape.scheduler.kernels.schedule_file import NetworkRecord, Number, Numbers, OriginRecord, Record, Size
+from dsascape.scheduler.pins.pins import AppliedPin
 
 FORMAT: Final = "dsascape schedule 1"
 
@@ -138,3 +139,4 @@ class ScheduleFile(Record):
     groups: Annotated[tuple[GroupRecord, ...], Field(strict=False)]
     slices: Annotated[tuple[SliceRecord, ...], Field(strict=False)]
     instances: Annotated[tuple[InstanceRecord, ...], Field(strict=False)]
+    pins: Annotated[tuple[AppliedPin, ...], Field(strict=False)] = ()

@@ -44,6 +44,7 @@ from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.schedule_file import network_record, origin_record
+from dsascape.scheduler.pins.pins import without_empty_pins
 from dsascape.wording import count
 from dsascape.workloads.loopnest import Box, box_volume, full_box
 
@@ -87,8 +88,9 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
             )
             for instance in schedule.instances
         ),
+        pins=schedule.pins,
     )  # fmt: skip
-    return file.model_dump(mode="json")
+    return without_empty_pins(file.model_dump(mode="json"))
 
 
 def _fields(record: Any) -> dict[str, Any]:
@@ -174,7 +176,7 @@ class _Reader:
         prefetch = None if file.prefetch is None else PrefetchBuffers(**file.prefetch.model_dump())
         return Schedule(
             self._plan(), tuple(instances), slices, self._costs.dtype, view.clusters, tuple(executions), prefetch,
-            file.burst_bytes, file.queue_order, file.policy, file.machine.clusters_share,
+            file.burst_bytes, file.queue_order, file.policy, file.machine.clusters_share, file.pins,
         )  # fmt: skip
 
     def _same(self, what: str, has: object, needs: object) -> None:

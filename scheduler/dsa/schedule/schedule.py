@@ -17,6 +17,7 @@ from dsascape.scheduler.dsa.deciding.unit_choice import Units
 from dsascape.scheduler.dsa.placing.binding import Binding
 from dsascape.scheduler.dsa.tiling.tiling import Route, Tiling
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.pins.pins import AppliedPin, pins_text
 from dsascape.wording import count
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Box
@@ -265,6 +266,8 @@ class Schedule(Layout):
     """Order of instructions in the units' queues: layer by layer, or list scheduling (most urgent ready one first)."""
     policy: str = ""
     clusters_share: ClustersShare = "batch"
+    pins: tuple[AppliedPin, ...] = ()
+    """Decisions that the user fixed before the schedule was made."""
 
     @property
     def is_interleaved(self) -> bool:
@@ -280,7 +283,7 @@ class Schedule(Layout):
                 cores = "x".join(map(str, run.binding.factors))
                 memories = ",".join(self.slices[number].memory for number in run.writes)
                 lines.append(f"    {run.layer.sink.name}[{box}]{_divided(run)} bind={cores} -> {memories}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *pins_text(self.pins)])
 
     def in_full(self) -> str:
         """Return the schedule as text with all decisions about every layer run."""
@@ -306,7 +309,7 @@ class Schedule(Layout):
                 lines.append(f"    {number}: {run.layer.sink.name}[{box}]{_divided(run)} bind={cores} -> {where}")
                 lines.append(f"       {self.executions[number]}")
                 number += 1
-        return "\n".join(lines)
+        return "\n".join([*lines, *pins_text(self.pins)])
 
 
 def _divided(run: LayerRun) -> str:

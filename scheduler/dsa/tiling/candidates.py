@@ -65,11 +65,11 @@ class TileCandidates:
         """Iterations of the layer's depth loops."""
         key = (
             self._cuts, request.output_memory, request.units, request.dtype, request.prefetch is None,
-            view.on_chip_rates, request.in_pieces,
+            view.on_chip_rates, request.in_pieces, request.fixed,
         )  # fmt: skip
-        inner = request.layer.depth_extents[1:]
+        inner, extents = request.layer.depth_extents[1:], (*request.part, request.searched_depth)
         lattices = request.layer.analysis.table(Lattice, _MOST_TABLES)
-        self.lattice: Lattice = lattices.get(key, partial(Lattice, (*request.part, request.searched_depth), inner))
+        self.lattice: Lattice = lattices.get(key, partial(Lattice, extents, inner, request.fixed))
         """Lattice shared by requests that differ in free space alone, on machines with equal on-chip rates."""
         self._lattice_key = key
         self._global_room = sum(request.global_gaps)
@@ -112,7 +112,7 @@ class TileCandidates:
     def searched(self) -> Candidate | None:
         """Return the best candidate of the compiled search; None if that cannot be used, or none fits."""
         request, view = self._request, self._view
-        if not may_compile():
+        if not may_compile() or any(size is not None for size in request.fixed):
             return None
         cache = request.layer.analysis.table(compiled_tiles, _MOST_TABLES)
         compiled = cache.get(self._lattice_key, partial(compiled_tiles, request, self._cuts, view))

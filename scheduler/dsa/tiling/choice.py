@@ -23,7 +23,7 @@ def equivalence_key(request: TileRequest) -> Hashable:
     ways = tuple([(place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes])
     return (
         layer.signature, ways, request.box, request.part, request.cores, request.units, request.output_memory,
-        request.prefetch, request.overlaps, request.paper_tiles, request.dtype,
+        request.prefetch, request.overlaps, request.paper_tiles, request.dtype, request.pin,
     )  # fmt: skip
 
 

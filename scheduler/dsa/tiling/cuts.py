@@ -49,6 +49,8 @@ class CutOperand(NamedTuple):
     """Bytes of one tile for all cores together, shared bytes counted once."""
     moved_bytes: float
     """Bytes of one tile for all cores together that are not resident, shared bytes counted once."""
+    cores_sharing: int
+    """Number of cores that need the same bytes."""
     versions: int
     """Number of versions of a weight eligible for prefetch (loaded once by every core, part by part); 0 for others."""
 
@@ -191,7 +193,7 @@ class Cuts:
         needed = tile_bytes * self._cores / route.cores_sharing
         return CutOperand(
             name, times, route.from_ddr, route.broadcast, tile_bytes, math.ceil(tile_bytes * route.streamed),
-            needed, needed * route.streamed, versions if comes_ahead else 0,
+            needed, needed * route.streamed, route.cores_sharing, versions if comes_ahead else 0,
         )  # fmt: skip
 
     def _passing_bytes(self, name: str, work: TileWork) -> int:

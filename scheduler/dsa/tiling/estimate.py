@@ -108,7 +108,7 @@ def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
     """Number of transfers on path and broadcast: operands that change with a tile are moved together."""
     first: list[_First] = []
     ddr_loads: list[tuple[int, int]] = []
-    for name, times, from_ddr, is_broadcast, tile_bytes, _, needed_bytes, moved_bytes, _ in cut.operands:
+    for name, times, from_ddr, is_broadcast, tile_bytes, _, needed_bytes, moved_bytes, sharing, _ in cut.operands:
         goes_around = has_prefetch and name not in prefetched
         held_bytes = tile_bytes if has_prefetch and not goes_around else 0
         if is_broadcast:
@@ -116,7 +116,7 @@ def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
             broadcast_ps += times * once_ps
             broadcast_starts = times if times > broadcast_starts else broadcast_starts
         else:
-            once_ps = moved_bytes / path_bytes_per_ps
+            once_ps = moved_bytes * (sharing if view.has_global_buffer else 1) / path_bytes_per_ps
             path_ps += times * once_ps
             path_starts = times if times > path_starts else path_starts
         first.append(_First(once_ps, 0.0, held_bytes))

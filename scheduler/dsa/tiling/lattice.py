@@ -52,12 +52,17 @@ class Halved:
 
     __slots__ = ("around", "depth", "finer", "halvings", "passes", "placed", "shape", "tile", "tiles")
 
-    def __init__(self, halvings: Halvings, extents: Extents, inner: Extents = ()) -> None:
+    def __init__(
+        self, halvings: Halvings, extents: Extents, inner: Extents = (), fixed: Sequence[int | None] = ()
+    ) -> None:
         self.halvings = halvings
         *along, depth = [-(-size >> times) for size, times in zip(extents, halvings, strict=True)]
         depth = whole_pieces(inner, depth)
+        if fixed:
+            along = [size if own is None else own for size, own in zip(along, fixed[:-1], strict=True)]
+            depth = depth if fixed[-1] is None else fixed[-1]
         self.tile = tuple(along)
-        self.depth: int | None = depth if halvings[-1] else None
+        self.depth: int | None = depth if depth < extents[-1] or halvings[-1] else None
         """Iterations of the depth loops per step; None: all of them, in one piece."""
         *pieces, steps = [-(-size // part) for size, part in zip(extents, (*along, depth), strict=True)]
         self.tiles = math.prod(pieces)
@@ -73,13 +78,20 @@ class Halved:
 
 
 class Lattice:
-    """Lattice of all combinations of halvings of ``extents``; points are created on demand."""
+    """Lattice of all combinations of halvings of ``extents``; points are created on demand.
 
-    def __init__(self, extents: Extents, inner: Extents = ()) -> None:
+    Dimensions that ``fixed`` has a size for have that one in every point.
+    """
+
+    def __init__(self, extents: Extents, inner: Extents = (), fixed: Sequence[int | None] = ()) -> None:
         self._extents = extents
         self._inner = inner
         """Iterations of the inner depth loops: steps end on whole runs of these."""
-        self.limits: Halvings = tuple([max(size - 1, 0).bit_length() for size in extents])
+        self._fixed = fixed
+        limits = [max(size - 1, 0).bit_length() for size in extents]
+        if fixed:
+            limits = [most if own is None else 0 for most, own in zip(limits, fixed, strict=True)]
+        self.limits: Halvings = tuple(limits)
         """Maximum number of halvings per dimension."""
         self._ways: dict[Halvings, Halved] = {}
 
@@ -92,7 +104,7 @@ class Lattice:
         """Return the point with these halvings."""
         point = self._ways.get(halvings)
         if point is None:
-            point = self._ways[halvings] = Halved(halvings, self._extents, self._inner)
+            point = self._ways[halvings] = Halved(halvings, self._extents, self._inner, self._fixed)
         return point
 
     def finer(self, way: Halved) -> Sequence[Halved]:

@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dsascape.scheduler.dsa.tiling.candidates import Candidate, TileCandidates
+from dsascape.scheduler.dsa.tiling.fixed import checked, nothing_fits
 from dsascape.scheduler.dsa.tiling.lattice import Halved
-from dsascape.scheduler.dsa.tiling.tiling import TileRequest, Tiling
+from dsascape.scheduler.dsa.tiling.tiling import TilePin, TileRequest, Tiling
 from dsascape.scheduler.dsa.view import DsaView
-from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.errors import PinError, ScheduleError
 from dsascape.scheduler.parts import divisors
 
 _TILED_DIMS = 2
@@ -34,7 +35,34 @@ def choose_tiling(request: TileRequest, view: DsaView) -> Tiling:
 
     Reductions that are no products, and sequential products, are accumulated piece by piece only if nothing fits
     otherwise, or where a core has so few results that cutting these leaves little to overlap.
+
+    Raises ``PinError`` for tiles that the user fixes (``request.pin``) and that the layer cannot have.
     """
+    if request.pin is None:
+        return _chosen(request, view)
+    return _with_fixed(request, request.pin, view)
+
+
+def _with_fixed(request: TileRequest, pin: TilePin, view: DsaView) -> Tiling:
+    """Return the best tiling found that has the fixed sizes."""
+    request = replace(checked(request, pin), paper_tiles=False)
+    if pin.prefetched is False:
+        request = replace(request, prefetch=None)
+    try:
+        if pin.prefetched:
+            return _prefetching(request, pin, view)
+        return _best_tiling(request, view) if request.in_pieces else _chosen(request, view)
+    except PinError:
+        raise
+    except TilingError as error:
+        try:
+            without = _chosen(replace(request, pin=None, in_pieces=False), view)
+        except TilingError:
+            without = None
+        raise nothing_fits(pin, request, without, str(error)) from error
+
+
+def _chosen(request: TileRequest, view: DsaView) -> Tiling:
     in_pieces = replace(request, in_pieces=True)
     can_cut = not request.cuts_depth and bool(request.layer.depth_loops)
     try:
@@ -74,6 +102,17 @@ def _best_tiling(request: TileRequest, view: DsaView) -> Tiling:
     except TilingError:
         return through
     return around if around.estimate_ps < fast_enough_ps else through
+
+
+def _prefetching(request: TileRequest, pin: TilePin, view: DsaView) -> Tiling:
+    """Return the best tiling found, with its weights prefetched; raise ``PinError`` if none of them can be."""
+    through = _Search(request, view).run()
+    if not through.prefetched:
+        raise PinError(
+            f"{pin.where}: prefetch: layer {request.layer.sink.name!r} has no weights that every core loads once in"
+            f" tiles {through}"
+        )
+    return through
 
 
 def paper_tiling(request: TileRequest, view: DsaView) -> Tiling | None:

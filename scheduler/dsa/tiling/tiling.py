@@ -12,6 +12,19 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents
 
 
+class TilePin(NamedTuple):
+    """Tiles that the user fixes for a layer; the search chooses the rest (`scheduler.pins`)."""
+
+    where: str
+    """Place in the file of pins, for messages."""
+    tile: tuple[int | None, ...]
+    """Elements per sink dimension; None: searched."""
+    depth: int | None = None
+    """Iterations of the depth loops per step; None: searched."""
+    prefetched: bool | None = None
+    """Whether weights come through the prefetch buffers; None: searched."""
+
+
 class Route(NamedTuple):
     """Route of an operand to the local buffers: shares from DDR and the global buffer; the rest is resident."""
 
@@ -144,6 +157,13 @@ class TileRequest:
     in_pieces: bool = False
     """Whether reductions that are no products, and sequential products, may also be accumulated piece by piece: their
     operands are then loaded for each piece."""
+    pin: TilePin | None = None
+    """Tiles that the user fixes; None: all are searched."""
+
+    @property
+    def fixed(self) -> tuple[int | None, ...]:
+        """Tile size of each sink dimension, and of the depth, that is fixed; empty if none is."""
+        return () if self.pin is None else (*self.pin.tile, self.pin.depth)
 
     @property
     def cuts_depth(self) -> bool:

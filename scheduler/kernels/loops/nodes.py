@@ -131,8 +131,31 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """Part of a loop's iterations: those that lie in ``first`` <= element < ``end``, of ``step`` elements each.
+
+    Elements are counted from the first iteration's on; no loop runs before its first or behind its last iteration.
+    """
+
+    first: Affine | None
+    """None: from the first iteration on."""
+    end: Affine | None
+    """None: up to the last iteration."""
+    step: int = 1
+    part: Literal["touched", "whole", "before", "behind"] = "touched"
+    """Iterations that lie in it at least in part, or as a whole; or single elements, which the loop then goes through:
+    those before the first iteration that does as a whole, or behind the last."""
+
+    def __str__(self) -> str:
+        ends = "" if self.first is None else str(self.first), "" if self.end is None else str(self.end)
+        parts = {"touched": "", "whole": "whole ", "before": "before whole ", "behind": "behind whole "}
+        steps = "" if self.step == 1 else f", {parts[self.part]}steps of {self.step}"
+        return f"from {ends[0] or 'its first'} to {ends[1] or 'its last'}{steps}"
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop from zero.
+    """A loop from zero, or of the iterations in its ``reach``.
 
     A thread loop inside of another one is shared out among all threads of the block, whichever iteration of the outer
     one they run.
@@ -146,6 +169,8 @@ class Loop:
     """Names and iterations of the loops that it fuses, outermost first; empty for a plain loop."""
     width: int = 1
     """Threads that run one of its iterations together."""
+    reach: Reach | None = None
+    """Iterations that run, where loops around it bound them (`dsascape.workloads.bounds`); None: all."""
 
 
 Node = Loop | Guard | Outlined | Ahead | Statement

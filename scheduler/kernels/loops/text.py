@@ -91,7 +91,8 @@ class _Text:
 def _head(loop: Loop) -> str:
     fused = " * ".join(f"{name} in {extent}" for name, extent in loop.fused)
     kind = "warp" if loop.width > 1 else _KINDS.get(loop.kind, loop.kind)
-    return f"{kind} {loop.name} in {loop.extent}{f'  # {fused}' if fused else ''}:"
+    reach = "" if loop.reach is None else f", {loop.reach}"
+    return f"{kind} {loop.name} in {loop.extent}{reach}{f'  # {fused}' if fused else ''}:"
 
 
 def _place(stage: Stage, element: tuple[Affine, ...], place: Affine | None = None) -> str:

@@ -71,4 +71,5 @@ def cpus(draw: st.DrawFn) -> Cpu:
         dram={"capacity": "1 GiB", "bandwidth": draw(st.sampled_from(["1 GB/s", "30 GB/s"])), "latency": "100 ns"},
         write_allocate=draw(st.booleans()),
         sustained_factor=draw(st.sampled_from([0.5, 1.0])),
+        active_clock=draw(st.sampled_from([{}, {1: 1.0, 2: 0.8}, {2: 0.9, 4: 0.3}])),
     )  # fmt: skip

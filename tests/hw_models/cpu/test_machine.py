@@ -1,8 +1,10 @@
 """Time of chunks on CPU cores, and their contention for shared caches and DRAM, on small numbers."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from dsascape.hw_models import (
     Compute,
@@ -133,6 +135,13 @@ class TestChunks:
         assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + 187_500
         assert run(cpu(), (1, work)).makespan_ps == 1 * US + 20 * NS + 125 * NS
 
+    @pytest.mark.parametrize(("active", "cycles"), [(1, 100), (2, 125), (3, 200), (4, 200)])
+    def test_clocks_fall_with_the_number_of_cores_at_work(self, active: int, cycles: int) -> None:
+        spec = cpu(cores={"big": core(count=4)}, active_clock={1: 1.0, 2: 0.8, 4: 0.5})
+        work = replace(chunk(fma=200, accumulators=8), at_work=active)
+
+        assert run(spec, (active, work)).makespan_ps == 1 * US + cycles * NS
+
     def test_bytes_of_a_first_pass_hide_behind_that_pass_only(self) -> None:
         # 100 cycles of arithmetic, a quarter of them while l3 moves its bytes in 125 cycles
         work = chunk(fma=200, accumulators=8, traffic=(("l3", 1000),), meanwhile=(("l3", 0.25),))
@@ -178,6 +187,20 @@ class TestSpec:
         # big: 2 x 1 GHz x 2 pipes x 4 lanes; LITTLE: 2 x 0.5 GHz x 1 x 4
         assert big_and_little().peak_macs_per_s("fp32") == 20e9
         assert big_and_little().peak_macs_per_s("int8") == 0
+
+    @pytest.mark.parametrize(("shares", "giga_macs"), [({1: 0.5}, 8), ({1: 1.0, 2: 0.75}, 12), ({1: 1.0, 2: 0.4}, 8)])
+    def test_the_peak_is_that_of_as_many_cores_as_do_most(self, shares: dict[int, float], giga_macs: int) -> None:
+        assert cpu(active_clock=shares).peak_macs_per_s("fp32") == giga_macs * 1e9
+
+    def test_a_clock_that_rises_with_active_cores_is_refused(self) -> None:
+        message = r"active_clock\.4 is 0\.9; needs at most 0\.8, the share for 2 cores"
+        with pytest.raises(ValidationError, match=message):
+            cpu(active_clock={2: 0.8, 4: 0.9})
+
+    def test_a_number_of_active_cores_may_be_changed_by_its_path(self) -> None:
+        changed = with_values(cpu(active_clock={1: 1.0, 2: 0.8}), {"active_clock.2": 0.5})
+
+        assert [changed.active_share(active) for active in (1, 2, 3)] == [1.0, 0.5, 0.5]
 
     def test_the_fastest_kind_comes_first(self) -> None:
         assert [kind.clock_hz for kind in big_and_little().kinds] == [10**9, 5 * 10**8]

@@ -23,7 +23,15 @@ LEAST_SUM, MOST_SUM = 0.95, 1.1
     ("network", "images"), [("resnet50", 4), ("mobilenet-v2", 4), ("densenet121", 4), ("bert-base-128", 1), ("dlrm", 4)]
 )
 def test_a_kernel_is_estimated_within_a_quarter_of_its_simulated_time(network: str, images: int, policy: str) -> None:
-    spec = load_hardware("stcp920")
+    _check_estimates("stcp920", network, images, policy)
+
+
+def test_it_is_as_near_where_cores_read_what_they_share_each_for_itself() -> None:
+    _check_estimates("ascend910", "bert-base-128", 1, "fixed-pattern")
+
+
+def _check_estimates(hardware: str, network: str, images: int, policy: str) -> None:
+    spec = load_hardware(hardware)
     assert isinstance(spec, ClusteredDsa)
     run = run_of(make_policy(policy), load_network(network, batch=images).with_dtype("fp16"), spec)
     costs, trace = costs_on(spec, run.graph), run.result.trace

@@ -72,6 +72,26 @@ def prime() -> Graph:
     return net.graph(net.dense(net.relu(net.input(31, 64)), 64))
 
 
+def square() -> Graph:
+    """Return a product of which four cores that get no broadcasts read least in a grid of two by two."""
+    net = Net("square")
+    return net.graph(net.dense(net.input(64, 64), 64))
+
+
+def wide() -> Graph:
+    """Return a product for which the grid with the least bound is not the fastest: several have the same bound."""
+    net = Net("wide")
+    return net.graph(net.dense(net.input(2048, 3072), 3072))
+
+
+def without_broadcast() -> ClusteredDsa:
+    """Return a machine whose cores each read all that they need, more slowly than DDR brings it."""
+    fast = {"bandwidth": "64 GB/s", "startup": "100 ns"}
+    path = {"bandwidth": "1 GB/s", "startup": "10 ns", "broadcast": False}
+    ddr = {"capacity": "1 GiB", "bandwidth": "64 GB/s", "efficiency": 1.0}
+    return machine(on_chip_path=path, ddr=ddr, dma={"load": fast, "store": fast})
+
+
 def residual() -> Graph:
     net = Net("residual")
     x = net.relu(net.conv(net.input(4, 3, 32, 32), 16))
@@ -119,6 +139,9 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
     "apart": ("graphturbo", stages, narrow, 100.0),
     "near_least": ("graphturbo", stages, narrow, 100.0),
     "most_padding": ("fixed-pattern", prime, machine, 0.0),
+    "cores_bound": ("fixed-pattern", square, without_broadcast, "plain"),
+    "most_bindings": ("fixed-pattern", wide, lambda: load_hardware("ascend910", ClusteredDsa), 1),
+    "rebound": ("fixed-pattern", square, without_broadcast, 0.1),
     "outputs_share_of_global_buffer": ("graphturbo", residual, machine, 0.01),
     "most_exchanged": ("graphturbo", residual, machine, 1.0),
     "prefetch_share_of_weight_window": ("graphturbo", product, machine, 0.2),
@@ -247,7 +270,7 @@ class TestTuning:
         assert all(n - 2 <= execution.begins_after < n for n, execution in enumerate(schedule.executions))
 
 
-FACTORS = ("worthwhile", "around_prefetch", "overlapped", "hopeless", "unlikely")
+FACTORS = ("worthwhile", "around_prefetch", "overlapped", "hopeless", "unlikely", "rebound")
 """Shares that may not be zero."""
 
 
@@ -268,6 +291,7 @@ def tunings() -> st.SearchStrategy[DsaTuning]:
     drawn["judged_instructions"] = st.integers(0, 100_000)
     drawn["most_instructions"] = st.integers(1, 100_000)
     drawn["kernels_divided"] = st.sampled_from(["if faster", "never", "always"])
+    drawn["cores_bound"] = st.sampled_from(["if faster", "plain"])
     drawn["grouping_headrooms"] = st.lists(st.floats(-1, 0.99), min_size=1, max_size=3).map(tuple)
     return st.builds(DsaTuning, **drawn)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
-from dsascape.scheduler.kernels.loops.nodes import SHARES, Condition, Loop, LoopKind, Node, Role, Statement
+from dsascape.scheduler.kernels.loops.nodes import SHARES, Condition, Loop, LoopKind, Node, Reach, Role, Statement
 from dsascape.scheduler.kernels.loops.plans import StagePlan
 from dsascape.scheduler.kernels.loops.steps import (
     Bind,
@@ -24,6 +24,7 @@ from dsascape.scheduler.kernels.loops.steps import (
 from dsascape.wording import count
 
 if TYPE_CHECKING:
+    from dsascape.scheduler.kernels.loops.stage.bands import Banded
     from dsascape.scheduler.kernels.loops.tree import Tree
 
 
@@ -57,6 +58,8 @@ class State:
     """Inside of the stage's own loops of threads: what all threads together cover."""
     run: Affine | None = None
     """Iteration of several reduction loops that threads share as one."""
+    is_in_band: bool = False
+    """Whether all columns of the loops so far belong to all rows, of a stage that a band bounds."""
     conditions: tuple[Condition, ...] = ()
     """Conditions under which there is an iteration of the reduction."""
     place: Affine | None = None
@@ -87,6 +90,7 @@ class StageBase(ABC):
             if self.sums.count > self.run:
                 sums = f"{count(self.sums.count, 'sum')} of {count(self.run, 'element')}"
                 raise StepError(f"PartialSums: {self.stage.name}: {sums}")
+        self.band = self.banded_of(plan)
         self.slots = self._slots()
         reducing = [number for number, slot in enumerate(self.slots) if not slot.is_space]
         self.first_tensor = reducing[-1] if reducing else 0
@@ -134,6 +138,10 @@ class StageBase(ABC):
         axis = slots[place].axis
         outer = Slot(is_space=False, axis=axis, size=factor)
         return [*slots[:place], outer, replace(outer, size=1, is_unrolled=True), *slots[place + 1 :]]
+
+    @abstractmethod
+    def banded_of(self, plan: StagePlan) -> "Banded | None":
+        """Return the band that bounds the stage's loops; None where they run in full."""
 
     @abstractmethod
     def inner(self, depth: int, state: State, role: Role) -> list[Node]:
@@ -226,6 +234,12 @@ class StageBase(ABC):
             if len(terms) == 1:
                 return nest.loops[terms[0]].name
         return f"d{slot.axis}"
+
+
+def within(reach: Reach | None, nodes: list[Node]) -> list[Node]:
+    """Return ``nodes`` with the loop that they begin with running through ``reach`` alone; as they are for None."""
+    loop, *rest = nodes
+    return nodes if reach is None or not isinstance(loop, Loop) else [replace(loop, reach=reach), *rest]
 
 
 def around(name: str, count: int, kind: LoopKind, body: list[Node]) -> list[Node]:

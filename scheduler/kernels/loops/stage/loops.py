@@ -8,14 +8,15 @@ from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges, joine
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.nodes import Condition, Guard, Loop, LoopKind, Node, Role
 from dsascape.scheduler.kernels.loops.plans import StagePlan
-from dsascape.scheduler.kernels.loops.stage.base import State
+from dsascape.scheduler.kernels.loops.stage.bands import InBands
+from dsascape.scheduler.kernels.loops.stage.base import Slot, State, within
 from dsascape.scheduler.kernels.loops.stage.grid import OnGrid
 from dsascape.scheduler.kernels.loops.stage.sums import Sums
 from dsascape.scheduler.kernels.loops.stage.vectors import InVectors
 from dsascape.scheduler.kernels.loops.steps import Tensorise
 
 
-class StageLoops(InVectors, OnGrid, Sums):
+class StageLoops(InBands, InVectors, OnGrid, Sums):
     """The loops of one stage around its statements."""
 
     def nodes(self) -> list[Node]:
@@ -40,12 +41,13 @@ class StageLoops(InVectors, OnGrid, Sums):
         while count > 1:
             count //= 2
             nodes += self.over_places(count, state, "fold")
-        return nodes + (self.inner(depth, state, "rest") if self.run % self.sums.count else [])
+        has_rest = self.run % self.sums.count or any(self.run_limits(state))
+        return nodes + (self.inner(depth, state, "rest") if has_rest else [])
 
     def inner(self, depth: int, state: State, role: Role) -> list[Node]:
         """Return the loops from that at ``depth`` on."""
         if depth == len(self.slots):
-            return self.along_run(state, role) if self.sums is not None else [self.statement(state, role)]
+            return self._innermost(state, role)
         number, on = self.groups.get(depth, (0, "serial"))
         if number:
             inside = replace(state, of_block=self.all_covered(state)) if on == "thread" else state
@@ -57,6 +59,16 @@ class StageLoops(InVectors, OnGrid, Sums):
             return self.shared_turns(depth, state, role)
         if slot.is_inner and self.is_vector(depth, state):
             return self.in_vectors(depth, state, role)
+        takes_columns = role == "update" and self.takes_columns(slot)
+        return self.sums_in_band(depth, slot, state) if takes_columns else self._single_loop(depth, slot, state, role)
+
+    def _innermost(self, state: State, role: Role) -> list[Node]:
+        """Return the statement inside of all loops, or the loops along what partial sums are of."""
+        own = self.along_run(state, role) if self.sums is not None else list[Node]([self.statement(state, role)])
+        return self.of_row(state, role, own)
+
+    def _single_loop(self, depth: int, slot: Slot, state: State, role: Role) -> list[Node]:
+        """Return the loop of a slot around what is inside of it."""
         named, inside = self.step_of(slot, state)
         count = math.prod([number for _, number in named])
         is_unrolled = slot.is_unrolled or (slot.is_inner and self.is_unrolled(count))
@@ -65,7 +77,8 @@ class StageLoops(InVectors, OnGrid, Sums):
             kind = "tensor"
         fused = tuple(named) if len(named) > 1 else ()
         name = self.tree.loop_name(self.label_of(slot)) if fused else named[0][0] if named else ""
-        return self.looped(name, count, kind, depth + 1, inside, role, fused)
+        reach = self.reach_of(slot, state) if kind == "serial" and len(named) == 1 else None
+        return within(reach, self.looped(name, count, kind, depth + 1, inside, role, fused))
 
     def _attached(self, depth: int, state: State) -> list[Node]:
         plans = self.tree.plans.attached(self.stage.name, depth)
@@ -127,6 +140,7 @@ class StageLoops(InVectors, OnGrid, Sums):
                 limit = self.box[dim].extent
                 if local.span(self.tree.extents)[1] > limit:
                     conditions.append(Condition(local, limit))
+        conditions += self.beside_the_band(state) if depth and depth == self.plan.parallel else ()
         body = self._descend(depth, state, role)
         return [Guard(tuple(dict.fromkeys(conditions)), tuple(body))] if conditions else body
 

@@ -1,20 +1,32 @@
 """Sums of a stage in several parts: partial sums of one thread, and reductions that threads or blocks share."""
 
+from abc import abstractmethod
 from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from dsascape.scheduler.kernels.loops.affine import Affine
-from dsascape.scheduler.kernels.loops.nodes import SHARES, Condition, Node, Role
+from dsascape.scheduler.kernels.loops.nodes import SHARES, Condition, Loop, Node, Reach, Role
 from dsascape.scheduler.kernels.loops.stage.base import StageBase, State, around
 from dsascape.scheduler.kernels.loops.stage.vectors import pieces
 from dsascape.scheduler.kernels.loops.steps import Scope
+
+if TYPE_CHECKING:
+    from dsascape.scheduler.kernels.loops.stage.bands import Limits
 
 
 class Sums(StageBase):
     """Loops of a stage of sums."""
 
+    @abstractmethod
+    def run_limits(self, state: State) -> "Limits":
+        """Return the elements of a reduction that partial sums are of; no limits for all."""
+
     def along_run(self, state: State, role: Role) -> list[Node]:
         """Return the loops along the elements that partial sums are of: whole turns, or what these leave over."""
         assert self.sums is not None
+        limits = self.run_limits(state)
+        if any(limits):
+            return self._along_part(state, role, limits)
         turns, rest = divmod(self.run, self.sums.count)
         whole = turns * self.sums.count
         if role == "rest":
@@ -24,6 +36,25 @@ class Sums(StageBase):
         name = self.tree.loop_name("run") if turns > 1 else ""
         run = Affine(0, ((name, self.sums.count),) if name else ())
         return around(name, turns, "serial", self.over_places(self.sums.count, state, role, run))
+
+    def _along_part(self, state: State, role: Role, limits: "Limits") -> list[Node]:
+        """Return the loops along those elements between ``limits`` alone: whole turns, or single ones around them."""
+        assert self.sums is not None
+        count = self.sums.count
+        if role == "rest":
+            beside: tuple[Literal["before", "behind"], ...] = ("before", "behind")
+            parts = beside if limits.first is not None else beside[1:]
+            nodes: list[Node] = []
+            for part in parts:
+                name = self.tree.loop_name("run")
+                self.tree.extents[name] = self.run
+                statement = self.statement(state, role, run=Affine(0, ((name, 1),)), place=Affine())
+                nodes.append(Loop(name, self.run, "serial", (statement,), reach=Reach(*limits, count, part)))
+            return nodes
+        name, turns = self.tree.loop_name("run"), self.run // count
+        self.tree.extents[name] = turns
+        body = self.over_places(count, state, role, Affine(0, ((name, count),)))
+        return [Loop(name, turns, "serial", tuple(body), reach=Reach(*limits, count, "whole"))]
 
     def over_places(self, count: int, state: State, role: Role, run: Affine | None = None) -> list[Node]:
         """Return one part of the stage for each of ``count`` partial sums, in vectors."""

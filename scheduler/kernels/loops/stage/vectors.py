@@ -1,15 +1,20 @@
 """The innermost loop of a stage in vectors."""
 
+from abc import abstractmethod
 from dataclasses import replace
 
 from dsascape.scheduler.kernels.lanes import dividing, halvings
 from dsascape.scheduler.kernels.loops.affine import Affine
-from dsascape.scheduler.kernels.loops.nodes import Loop, Node, Role
-from dsascape.scheduler.kernels.loops.stage.base import StageBase, State
+from dsascape.scheduler.kernels.loops.nodes import Loop, LoopKind, Node, Reach, Role
+from dsascape.scheduler.kernels.loops.stage.base import Slot, StageBase, State
 
 
 class InVectors(StageBase):
     """Loops of a stage whose innermost dimension is computed in vectors."""
+
+    @abstractmethod
+    def reach_of(self, slot: Slot, state: State) -> Reach | None:
+        """Return the part of a loop's iterations that run; None for all."""
 
     def is_unrolled(self, count: int) -> bool:
         unroll = self.unroll
@@ -53,7 +58,10 @@ class InVectors(StageBase):
         if inner:
             body = [Loop(inner, width, "vector", tuple(body))]
         if outer:
-            body = [Loop(outer, count, "unrolled" if self.is_unrolled(count) else "serial", tuple(body))]
+            kind: LoopKind = "unrolled" if self.is_unrolled(count) else "serial"
+            at = replace(state, local=(*state.local[:dim], state.local[dim].shifted(begin), *state.local[dim + 1 :]))
+            reach = self.reach_of(replace(self.slots[depth], size=width), at) if kind == "serial" else None
+            body = [Loop(outer, count, kind, tuple(body), reach=reach)]
         return body
 
 

@@ -1,0 +1,43 @@
+"""Expected latency of a run: its bound, with every kernel at the efficiency that its machine states for its kind.
+
+The simulation is a bound that good code comes near. A machine file may say how near, by kind of kernel
+(``library_efficiency``): a stretch of the critical path that a memory or a transfer limits takes its time by the
+efficiency of ``memory``, launches take what they take, and all else its time by the efficiency of the kernel's kind.
+"""
+
+from collections.abc import Mapping
+
+from dsascape.hw_models import AnyHardware, Launch, Program, SimulationResult, Transfer
+from dsascape.hw_models.common.spec_types import MEMORY
+from dsascape.scheduler import Schedule
+from dsascape.scheduler.dsa.schedule.schedule import Schedule as DsaSchedule
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.schedule import KernelSchedule
+from dsascape.workloads.kernel_kinds import OTHER, kind_of_kernel
+
+
+def expected_ps(schedule: Schedule, program: Program, result: SimulationResult, hardware: AnyHardware) -> float:
+    """Return the expected makespan in picoseconds; that of the simulation where the machine states no efficiency."""
+    stated: Mapping[str, float] = {str(kind): share for kind, share in hardware.library_efficiency.items()}
+    if not stated:
+        return float(result.makespan_ps)
+    kinds = [kind_of_kernel([compiled.nest for compiled in layer.nests]) for layer in _layers(schedule)]
+    table = program.instructions
+    total = 0.0
+    for position, paced_by, start_ps, end_ps in result.trace.critical_steps:
+        payload, layer_run = table.works[table.work_of[position]].payload, table.layer_runs[position]
+        if isinstance(payload, Launch):
+            share = 1.0
+        elif paced_by in program.memories or isinstance(payload, Transfer):
+            share = stated.get(MEMORY, 1.0)
+        else:
+            share = stated.get(kinds[layer_run] if layer_run in range(len(kinds)) else OTHER, 1.0)
+        total += (end_ps - start_ps) / share
+    return total
+
+
+def _layers(schedule: Schedule) -> list[Layer]:
+    """Return the layers of a schedule's runs, in the order by which instructions number them."""
+    if isinstance(schedule, DsaSchedule):
+        return [run.layer for instance in schedule.instances for run in instance.runs]
+    return [kernel.layer for kernel in schedule.runs] if isinstance(schedule, KernelSchedule) else []

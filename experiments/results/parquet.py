@@ -1,0 +1,42 @@
+"""Stored results as Parquet files, beside the CSV files, where pyarrow is installed."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dsascape.experiments.results.columns import NUMERIC, type_of
+from dsascape.experiments.results.files import replacing
+
+PARQUET = "results.parquet"
+
+
+def has_parquet() -> bool:
+    """Return whether Parquet files can be written: whether pyarrow is installed (the extra ``parquet``)."""
+    return importlib.util.find_spec("pyarrow") is not None
+
+
+def write_parquet(frame: pd.DataFrame, path: Path) -> Path | None:
+    """Write a table of results as a Parquet file and return its path; without pyarrow, remove an older one.
+
+    Columns have the types of the SQLite table: whole numbers of 64 bits, numbers, or text; values may be missing.
+    """
+    if not has_parquet():
+        path.unlink(missing_ok=True)
+        return None
+    typed = frame.drop(columns=["key"], errors="ignore").copy()
+    for name in map(str, typed):
+        typed[name] = typed[name].astype(_type(name, typed[name]))
+    with replacing(path) as temporary:
+        typed.to_parquet(temporary, engine="pyarrow", index=False)
+    return path
+
+
+def _type(name: str, values: pd.Series) -> Any:
+    """Return the pandas type of a column that may lack values."""
+    kind = type_of(name, "REAL" if pd.api.types.is_numeric_dtype(values) else "TEXT")
+    if kind not in NUMERIC:
+        return "string"
+    is_whole = kind == "INTEGER" and bool((values.dropna() % 1 == 0).all())
+    return "Int64" if is_whole else "Float64"

@@ -1,0 +1,117 @@
+"""Choice of a layer's binding to cores by estimated time, where the layer runs by itself through DDR.
+
+The plain binding cuts the outermost dimensions, mostly rows, so that every core needs all weights. Where one read of
+the global buffer fills all local buffers, that costs nothing more; without such broadcasts each core reads the weights
+for itself. Cutting output channels or heads, or rows and channels in a grid, then moves fewer bytes. The plain binding
+is kept unless another one is estimated to be clearly faster (``tuning.rebound``).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dsascape.scheduler.dsa.deciding.unit_choice import computing_ps, units_of
+from dsascape.scheduler.dsa.placing.binding import Binding, all_bindings, cores_sharing, plain_binding
+from dsascape.scheduler.dsa.tiling.choice import TileChooser, TilingCache
+from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
+from dsascape.scheduler.dsa.view import DDR, DsaView
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.loopnest import Extents
+
+
+@dataclass(frozen=True)
+class BoundLayer:
+    """A layer's binding to the cores of one cluster, and its estimated time in ps through DDR."""
+
+    binding: Binding
+    estimate_ps: float
+
+
+@dataclass(frozen=True)
+class LayerThroughDdr:
+    """A layer that runs by itself on one cluster, ``extents`` elements of its output, operands and results in DDR."""
+
+    layer: Layer
+    extents: Extents
+    view: DsaView
+    dtype: str
+    tiling_cache: TilingCache = field(compare=False)
+
+    def bound(self) -> BoundLayer:
+        """Return the fastest binding by estimate; the plain one unless another is clearly faster.
+
+        The plain one as well where off-chip memory takes longer than the cores do, as others move no less there, and
+        without a global buffer, as operands then come straight from DDR, read once for all cores. Raises
+        ``ScheduleError`` if not even the smallest tile of the plain one fits.
+        """
+        tuning, layer, plain = self.view.tuning, self.layer, self.plain
+        tiling = self._tiling(plain)
+        best = BoundLayer(plain, tiling.estimate_ps)
+        moved_bytes = sum(layer.operand_bytes(self.extents).values()) + layer.tile_work(self.extents).output_bytes
+        off_chip_ps = moved_bytes / self.view.ddr_bytes_per_ps
+        is_fixed = tuning.cores_bound == "plain" or not self.view.has_global_buffer
+        if is_fixed or self._on_chip_ps(plain, tiling) <= off_chip_ps:
+            return best
+        limit_ps = tuning.rebound * best.estimate_ps
+        computing = computing_ps(layer, self.extents, self.view, self.dtype)
+        all_ps = max(off_chip_ps, computing / self.view.cores_per_cluster)
+        for least_ps, binding in self._others(all_ps) if all_ps < limit_ps else ():
+            if least_ps >= limit_ps:
+                break
+            try:
+                estimate_ps = self._tiling(binding).estimate_ps
+            except ScheduleError:  # not even the smallest tile fits
+                continue
+            if estimate_ps < limit_ps:
+                best, limit_ps = BoundLayer(binding, estimate_ps), estimate_ps
+        return best
+
+    @cached_property
+    def plain(self) -> Binding:
+        """The plain binding (GraphTurbo, section 3.4)."""
+        layer, tuning = self.layer, self.view.tuning
+        cores = self.view.cores_per_cluster
+        return plain_binding(self.extents, layer.sink.order, cores, layer.together, tuning.most_padding)
+
+    def _others(self, least_ps: float) -> Iterable[tuple[float, Binding]]:
+        """Return the bindings with the least lower bounds, (ps, binding), in increasing order, without the plain one.
+
+        They use no fewer cores than the plain one: each brings bandwidth of its own. ``least_ps``: lower bound of all.
+        """
+        layer, tuning, cores, plain = self.layer, self.view.tuning, self.view.cores_per_cluster, self.plain
+        every = all_bindings(self.extents, layer.sink.order, cores, layer.together, tuning.most_padding)
+        others = (each for each in every if each != plain and each.cores >= plain.cores)
+        bounds = [(max(least_ps, self._on_chip_ps(each)), each) for each in others]
+        return sorted(bounds)[: tuning.most_bindings]
+
+    def _tiling(self, binding: Binding) -> Tiling:
+        """Return the layer's tiles if bound by ``binding``; raise ``ScheduleError`` if not even the smallest fits."""
+        layer, view, part = self.layer, self.view, binding.part_extents(self.extents)
+        routes = {}
+        for name in layer.operand_bytes(self.extents):
+            sharing = cores_sharing(layer, name, binding)
+            routes[name] = Route(1.0, 0.0, sharing, view.broadcasts and sharing > 1)
+        room = (view.local_buffer_bytes,), (view.global_buffer_bytes,)
+        units = units_of(layer, part, view, self.dtype)
+        request = TileRequest(layer, self.extents, part, binding.cores, units, routes, DDR, *room, self.dtype)
+        return TileChooser(view, room[0][0], room[1][0], self.tiling_cache).choose(request)
+
+    def _on_chip_ps(self, binding: Binding, tiling: Tiling | None = None) -> float:
+        """Return the time in ps of the arithmetic, or of bringing operands to the cores if that is longer.
+
+        With ``tiling`` as often as its tiles need them, else once. Start-ups, halos and outputs are left out.
+        """
+        layer, view, part = self.layer, self.view, binding.part_extents(self.extents)
+        on_path = on_broadcast = 0.0
+        tile, depth = (part, None) if tiling is None else (tiling.tile, tiling.depth)
+        for name, size in layer.tile_work(tile, depth).operand_bytes.items():
+            times = 1 if tiling is None else tiling.loads.get(name, 1)
+            sharing = cores_sharing(layer, name, binding)
+            own_bytes = size * times * binding.cores
+            if sharing > 1 and view.broadcasts:
+                on_broadcast += own_bytes / sharing
+            else:
+                on_path += own_bytes
+        moving_ps = max(on_path / view.path_bytes_per_ps, on_broadcast / view.broadcast_bytes_per_ps)
+        return max(moving_ps, computing_ps(layer, part, view, self.dtype))

@@ -1,0 +1,72 @@
+"""The expected latency divides the critical path by what the machine states of libraries; the bound stays."""
+
+from typing import get_args
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from dsascape.experiments.api import simulate
+from dsascape.hw_models import AnyHardware, load_hardware
+from dsascape.hw_models.common.spec_types import MEMORY, KernelKind
+from dsascape.workloads import load_network
+from dsascape.workloads.kernel_kinds import CONVOLUTION, DEPTHWISE, OTHER, PRODUCT, kind_of_kernel
+
+KINDS = ("product", "convolution", "depthwise", "other", "memory")
+
+
+def with_libraries(name: str, shares: dict[str, float]) -> AnyHardware:
+    return load_hardware(name).model_copy(update={"library_efficiency": shares})
+
+
+@pytest.mark.parametrize("name", ["stcp920", "kirin990", "adreno640"])
+def test_without_efficiencies_the_bound_is_expected(name: str) -> None:
+    record = simulate("squeezenet", name, "fixed-pattern").record
+
+    assert record.expected_latency_s == pytest.approx(record.latency_s, rel=1e-12)
+
+
+@settings(max_examples=8, deadline=None, phases=(Phase.explicit, Phase.generate))
+@given(
+    name=st.sampled_from(["stcp920", "kirin990", "adreno640"]),
+    shares=st.dictionaries(st.sampled_from(KINDS), st.floats(0.1, 1), min_size=1),
+)
+def test_expected_lies_between_the_bound_and_the_bound_by_the_least_efficiency(
+    name: str, shares: dict[str, float]
+) -> None:
+    before = simulate("squeezenet", name, "fixed-pattern").record
+    machine = with_libraries(name, shares)
+    record = simulate("squeezenet", machine, "fixed-pattern").record
+
+    assert record.latency_s == before.latency_s
+    assert record.energy_j == before.energy_j
+    slack = 1 + 1e-9
+    assert record.latency_s <= record.expected_latency_s * slack
+    assert record.expected_latency_s <= record.latency_s / min(shares.values()) * slack
+
+
+def test_only_launches_keep_their_time() -> None:
+    machine = with_libraries("adreno640", dict.fromkeys(KINDS, 0.5))
+    record = simulate("mobilenet-v2", machine, "fixed-pattern").record
+    launching_s = record.critical["launch"] * record.latency_s
+
+    assert record.expected_latency_s == pytest.approx(2 * record.latency_s - launching_s, rel=1e-6)
+
+
+def test_a_kernel_s_kind_follows_from_its_loops() -> None:
+    found = {(op.kind, kind_of_kernel(op.nests)) for op in load_network("mobilenet-v2").ops}
+
+    convolutions = {("Conv", kind) for kind in ("convolution", "depthwise", "product")}
+    assert convolutions <= found
+    assert {(kind, of) for kind, of in found if of != "other"} == {*convolutions, ("Gemm", "product")}
+
+
+def test_strided_convolutions_of_one_element_are_products() -> None:
+    kinds = [kind_of_kernel(op.nests) for op in load_network("resnet50").ops if op.kind == "Conv"]
+
+    # of 53 convolutions sixteen are 3 x 3 and one is 7 x 7
+    assert (kinds.count("product"), kinds.count("convolution")) == (36, 17)
+
+
+def test_a_machine_file_names_the_kinds_that_there_are() -> None:
+    assert {PRODUCT, CONVOLUTION, DEPTHWISE, OTHER, MEMORY} == set(get_args(KernelKind)) == set(KINDS)

@@ -1,0 +1,68 @@
+"""Convolutions by Winograd's algorithm compute what onnxruntime computes, in every tile and at every border."""
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
+
+from dsascape.fusion import plan_from_groups
+from dsascape.fusion.plan import FusionPlan, Group
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.search.tiling import KnownTiles, choose_tiling
+from dsascape.scheduler.kernels.cut import layers_in_order
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
+from dsascape.workloads.analysis import Analysis
+from tests.graphs import Net
+from tests.tuner.runs import NARROW, deviations, tiles_of
+
+pytestmark = pytest.mark.tvm
+
+
+def planned(height: int, width: int, channels: int = 16, pad: int = 1, *, residual: bool = False) -> FusionPlan:
+    """Return a pointwise convolution, and one of 3x3 with what follows it."""
+    net = Net()
+    image = net.input(1, 8, height, width)
+    before = net.relu(net.conv(image, channels, 1))
+    after = net.conv(before, channels, 3, pad=pad)
+    after = net.relu(net.add(after, before) if residual else net.bias(after))
+    graph = net.graph(after, dtype="fp32")
+    return plan_from_groups(graph, [Group((0, 1)), Group(tuple(range(2, len(graph.ops))))])
+
+
+def in_tiles_of(plan: FusionPlan, size: int) -> dict[int, LoopTiles]:
+    analysis = Analysis(plan.graph)
+    winograd = frozenset({(2, size)})
+    (layer,) = layers_in_order(analysis, plan.groups[1].ops, frozenset(), winograd)
+    tiling = choose_tiling(layer, "fp32", NARROW, KnownTiles())
+    return {0: tiles_of(plan)[0], 1: replace(tiling.tiles, winograd=size)}
+
+
+@pytest.mark.parametrize(("size", "height", "width"), [(4, 12, 12), (2, 9, 7), (6, 9, 7), (4, 3, 13), (2, 1, 5)])
+def test_results_are_those_of_direct_convolution(size: int, height: int, width: int) -> None:
+    plan = planned(height, width)
+    found = deviations(plan, in_tiles_of(plan, size))
+    assert max(found.values()) < KERNEL_TOLERANCE
+
+
+def test_so_they_are_without_padding() -> None:
+    plan = planned(10, 11, pad=0)
+    assert max(deviations(plan, in_tiles_of(plan, 4)).values()) < KERNEL_TOLERANCE
+
+
+def test_what_is_added_behind_it_is_added() -> None:
+    plan = planned(9, 9, residual=True)
+    assert max(deviations(plan, in_tiles_of(plan, 4)).values()) < KERNEL_TOLERANCE
+
+
+def test_channels_that_no_vector_divides_are_computed() -> None:
+    plan = planned(8, 8, channels=11)
+    assert max(deviations(plan, in_tiles_of(plan, 2)).values()) < KERNEL_TOLERANCE
+
+
+def test_several_tiles_along_both_sides_fit_together() -> None:
+    plan = planned(16, 16)
+    tiles = in_tiles_of(plan, 4)
+    cut = replace(tiles[1], tile=(1, 16, 4, 8), register=(1, 8, 1, 4), order=(0, 2, 3, 1))
+    assert max(deviations(plan, {**tiles, 1: cut}).values()) < KERNEL_TOLERANCE
