@@ -49,10 +49,11 @@ def layers_of_kernels(schedule: Any) -> dict[int, dict[str, str]]:
     return _by_kernel(listed.plan, listed.placed_layers) if isinstance(listed, HasLayers) else {}
 
 
-def layers_of_plan(plan: FusionPlan, costs: object) -> dict[int, dict[str, str]]:
+def layers_of_plan(plan: FusionPlan, costs: object = None) -> dict[int, dict[str, str]]:
     """Return the names that layers will have once the plan is scheduled kernel by kernel, by the kernel's number.
 
-    ``costs`` is the machine's cost model for the plan's network. A kernel is one layer where the model says no more.
+    ``costs`` is the machine's cost model for the plan's network. A kernel is one layer where the model says no more, or
+    is not given.
     """
     groups = [number for number in range(len(plan.groups)) if plan.is_kernel(number)]
     if isinstance(costs, CutsKernels):

@@ -49,16 +49,17 @@ def plan_and_layers(analysis: Analysis, policy: Policy, placing: Placing) -> tup
     layers = layers_of_plan(plan, _of_plan(plan, costs))
     if isinstance(policy, SchedulingPolicy):
         with suppress(ScheduleError):  # of a plan that does not fit; kernels have names anyway
-            layers = layers_of_kernels(_schedule(policy, plan, placing, costs)[0]) or layers
+            return plan, names_by_group(_schedule(policy, plan, placing, costs)[0])
     return plan, _by_group(plan, layers)
 
 
 def names_by_group(schedule: Schedule) -> list[list[str]]:
-    """Return the names of the layers of each group of a schedule's plan; groups of views have none."""
-    return _by_group(schedule.plan, layers_of_kernels(schedule))
+    """Return the names of the layers of each group of a schedule's plan."""
+    return _by_group(schedule.plan, layers_of_plan(schedule.plan) | layers_of_kernels(schedule))
 
 
 def _by_group(plan: FusionPlan, layers: Mapping[int, Mapping[str, str]]) -> list[list[str]]:
+    """Return the names of layers by group; groups of views have none."""
     return [list(layers.get(group, {}).values()) for group in range(len(plan.groups))]
 
 
@@ -81,8 +82,8 @@ def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Sc
 
 def _schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: KernelCosts) -> tuple[Schedule, KernelCosts]:
     """Return the policy's schedule of its plan, and the cost model of the plan's network."""
-    of_plan = _of_plan(plan, costs)
-    pinned = placing.pinned(of_plan, plan, partial(make_schedule, policy, plan, placing, of_plan))
+    costs = _of_plan(plan, costs)
+    pinned = placing.pinned(costs, plan, partial(make_schedule, policy, plan, placing, costs))
     return make_schedule(policy, plan, placing, pinned), pinned
 
 
