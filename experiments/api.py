@@ -56,6 +56,7 @@ from dsascape.hw_models import AnyHardware, Cpu, Gpu, HardwareError, with_values
 from dsascape.scheduler import Placing, Policy, kind_of, make_tuning, policy_types
 from dsascape.scheduler.kinds.table import KINDS, kind_named
 from dsascape.tuner.measure import LOCAL, Budget, usable_cores
+from dsascape.wording import count
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 
@@ -265,7 +266,7 @@ def measure(
         own = usable_cores() if device == LOCAL else machine.core_count
         tuning["threads"] = threads or min(own, machine.core_count)
         if threads is not None and threads > machine.core_count:
-            raise ValueError(f"threads: has {threads}; {machine.name} has {machine.core_count}")
+            raise ValueError(f"threads: has {threads}; {machine.name} has {count(machine.core_count, 'core')}")
     elif not isinstance(machine, Gpu):
         raise HardwareError(f"{machine.name}: is not a CPU or GPU; code is generated and measured for these")
     on = MeasuredOn(target, device, processor_of(target, device), flush_caches)

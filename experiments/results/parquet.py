@@ -2,9 +2,9 @@
 
 import importlib.util
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
+from pandas.api.extensions import ExtensionDtype
 
 from dsascape.experiments.results.columns import NUMERIC, type_of
 from dsascape.experiments.results.files import replacing
@@ -33,10 +33,10 @@ def write_parquet(frame: pd.DataFrame, path: Path) -> Path | None:
     return path
 
 
-def _type(name: str, values: pd.Series) -> Any:
+def _type(name: str, values: pd.Series) -> ExtensionDtype:
     """Return the pandas type of a column that may lack values."""
     kind = type_of(name, "REAL" if pd.api.types.is_numeric_dtype(values) else "TEXT")
     if kind not in NUMERIC:
-        return "string"
+        return pd.StringDtype()
     is_whole = kind == "INTEGER" and bool((values.dropna() % 1 == 0).all())
-    return "Int64" if is_whole else "Float64"
+    return pd.Int64Dtype() if is_whole else pd.Float64Dtype()

@@ -65,7 +65,7 @@ def fixed_tiles(pinned: Pinned[CpuPin], layer: Layer, view: CpuView) -> FixedTil
         raise PinError(f"{pinned.at('threads')}: has {pin.threads}; {view.spec.name} runs kernels on up to {most} here")
     if pin.parallel is not None and pin.parallel > len(shape):
         loops = count(len(shape), "loop")
-        raise PinError(f"{pinned.at('parallel')}: has {pin.parallel}; over tiles the kernel has {loops}")
+        raise PinError(f"{pinned.at('parallel')}: has {pin.parallel}; over tiles there are {loops}")
     along = None if pin.vector is None else vector_dim_of(layer) if pin.vector else -1
     return FixedTiles(
         pinned.where, tile.sink, tile.depth, depth_of(layer), register, _order(pinned, layer), along, pin.parallel,
