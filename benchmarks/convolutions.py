@@ -36,7 +36,7 @@ _SECONDS = 2.0
 _WIDTH = 0.01
 """Width of the median's confidence interval, as a share of it, at which repeating ends."""
 _POSITION = 2
-"""Of the convolution among the operators."""
+"""Position of the convolution of 3x3 among the operators."""
 
 
 def network(channels: int, side: int) -> Graph:
