@@ -1,0 +1,220 @@
+"""Page that says how accurate the simulator is, by kind of machine, and what has never been compared.
+
+    python -m dsascape.experiments.papers.accuracy_page docs/accuracy.md
+
+Measured tables are read (``experiments/measured``); what is held beside published figures is simulated, which takes a
+few minutes.
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dsascape.experiments.api import simulate
+from dsascape.experiments.papers.fusion_pays import OWN, SAME, ratio
+from dsascape.experiments.papers.graphturbo_tables import markdown
+from dsascape.experiments.papers.pages import write_page
+from dsascape.experiments.real.accuracy import mape, spearman
+from dsascape.hw_models import load_hardware
+from dsascape.hw_models.text.yaml_file import read_yaml
+from dsascape.scheduler import make_policy
+
+MEASURED = Path(__file__).parents[1] / "measured"
+_PAPER = Path(__file__).parent / "graphturbo" / "paper.yaml"
+_HEADINGS = ("what is compared", "with what", "cases", "mean error", "bias", "rank correlation")
+_POWER_HEADINGS = ("machine", "predicted [W]", "published [W]", "share", "what", "source")
+_LEAST_RANKED = 4
+"""Cases below which a rank correlation says nothing."""
+
+_INTRODUCTION = """# How accurate it is
+
+Predicted figures beside measured and published ones, by kind of machine. The mean error is of absolute errors by the
+true figure; bias is the geometric mean of predicted by true, less one; rank correlations are Spearman's. This page is
+written from files in `experiments/measured` and `experiments/papers`, by
+
+    python -m dsascape.experiments.papers.accuracy_page docs/accuracy.md
+"""
+_ON_CPUS = """Code that TVM generates from the same loops, on the processor that `dsascape calibrate` has described
+with small kernels; no network has calibrated it. [Each network](measured.md), [each pair](fusion-pays.md).
+"""
+_SEEN = """The networks of these tables were looked at while the model was made, the held-out pairs only once, after
+the model was final. Code and model have changed since these tables were measured; `dsascape run
+experiments/measured/cpu.yaml` measures them again.
+"""
+_ON_GPUS = """Beside some probes of an H200 ([machines](machine.md#gpu)), no GPU has run anything for this page.
+`bound` is the simulated latency under `fixed-pattern`, `expected` the one with the library efficiency that the
+machine's file states; it is the same where the file states none.
+"""
+_OF_GPUS = """TensorRT's kernels fuse attention and are launched as one graph. On phones the papers' baselines move
+data in textures and launch far more kernels; the costs of these are not published, so that the order of networks is
+right there and the level is not. A library efficiency of 0.89 for products on A100 follows from one measured product
+([where numbers come from](sources.md#a100)); BERT has not been used.
+"""
+_OF_DSAS = """Two rows of GraphTurbo's table 1 have set the launch cost of `stcp920`; its table 2 has set nothing,
+and its rows are looked at one by one in [GraphTurbo](graphturbo.md). Goya's clock, peak and memories are not
+published, so its file is mostly assumed. Areas beside published dies are in
+[machines](machine.md#clustered-scratchpad-accelerator).
+"""
+_ON_POWER = """Predicted power of ResNet-50 at batch 16 (10 on Goya) under `fixed-pattern`, energy by latency, beside
+what the part is rated at or has been measured to take. A rating is a limit, not the power of this network. Far below
+it, what executes an instruction (fetch, decode, registers, clocks) and what idles is missing from the energy model.
+"""
+_BLIND = """## Blind spots
+
+- Real scratchpad accelerators: none was at hand, and RTL has not been compared here.
+- More than two threads, clocks that fall under load, and cores of several kinds: modelled, never measured.
+- Mobile GPUs: no measurement; the level is off by a factor, see above.
+- Energy: no measurement by us of any part; see the ratings above.
+- Kernels of a CPU without an anchor are costed by rows. Over random programs errors are 140 to 217 %
+  ([Ansor](ansor.md)), though programs that a search keeps are predicted as the tables above say.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Predicted figures beside true ones."""
+
+    what: str
+    beside: str
+    predicted: tuple[float, ...]
+    true: tuple[float, ...]
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        """What is compared, with what, the number of cases, mean error, bias, and Spearman's rank correlation.
+
+        The mean error is that of absolute errors by the true figure; the bias is the geometric mean of the predicted by
+        the true figures, less one.
+        """
+        logs = [math.log(p / t) for p, t in zip(self.predicted, self.true, strict=True)]
+        bias = math.exp(sum(logs) / len(logs)) - 1
+        ranks = spearman(list(self.predicted), list(self.true)) if len(logs) >= _LEAST_RANKED else None
+        error = mape(list(self.predicted), list(self.true)) or 0.0
+        shown = "" if ranks is None else f"{ranks:.2f}"
+        return self.what, self.beside, len(logs), f"{error:.1%}", f"{bias:+.1%}", shown
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    published: dict[str, Any] = read_yaml(MEASURED / "published.yaml")
+    gpus = [each for each in published["latencies"] if each["hardware"] != "goya"]
+    dsas = [each for each in published["latencies"] if each["hardware"] == "goya"]
+    servers = [each for each in gpus if each["hardware"] == "a100"]
+    phones = [each for each in gpus if each["hardware"] == "adreno650"]
+    return "\n".join([
+        _INTRODUCTION,
+        "## CPUs, measured",
+        "",
+        _ON_CPUS,
+        markdown(_HEADINGS, [each.row for each in measured_rows()]),
+        "",
+        _SEEN,
+        "## GPUs, published",
+        "",
+        _ON_GPUS,
+        markdown(_HEADINGS, [
+            _published("A100, bound", "TensorRT demo/BERT", servers, "latency_s"),
+            _published("A100, expected", "TensorRT demo/BERT", servers, "expected_latency_s"),
+            _published("Adreno 650, bound", "DNNFusion's baselines", phones, "latency_s"),
+        ]),
+        "",
+        _OF_GPUS,
+        "## Scratchpads, published",
+        "",
+        markdown(_HEADINGS, [
+            _tvm_on_stcp920(),
+            _published("Goya, graphturbo", "the maker's figures", dsas, "latency_s"),
+        ]),
+        "",
+        _OF_DSAS,
+        "## Power",
+        "",
+        _ON_POWER,
+        markdown(_POWER_HEADINGS, _powers(published["powers"])),
+        "",
+        "## What others say of themselves",
+        "",
+        markdown(("tool", "mean error", "of"), [tuple(each.values()) for each in published["peers"]]),
+        "",
+        _BLIND,
+    ])  # fmt: skip
+
+
+def measured_rows() -> list[Compared]:
+    """Return the comparisons with what was measured on a CPU: kernels and networks by threads, then pairs of operators."""
+    return [*_kernels(), *_networks(), *_fused()]
+
+
+def _kernels() -> list[Compared]:
+    table = pd.read_csv(MEASURED / "kernels.csv").dropna(subset=["measured_s", "predicted_s"])
+    return [
+        _of_table("kernels", own, "predicted_s", threads) for threads, own in table.groupby("tuning.threads", sort=True)
+    ]
+
+
+def _networks() -> list[Compared]:
+    table = pd.read_csv(MEASURED / "results.csv").dropna(subset=["measured_s"])
+    return [
+        _of_table("networks", own, "latency_s", threads) for threads, own in table.groupby("tuning.threads", sort=True)
+    ]
+
+
+def _of_table(what: str, table: pd.DataFrame, predicted: str, threads: object) -> Compared:
+    on = f"measured on {threads} thread{'' if threads == 1 else 's'}"
+    return Compared(what, on, tuple(table[predicted]), tuple(table["measured_s"]))
+
+
+def _fused() -> list[Compared]:
+    table = pd.read_csv(MEASURED / "fusion" / "held-out.csv")
+    rows = (("the same programs", SAME), ("the model's own choice", OWN))
+    measured = tuple(table["ratio"])
+    return [
+        Compared(f"one kernel by two, {name}", "measured, held-out pairs", tuple(ratio(table, "now", of)), measured)
+        for name, of in rows
+    ]
+
+
+def _published(what: str, beside: str, cases: Sequence[dict[str, Any]], figure: str) -> tuple[object, ...]:
+    found = [
+        getattr(_record(each["model"], each["hardware"], each["batch"], each["dtype"], each["policy"]), figure)
+        for each in cases
+    ]
+    return Compared(what, beside, tuple(found), tuple([each["seconds"] for each in cases])).row
+
+
+def _record(model: str, hardware: str, batch: int, dtype: str | None = None, policy: str = "fixed-pattern") -> Any:
+    return simulate(model, hardware, policy, batch=batch, dtype=dtype).record
+
+
+def _tvm_on_stcp920() -> tuple[object, ...]:
+    """Return the row on the throughputs of TVM that GraphTurbo's table 2 prints, at its batches per cluster."""
+    ours, paper = [], []
+    for each in read_yaml(_PAPER)["networks"].values():
+        chosen = make_policy("fixed-pattern", {"batches_per_cluster": each["tvm"]})
+        ours.append(simulate(each["model"], "stcp920", chosen, batch=each["batch"]).record.throughput_per_s)
+        paper.append(each["tvm_per_s"])
+    return Compared("STCP920, fixed-pattern", "TVM's throughput, GraphTurbo's table 2", tuple(ours), tuple(paper)).row
+
+
+def _powers(published: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for each in published:
+        record = _record("resnet50", each["hardware"], 10 if each["hardware"] == "goya" else 16)
+        watts = record.energy_j / record.latency_s
+        name = load_hardware(each["hardware"]).name
+        rows.append((name, f"{watts:.0f}", each["watts"], f"{watts / each['watts']:.0%}", each["is"], each["source"]))
+    return rows
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the page, or print it; return the exit code."""
+    return write_page(page, (__doc__ or "").partition("\n")[0], argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""The page on accuracy: its figures by hand, and what it reads."""
+
+from dataclasses import astuple
+
+import pytest
+
+from dsascape.experiments.papers.accuracy_page import MEASURED, Compared, measured_rows
+from dsascape.hw_models import preset_names
+from dsascape.hw_models.text.yaml_file import read_yaml
+from dsascape.scheduler import policy_types
+
+
+def test_error_bias_and_rank_of_a_comparison() -> None:
+    # a half too much, and a half too little: errors of 100 and 50 %, twice and half the true figure
+    row = Compared("kernels", "measured", (2.0, 1.0), (1.0, 2.0)).row
+
+    assert row == ("kernels", "measured", 2, "75.0%", "+0.0%", "")
+
+
+def test_ranks_are_said_of_four_cases_and_more() -> None:
+    assert Compared("", "", (1.0, 2.0, 3.0, 5.0), (2.0, 3.0, 4.0, 5.0)).row[-1] == "1.00"
+
+
+def test_measured_tables_have_kernels_and_networks_on_one_thread_and_two_and_pairs() -> None:
+    rows = measured_rows()
+
+    assert [each.what.split(",")[0] for each in rows] == ["kernels"] * 2 + ["networks"] * 2 + ["one kernel by two"] * 2
+    assert all(len(each.predicted) == len(each.true) > 10 for each in rows)
+    assert all(value > 0 for each in rows for values in astuple(each)[2:] for value in values)
+
+
+def test_published_figures_name_their_source_and_a_preset() -> None:
+    published = read_yaml(MEASURED / "published.yaml")
+
+    assert {each["hardware"] for each in (*published["latencies"], *published["powers"])} <= {*preset_names()}
+    assert all(each["source"] for each in (*published["latencies"], *published["powers"]))
+    assert {each["policy"] for each in published["latencies"]} <= {*policy_types()}
+    assert [each["watts"] for each in published["powers"]] == pytest.approx(
+        [130, 310, 100, 120, 300, 300, 400, 700, 700, 240]
+    )
