@@ -146,7 +146,7 @@ def page() -> str:
 
 
 def measured_rows() -> list[Compared]:
-    """Return the comparisons with what was measured on a CPU: kernels and networks by threads, then pairs of operators."""
+    """Return comparisons with times measured on a CPU: kernels and networks by threads, then pairs of operators."""
     return [*_kernels(), *_networks(), *_fused()]
 
 
