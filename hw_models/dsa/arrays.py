@@ -16,6 +16,9 @@ its multiply-accumulates, a block pays for filling the array and for draining th
 With two sets of accumulators (double-buffered results), a block is drained and the array filled again while the next
 one is computed: only the first fill and the last drain are exposed, and blocks follow each other no faster than they
 are drained. Blocks at the edge drain only the rows that they have.
+
+A unit of several arrays deals the blocks out one after another, those at the edge last; its time is that of the first
+array, which has the most. The depth is not divided, as nothing would add the parts up.
 """
 
 import math
@@ -25,7 +28,10 @@ from dsascape.hw_models.simulation.instructions import MatrixShape
 
 
 def product_cycles(unit: MatrixUnit, shape: MatrixShape, macs_per_cycle: int) -> float:
-    """Return the cycles of ``unit`` for the products of ``shape``; operands are swapped where that is faster."""
+    """Return the cycles of ``unit`` for the products of ``shape``; operands are swapped where that is faster.
+
+    ``macs_per_cycle`` is the rate of one array.
+    """
     if not shape.macs:
         return 0.0
     return min(
@@ -39,8 +45,9 @@ def _cycles(unit: MatrixUnit, height: int, width: int, shape: MatrixShape, macs_
     fill, drain, drain_per_row = fill_and_drain_cycles(unit)
     each = -(-shape.depth // depth) * rows * columns * depth / macs_per_cycle
     across = -(-width // columns) * shape.count
-    whole, edge = divmod(height, rows)
-    blocks = [(whole * across, rows), (across, edge)] if edge else [(whole * across, rows)]
+    whole, edge = -(-(height // rows * across) // unit.count), height % rows
+    at_edge = -(-(-(-height // rows) * across) // unit.count) - whole
+    blocks = [(whole, rows), (at_edge, edge)] if at_edge else [(whole, rows)]
     drained = [(count, drain + drain_per_row * used) for count, used in blocks]
     if unit.accumulator_sets == 1:
         return sum(count * (fill + each + drain) for count, drain in drained)

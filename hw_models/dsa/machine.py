@@ -166,7 +166,8 @@ def compute_ps(spec: ClusteredDsa, name: str, unit: ComputeUnit, work: Compute) 
     if isinstance(unit, MatrixUnit):
         if work.shape is None or work.simple or work.special:
             raise ProgramError(f"matrix unit {name!r} computes matrix products only")
-        cycles = product_cycles(unit, replace(work.shape, count=work.shape.count // work.rounds), rate)
+        each = replace(work.shape, count=work.shape.count // work.rounds)
+        cycles = product_cycles(unit, each, rate // unit.count)
     else:
         simple, macs, special = (
             -(-operations // (rate * work.rounds)) for operations in (work.simple, work.macs, work.special)

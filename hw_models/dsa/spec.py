@@ -50,7 +50,7 @@ UnitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$"), AfterValidat
 
 
 class MatrixUnit(BaseModel):
-    """Multiply-accumulate array; a block that fills it only in part costs as much as a full one.
+    """Multiply-accumulate array, or several identical ones; a partly filled block costs as much as a full one.
 
     Fill and drain cycles are included (`hw_models.dsa.arrays`).
     """
@@ -60,20 +60,25 @@ class MatrixUnit(BaseModel):
     kind: Literal["matrix"]
     """Kind of unit; each kind has its own parameters."""
     macs_per_cycle: dict[ProductType, PerCycle] = Field(min_length=1)
-    """Multiply-accumulates per cycle of the whole array, for each dtype that it computes, or pair of dtypes where it
+    """Multiply-accumulates per cycle of one whole array, for each dtype that it computes, or pair of dtypes where it
     multiplies a wide operand with a narrow one, as ``fp16 x int4``."""
     native_tile: tuple[Extent, Extent, Extent] = Field(strict=False)
     """Rows, columns and depth of one pass of the array.
 
     A pass lasts rows x columns x depth / macs_per_cycle cycles.
     """
+    count: Annotated[int, Field(gt=0, le=256)] = 1
+    """Number of identical arrays that share every instruction: each computes an equal number of a product's blocks of
+    native rows x columns, over the whole depth, so a product of one block uses one array. All of them read operands
+    through the local buffer, whose bandwidth stays that of the core."""
     array: Literal["outer_product", "systolic", "dot_product", "ideal"] = "outer_product"
     """Array type: how operands reach the cells and results leave them; ``ideal`` takes no time for either."""
     accumulator_sets: Literal[1, 2] = 2
     """Accumulator sets; with two (double-buffered) the results of a block are drained while the next is computed."""
     operand_reuse: tuple[Extent, Extent] | None = Field(default=None, strict=False)
     """Rows and columns of the block of results for which operands are read from the local buffer once; more than the
-    native tile where the array has operand buffers of its own. The default is the native tile's rows and columns."""
+    native tile where the array has operand buffers of its own, which all arrays of the unit then share. The default is
+    the native tile's rows and columns: each array reads the operands of its blocks for itself."""
     efficiency: Efficiency = 1.0
     """Share of the peak that an instruction reaches whose operands fill the array and arrive in time."""
 
@@ -84,8 +89,8 @@ class MatrixUnit(BaseModel):
 
     @property
     def rates(self) -> Mapping[str, int]:
-        """Multiply-accumulates per cycle, by dtype or pair of dtypes."""
-        return {str(product): rate for product, rate in self.macs_per_cycle.items()}
+        """Multiply-accumulates per cycle of all arrays, by dtype or pair of dtypes."""
+        return {str(product): rate * self.count for product, rate in self.macs_per_cycle.items()}
 
 
 class VectorUnit(BaseModel):
@@ -303,7 +308,7 @@ class ClusteredDsa(MachineSpec):
     @property
     def area_parts_mm2(self) -> dict[str, float]:
         """Square millimetres of MAC arrays (``macs``), scratchpads (``sram``), interface to DDR and the rest."""
-        macs = sum(max(u.macs_per_cycle.values()) for u in self.units.values() if isinstance(u, MatrixUnit))
+        macs = sum(max(u.rates.values()) for u in self.units.values() if isinstance(u, MatrixUnit))
         sram_bytes = self.cores * self.local_buffer.capacity_bytes
         if self.global_buffer is not None:
             sram_bytes += self.clusters * self.global_buffer.capacity_bytes

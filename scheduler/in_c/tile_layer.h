@@ -21,11 +21,12 @@ typedef struct {
 typedef struct { int64_t extent; int is_counted, role; } Loop; /* is_counted: it indexes outputs */
 enum { ROWS, COLUMNS, DEPTH, COUNT };
 
-/* A compute unit: SIMD lanes, or an array that computes blocks of rows x columns (hw_models/dsa/arrays.py). */
+/* A compute unit: SIMD lanes, or arrays that compute blocks of rows x columns (hw_models/dsa/arrays.py);
+   `rate`: of one array. */
 typedef struct {
     int is_array;
     double rate, efficiency, special_cycles;
-    int64_t rows, columns, depth, fill_cycles, drain_cycles, drain_cycles_per_row, accumulator_sets;
+    int64_t rows, columns, depth, fill_cycles, drain_cycles, drain_cycles_per_row, accumulator_sets, arrays;
     int64_t reused_rows, reused_columns, element_bytes;
 } Unit;
 
@@ -97,12 +98,13 @@ static double drain_cycles(const Unit *unit, int64_t rows) {
 /* Return the cycles of `count` matrix products of these sizes: `_cycles` of hw_models/dsa/arrays.py. */
 static double array_cycles(const Unit *unit, int64_t height, int64_t width, int64_t depth, int64_t count) {
     double each = (double)(up(depth, unit->depth) * unit->rows * unit->columns * unit->depth) / unit->rate;
-    double fill = (double)unit->fill_cycles, across = (double)(up(width, unit->columns) * count);
-    int64_t whole = height / unit->rows, edge = height % unit->rows;
-    double blocks = (double)whole * across, drain = drain_cycles(unit, unit->rows), last = drain_cycles(unit, edge);
+    double fill = (double)unit->fill_cycles;
+    int64_t across = up(width, unit->columns) * count, all = up(height, unit->rows) * across; /* blocks */
+    int64_t whole = up(height / unit->rows * across, unit->arrays), edge = up(all, unit->arrays) - whole;
+    double drain = drain_cycles(unit, unit->rows), last = drain_cycles(unit, height % unit->rows);
     if (unit->accumulator_sets == 1)
-        return blocks * (fill + each + drain) + (edge ? across * (fill + each + last) : 0.0);
-    double paced = blocks * (each > drain ? each : drain) + (edge ? across * (each > last ? each : last) : 0.0);
+        return (double)whole * (fill + each + drain) + (double)edge * (fill + each + last);
+    double paced = (double)whole * (each > drain ? each : drain) + (double)edge * (each > last ? each : last);
     if (!edge) last = drain;
     return fill + each + paced - (each > last ? each : last) + last;
 }

@@ -121,6 +121,7 @@ static void read_unit(Numbers *numbers, Unit *unit) {
     unit->drain_cycles = whole(numbers, 0, BYTES);
     unit->drain_cycles_per_row = whole(numbers, 0, BYTES);
     unit->accumulator_sets = whole(numbers, 1, 2);
+    unit->arrays = whole(numbers, 1, BYTES);
     unit->reused_rows = whole(numbers, 1, BYTES);
     unit->reused_columns = whole(numbers, 1, BYTES);
     unit->element_bytes = whole(numbers, 0, 64);

@@ -164,9 +164,9 @@ class _LayerNumbers:
         unit, dtype = self._view.spec.units[name], self._dtypes[name]
         rate = rate_of(unit, dtype)
         if isinstance(unit, MatrixUnit):
-            array = (*unit.native_tile, *fill_and_drain_cycles(unit), unit.accumulator_sets, *unit.reuse)
-            return (True, rate, unit.efficiency, 0.0, *array, BITS[dtype] // BYTE_BITS)
-        return (False, rate, unit.efficiency, unit.special_cycles, *(1, 1, 1), *(0, 0, 0), 1, *(1, 1), 0)
+            array = (*unit.native_tile, *fill_and_drain_cycles(unit), unit.accumulator_sets, unit.count, *unit.reuse)
+            return (True, rate // unit.count, unit.efficiency, 0.0, *array, BITS[dtype] // BYTE_BITS)
+        return (False, rate, unit.efficiency, unit.special_cycles, *(1, 1, 1), *(0, 0, 0), 1, 1, *(1, 1), 0)
 
     def _nest(self, one: CompiledNest) -> Iterator[float]:
         nest, layer = one.nest, self._layer

@@ -92,3 +92,49 @@ def test_an_array_that_makes_no_sense_is_refused(key: str, value: object) -> Non
         MatrixUnit.model_validate(
             {"kind": "matrix", "macs_per_cycle": {"fp16": 64}, "native_tile": [8, 8, 1], key: value}
         )
+
+
+class TestSeveralArrays:
+    """256 x 256 x 256 on arrays of 128 x 128: four blocks of 256 steps each."""
+
+    @pytest.mark.parametrize(("count", "rounds"), [(1, 4), (2, 2), (3, 2), (4, 1), (8, 1)])
+    def test_blocks_are_computed_in_rounds_of_one_per_array(self, count: int, rounds: int) -> None:
+        assert cycles(array("ideal", (128, 128, 1), count=count), 256, 256, 256) == rounds * 256
+
+    def test_each_array_is_filled_and_drained_for_its_own_blocks(self) -> None:
+        """Fill 254, four or one blocks of 256, the last drain 128."""
+        assert cycles(array("systolic", (128, 128, 1)), 256, 256, 256) == 254 + 4 * 256 + 128
+        assert cycles(array("systolic", (128, 128, 1), count=4), 256, 256, 256) == 254 + 256 + 128
+        one_set = array("systolic", (128, 128, 1), sets=1, count=2)
+        assert cycles(one_set, 256, 256, 256) == 2 * (254 + 256 + 128)
+
+    def test_blocks_at_the_edge_come_last(self) -> None:
+        """Three of 64 rows and one of 8: two arrays take two of the whole ones, or one and the one at the edge."""
+        assert cycles(array("outer_product", count=2), 200, 32, 100) == 2 * 100 + 64
+        assert cycles(array("outer_product", count=4), 200, 32, 100) == 100 + 64
+        assert cycles(array("outer_product", count=2), 136, 32, 100) == 2 * 100 + 8
+
+    def test_products_of_a_batch_go_to_different_arrays(self) -> None:
+        assert cycles(array("outer_product", count=4), 64, 32, 100, count=4) == 100 + 64
+
+    def test_a_single_block_uses_one_array(self) -> None:
+        assert cycles(array("ideal", count=4), 64, 32, 1000) == 1000
+
+    def test_all_of_them_count_for_the_rate(self) -> None:
+        assert array("ideal", count=4).rates == {"fp16": 4 * 64 * 32}
+
+
+@given(
+    st.sampled_from(["outer_product", "systolic", "dot_product", "ideal"]), st.sampled_from([1, 2]), SIZES, SIZES,
+    st.integers(1, 60), st.integers(1, 5), st.integers(1, 9),
+)  # fmt: skip
+def test_more_arrays_are_never_slower_nor_faster_than_their_number(
+    kind: str, sets: int, rows: int, columns: int, depth: int, count: int, arrays: int
+) -> None:
+    native, sizes = (16, 8, 4), (rows, columns, depth, count)
+    alone, one, more = (
+        cycles(array(kind, native, sets, count=number), *sizes) for number in (1, arrays, arrays + 1)
+    )  # fmt: skip
+
+    assert alone / (arrays + 1) <= more <= one
+    assert more >= rows * columns * depth * count / (16 * 8 * 4 * (arrays + 1))

@@ -66,6 +66,28 @@ def test_two_matrix_units_of_half_the_rate_are_as_fast_as_one() -> None:
     assert one <= two * 1.001 <= 1.05 * one
 
 
+@pytest.mark.parametrize("policy", ["fixed-pattern", "graphturbo"])
+def test_a_unit_of_two_arrays_is_as_fast_as_two_units(policy: str) -> None:
+    graph = product(1024, 512, 2048)
+    one = with_units(matrix=array(64), vector=lanes(8))
+    two = with_units(matrix=array(64), other=array(64), vector=lanes(8))
+    counted = with_values(one, {"units.matrix.count": 2})
+
+    assert 1.85 < seconds(graph, one, policy) / seconds(graph, counted, policy) <= 2.0
+    assert seconds(graph, counted, policy) <= seconds(graph, two, policy) * 1.05
+    assert counted.peak_macs_per_s("fp16") == two.peak_macs_per_s("fp16")
+    assert counted.area_parts_mm2 == two.area_parts_mm2
+
+
+def test_arrays_that_wait_for_the_local_buffer_gain_nothing_from_more_of_them() -> None:
+    narrow = with_values(with_units(matrix=array(64), vector=lanes(8)), {"local_buffer.bandwidth": "16 GB/s"})
+    graph = product(512, 512, 512)
+    times = [seconds(graph, with_values(narrow, {"units.matrix.count": count})) for count in (1, 2, 4)]
+
+    assert times == sorted(times, reverse=True)
+    assert times[2] > 0.9 * times[0]
+
+
 def test_unlike_matrix_units_share_products_as_their_rates_are() -> None:
     graph = product(1024, 512, 2048)
     one = seconds(graph, with_units(matrix=array(64), vector=lanes(8)))

@@ -36,7 +36,9 @@ if not is_built("dsascape.scheduler.in_c.tiles"):
 
 ROUTES = st.sampled_from([(1.0, 0.0), (0.0, 1.0), (0.5, 0.25), (0.3, 0.0)])
 GAPS = st.lists(st.sampled_from([0, 64, 100, 512, 4096, 30_000, 65_536]), min_size=1, max_size=3)
-MOST_OTHER = {"array": ("outer_product", "systolic", "dot_product", "ideal"), "accumulator_sets": (1, 2)}
+MOST_OTHER = {
+    "array": ("outer_product", "systolic", "dot_product", "ideal"), "accumulator_sets": (1, 2), "count": (1, 2, 3, 4),
+}
 
 
 def layers(graph: Graph, view: DsaView) -> list[TileRequest]:
