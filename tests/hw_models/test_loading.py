@@ -103,7 +103,9 @@ def test_peaks_agree_with_the_published_ones(name: str, dtype: str, published_te
     assert tera_ops_per_s == pytest.approx(published_tera_ops_per_s, rel=0.03)
 
 
-@pytest.mark.parametrize(("name", "die_mm2"), [("stcp920", 400), ("ascend910", 456), ("ipu_mk1", 800), ("tpu_v4i", 400)])
+@pytest.mark.parametrize(
+    ("name", "die_mm2"), [("stcp920", 400), ("ascend910", 456), ("ipu_mk1", 800), ("tpu_v4i", 400)]
+)
 def test_areas_add_up_to_the_published_die(name: str, die_mm2: float) -> None:
     assert load_hardware(name, ClusteredDsa).area_mm2 == pytest.approx(die_mm2, rel=0.01)
 
