@@ -27,6 +27,7 @@ def preset_text(name: str) -> str:
 
 def test_the_presets_are_listed_in_order() -> None:
     assert {"ascend910", "goya", "ipu_mk1", "stcp920", "stcp920_paper"} <= set(preset_names())
+    assert {"ethos_u65", "gemmini", "nvdla_large", "tpu_v4i"} <= set(preset_names())
     assert list(preset_names()) == sorted(preset_names())
 
 
@@ -89,6 +90,11 @@ class TestEveryPreset:
         ("ipu_mk1", "fp16", 124.5),
         ("ipu_mk1", "fp32", 31.1),
         ("goya", "int8", 197),
+        ("gemmini", "int8", 0.512),
+        ("nvdla_large", "int8", 4.096),
+        ("ethos_u65", "int8", 0.512),
+        ("tpu_v4i", "bf16", 138),
+        ("tpu_v4i", "int8", 138),
     ],
 )
 def test_peaks_agree_with_the_published_ones(name: str, dtype: str, published_tera_ops_per_s: float) -> None:
@@ -97,14 +103,19 @@ def test_peaks_agree_with_the_published_ones(name: str, dtype: str, published_te
     assert tera_ops_per_s == pytest.approx(published_tera_ops_per_s, rel=0.03)
 
 
-@pytest.mark.parametrize(("name", "die_mm2"), [("stcp920", 400), ("ascend910", 456), ("ipu_mk1", 800)])
+@pytest.mark.parametrize(
+    ("name", "die_mm2"), [("stcp920", 400), ("ascend910", 456), ("ipu_mk1", 800), ("tpu_v4i", 400)]
+)
 def test_areas_add_up_to_the_published_die(name: str, die_mm2: float) -> None:
     assert load_hardware(name, ClusteredDsa).area_mm2 == pytest.approx(die_mm2, rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("name", "dtype", "published_w"),
-    [("stcp920", "fp16", 130), ("ascend910", "fp16", 310), ("goya", "int8", 200), ("ipu_mk1", "fp16", 120)],
+    [
+        ("stcp920", "fp16", 130), ("ascend910", "fp16", 310), ("goya", "int8", 200), ("ipu_mk1", "fp16", 120),
+        ("tpu_v4i", "bf16", 175),
+    ],
 )
 def test_matrix_engines_and_ddr_at_full_rate_draw_no_more_than_the_published_power(
     name: str, dtype: Any, published_w: float
