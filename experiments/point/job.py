@@ -81,6 +81,7 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         expected_latency_s=expected_ps(schedule, stages.program, result, hardware) / PS_PER_S * job.iterations,
         throughput_per_s=job.batch / latency_s,
         energy_j=result.energy_j * job.iterations,
+        energy_parts_j={name: spent * job.iterations for name, spent in result.energy_parts_j.items()},
         kernels=schedule.kernels * job.iterations,
         traffic_bytes={name: size * job.iterations for name, size in result.traffic_bytes.items()},
         utilisation=_rounded(result.utilisation),

@@ -328,6 +328,9 @@ class RunRecord:
     """Latency with every kernel at the machine's ``library_efficiency`` for its kind; `latency_s` if it states none."""
     throughput_per_s: float
     energy_j: float
+    energy_parts_j: Mapping[str, float]
+    """Energy by component: ``macs``, ``vector``, ``instructions``, each memory, links, ``static``; they sum to
+    `energy_j`."""
     kernels: int
     traffic_bytes: Mapping[str, int]
     utilisation: Mapping[str, float]

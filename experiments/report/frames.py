@@ -21,8 +21,8 @@ FIGURES = (
     "off_chip_bytes_per_s", "is_base", "simulated_events", "wall_s",
 )  # fmt: skip
 DICTIONARIES = (
-    "traffic_bytes.", "utilisation.", "utilisation_at_work.", "peak_occupancy_bytes.", "tensor_scopes.", "critical.",
-    "language.",
+    "energy_parts_j.", "traffic_bytes.", "utilisation.", "utilisation_at_work.", "peak_occupancy_bytes.",
+    "tensor_scopes.", "critical.", "language.",
 )  # fmt: skip
 USUAL_BASELINE = "fixed-pattern"
 

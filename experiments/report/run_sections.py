@@ -133,7 +133,7 @@ def _sorted(counts: pd.DataFrame, name: str, evaluation: Evaluation) -> pd.DataF
 
 
 def traffic_section(evaluation: Evaluation) -> Iterator[Figure]:
-    """Yield bytes moved per memory, where tensors were kept, and peak occupancy."""
+    """Yield bytes moved per memory, where tensors were kept, peak occupancy, and energy by component."""
     traffic = means(evaluation.points, "traffic_bytes.")
     memories = [name for name in map(str, traffic) if name not in ("network", "policy")]
     if memories:
@@ -161,6 +161,11 @@ def traffic_section(evaluation: Evaluation) -> Iterator[Figure]:
             " bytes moved are in kB, MB or GB like bandwidths.",
             numbers=table,
         )
+    spent = means(evaluation.points, "energy_parts_j.")
+    components = [name for name in map(str, spent) if name not in ("network", "policy")]
+    if components:
+        table = table_of(spent, quantity_formats(spent, components, "J"))
+        yield Figure(f"Energy by component{_mean(evaluation)}.", numbers=table)
 
 
 def utilisation_section(evaluation: Evaluation) -> Iterator[Figure]:

@@ -257,6 +257,11 @@ def _show_outcome(
     table("Memories", ("memory", "traffic", "peak occupancy", *bandwidths, "outputs kept"), memories)()
     units = [(name, *shares) for name, shares in used.items() if name not in record.traffic_bytes]
     table("Units", ("unit", *[f"busy{which}" for which in of]), units)()
+    energies = [
+        (name, f"{spent:.4g} J", f"{spent / record.energy_j if record.energy_j else 0:.1%}")
+        for name, spent in record.energy_parts_j.items()
+    ]
+    table("Energy", ("component", "energy", "share"), energies)()
     longest = sorted(layers, key=lambda layer: -layer.critical_s)[:_MOST_LAYERS]
     rows = [
         (

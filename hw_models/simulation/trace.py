@@ -136,5 +136,10 @@ class SimulationResult:
         return max(self.critical_ps, key=lambda name: (self.critical_ps[name], name), default="nothing")
 
     @property
+    def energy_parts_j(self) -> dict[str, float]:
+        """Joules by component, which sum to `energy_j`."""
+        return {name: spent * 1e-12 for name, spent in self.energy_pj.items()}
+
+    @property
     def energy_j(self) -> float:
         return sum(self.energy_pj.values()) * 1e-12

@@ -23,7 +23,7 @@ from tests.scheduler.test_policy import install
 MEMORIES = {"local_buffer", "global_buffer", "ddr"}
 SIMULATE_KEYS = [
     "model", "hardware", "policy", "batch", "dtype", "latency_s", "expected_latency_s", "throughput_per_s", "energy_j",
-    "kernels",
+    "energy_parts_j", "kernels",
     "traffic_bytes", "utilisation", "utilisation_at_work", "peak_occupancy_bytes", "tensor_scopes", "bottleneck",
     "critical", "parts", "parts_at_work", "parts_share", "padded", "batch_at_once", "iterations", "macs",
     "peak_macs_per_s", "off_chip_bytes_per_s", "simulated_events", "wall_s", "batch_dims", "no_batch", "layers",
@@ -127,12 +127,25 @@ class TestSimulate:
         assert set(found["tensor_scopes"]) <= MEMORIES
         assert all(0 <= share <= 1 for share in found["utilisation"].values())
         assert found["throughput_per_s"] == pytest.approx(4 / found["latency_s"])
+        assert found["energy_j"] == pytest.approx(sum(found["energy_parts_j"].values()))
+        assert {"macs", "vector", "static"} | MEMORIES == set(found["energy_parts_j"])
+
+    def test_energy_of_instructions_is_a_component_of_its_own_on_cpus(self, terminal: Terminal) -> None:
+        small = ["simulate", "dcgan", "--hardware", "epyc", "--policy", "unfused"]
+        found = terminal.json(*small)
+        without = terminal.json(*small, "--set", "energy.instruction=0 pJ")
+
+        assert found["energy_parts_j"]["instructions"] > 0
+        assert "instructions" not in without["energy_parts_j"]
+        assert found["latency_s"] == without["latency_s"]
+        assert found["energy_j"] == pytest.approx(without["energy_j"] + found["energy_parts_j"]["instructions"])
 
     def test_people_get_tables(self, terminal: Terminal) -> None:
         shown = terminal.out(*TINY)
 
         assert "bert-tiny, batch 4, fp16 on stcp920 under fixed-pattern" in shown
         assert "bound by" in shown
+        assert "component" in shown
         assert "ddr" in shown
 
     def test_set_changes_the_machine(self, terminal: Terminal) -> None:
