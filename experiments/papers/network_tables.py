@@ -220,7 +220,7 @@ takes them, too. Scores are computed of the last token only.
   are computed once for a recording and left out, as is the encoder.
 - The selective scan of mamba runs in chunks of 256 tokens that hand on the state; states of a chunk are a tensor, so a
   policy decides whether they leave the chip. No context changes its figures.
-- Causal attention is computed in full where a prompt has many tokens.
+- Causal attention computes what its mask keeps.
 
 `simulate --json` has for them `language`, a run's rows `language.*`: `context`, `tokens`, `tokens_per_s` (of all
 sequences), `first_token_s` (a prompt without context: its latency), `energy_per_token_j`, `weight_bytes` and

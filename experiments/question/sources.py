@@ -15,8 +15,8 @@ from pathlib import Path
 FIGURES = ("workloads", "fusion", "hw_models", "scheduler")
 MEASUREMENTS = ("tuner",)
 FIGURES_HERE = (
-    "point", "question/network.py", "question/pinned.py", "question/points.py", "question/schedules.py",
-    "results/computed.py", "engine/run.py",
+    "point", "question/combined.py", "question/network.py", "question/pinned.py", "question/points.py",
+    "question/schedules.py", "results/computed.py", "engine/run.py",
 )  # fmt: skip
 """Files and folders of `experiments` that affect simulated figures."""
 MEASUREMENTS_HERE = ("real",)

@@ -29,6 +29,9 @@ USUAL_BASELINE = "fixed-pattern"
 _LARGEST = 1e60
 """Largest magnitude of a plausible figure, and the inverse of the smallest; others would break the scales of charts."""
 
+_TIE = 1e-9
+"""Largest relative difference of equal latencies: a picosecond of a millisecond."""
+
 Axes = Mapping[str, tuple[str, ...]]
 
 
@@ -142,6 +145,15 @@ def best_points(points: pd.DataFrame) -> pd.DataFrame:
     """Return the point with the lowest latency of each network among those that keep all constraints."""
     ran = feasible(points)
     return ran.loc[ran.groupby("network", sort=False)["latency_s"].idxmin()] if len(ran) else ran
+
+
+def tied_with(points: pd.DataFrame, best: pd.DataFrame) -> list[int]:
+    """Return, for each of the best points, the number of other points of its network with an equal latency."""
+    ran = usable(points)
+    return [
+        int(((ran["network"] == row["network"]) & (ran["latency_s"] <= row["latency_s"] * (1 + _TIE))).sum()) - 1
+        for _, row in best.iterrows()
+    ]
 
 
 def pareto_front(points: pd.DataFrame, objectives: Sequence[str]) -> pd.Series:

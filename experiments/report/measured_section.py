@@ -1,6 +1,6 @@
 """Report section that compares predictions with measurements: kernels, networks, and the plan that would be chosen."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -95,9 +95,14 @@ def _choices(points: pd.DataFrame, evaluation: Evaluation) -> Iterator[dict[str,
         predicted = dict(zip(own["policy"], own["latency_s"], strict=True))
         measured = dict(zip(own["policy"], own["measured_s"], strict=True))
         yield {
-            **dict(zip(by, place, strict=True)), "chosen": min(predicted, key=lambda name: predicted[name]),
-            "fastest": min(measured, key=lambda name: measured[name]), "regret": regret(predicted, measured),
+            **dict(zip(by, place, strict=True)), "chosen": _least(predicted),
+            "fastest": _least(measured), "regret": regret(predicted, measured),
         }  # fmt: skip
+
+
+def _least(seconds: Mapping[str, float]) -> str:
+    """Return the name with the least time; of a tie all names."""
+    return " or ".join(name for name, time in seconds.items() if time == min(seconds.values()))
 
 
 def _worst(kernels: pd.DataFrame) -> Table:

@@ -1,10 +1,12 @@
 """Roofline chart: operations per second over operations per byte of off-chip traffic, below the machine's bounds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import atan2, degrees, log10
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
+from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 from dsascape.experiments.report.canvas import (
@@ -22,11 +24,13 @@ from dsascape.experiments.report.canvas import (
     to_panels,
 )
 from dsascape.experiments.report.frames import usable
-from dsascape.experiments.report.words import scale_of
+from dsascape.experiments.report.words import quantity, scale_of
 
 OPERATIONS_PER_MAC = 2
 _OFF_CHIP = ("traffic_bytes.ddr", "traffic_bytes.dram")
 _COLUMNS = 3
+_LABEL_PX = 11
+"""Height of a roof's label, in pixels."""
 MOST_ROOFS = 6
 """Largest number of rooflines drawn for one network."""
 
@@ -75,10 +79,12 @@ def roofline_chart(points: pd.DataFrame, looks: Looks, figure_id: str) -> Markup
     spots = []
     for axes, network in zip(all_axes, networks, strict=True):
         own = points.loc[points["network"] == network]
-        for peak, bandwidth in roofs_of(own):
+        roofs = roofs_of(own)
+        for peak, bandwidth in roofs:
             intensity = np.array([x_ends[0], peak / bandwidth, x_ends[1]])
             bound = np.minimum(intensity * bandwidth, peak) / divisor
             axes.plot(intensity, bound, color=MUTED, linewidth=1.2, zorder=1)
+        _label_roofs(axes, roofs, x_ends, y_ends, divisor)
         for policy in policies:
             chosen = own.loc[own["policy"] == policy]
             axes.plot(
@@ -97,6 +103,37 @@ def roofline_chart(points: pd.DataFrame, looks: Looks, figure_id: str) -> Markup
         axes.set_xlabel("operations per byte of off-chip traffic [op/B]")
     about = "Operations per second over operations per byte, for each network"
     return to_panels(figure, margins, figure_id, about, spots)
+
+
+def _label_roofs(
+    axes: Axes, roofs: Sequence[tuple[float, float]], x_ends: tuple[float, float], y_ends: tuple[float, float],
+    divisor: float,
+) -> None:  # fmt: skip
+    """Write the bandwidth along each slope and the peak above each level, unless a label is there already."""
+    box = axes.get_window_extent()
+    px_up = box.height / log10(y_ends[1] / y_ends[0])
+    angle = degrees(atan2(px_up, box.width / log10(x_ends[1] / x_ends[0])))
+    bandwidths = _apart((bandwidth for _, bandwidth in roofs), px_up)
+    for bandwidth in bandwidths:
+        start = max(x_ends[0], y_ends[0] * divisor / bandwidth)
+        axes.annotate(
+            quantity(bandwidth, "B/s"), (start, start * bandwidth / divisor), (_LABEL_PX * 0.7, _LABEL_PX),
+            textcoords="offset points", rotation=angle, rotation_mode="anchor", fontsize=9.5, color=INK,
+        )  # fmt: skip
+    for peak in _apart((peak for peak, _ in roofs), px_up):
+        axes.annotate(
+            quantity(peak, "op/s"), (x_ends[1], peak / divisor), (-1, 3), textcoords="offset points", ha="right",
+            fontsize=9.5, color=INK,
+        )  # fmt: skip
+
+
+def _apart(values: Iterable[float], px_per_decade: float) -> list[float]:
+    """Return the distinct values, the largest first, without those too close to the one before for a label."""
+    kept: list[float] = []
+    for value in sorted(set(values), reverse=True):
+        if not kept or log10(kept[-1] / value) * px_per_decade >= _LABEL_PX:
+            kept.append(value)
+    return kept
 
 
 def roofs_of(points: pd.DataFrame) -> Sequence[tuple[float, float]]:

@@ -22,7 +22,7 @@ from dsascape.experiments.report.tables import (
     share_heat,
     table_of,
 )
-from dsascape.experiments.report.words import SIMULATED, enumeration, percent, significant
+from dsascape.experiments.report.words import HELD_BYTES, SIMULATED, enumeration, percent, significant
 from dsascape.experiments.results.timeline import Timeline
 
 _ROOF_WORDS = {"operations_per_s": "reached", "bound_per_s": "bound"}
@@ -155,8 +155,12 @@ def traffic_section(evaluation: Evaluation) -> Iterator[Figure]:
     peaks = means(evaluation.points, "peak_occupancy_bytes.")
     held = [name for name in map(str, peaks) if name not in ("network", "policy")]
     if held:
-        table = table_of(peaks, quantity_formats(peaks, held, "B"))
-        yield Figure(f"Most bytes held at once in each memory{_mean(evaluation)}.", numbers=table)
+        table = table_of(peaks, quantity_formats(peaks, held, HELD_BYTES))
+        yield Figure(
+            f"Most bytes held at once in each memory{_mean(evaluation)}: in KiB, MiB or GiB like capacities, while"
+            " bytes moved are in kB, MB or GB like bandwidths.",
+            numbers=table,
+        )
 
 
 def utilisation_section(evaluation: Evaluation) -> Iterator[Figure]:

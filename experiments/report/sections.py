@@ -19,6 +19,7 @@ from dsascape.experiments.report.frames import (
     ratio_summary,
     shared_values,
     speedups,
+    tied_with,
     usable,
 )
 from dsascape.experiments.report.installed_sections import installed_sections
@@ -128,9 +129,17 @@ def _fastest(evaluation: Evaluation) -> tuple[Figure, ...]:
         names.insert(1, "expected_latency_s")
     table = best[["network", "policy", *evaluation.axes, *names, "bottleneck"]]
     source = source_of(evaluation.every)
-    shown = table_of(table.rename(columns={"bottleneck": "bound by"}), figure_formats(table, names, source))
+    formats = figure_formats(table, names, source)
+    ties = tied_with(evaluation.points, best)
+    told = ""
+    if any(ties):
+        table = table.assign(tied=ties)
+        formats |= {"tied": ("tied with", lambda value: f"{count(int(value), 'other point')}" if value else "none")}
+        told = " Of points with an equal latency the first one tried is shown."
+    shown = table_of(table.rename(columns={"bottleneck": "bound by"}), formats)
     over = _kept(evaluation).removeprefix(" and ") or "over everything tried"
-    return (Figure(f"The point of least {source} latency of each network, {over}.", tables=(shown,)),)
+    caption = f"The point of least {source} latency of each network, {over}.{told}"
+    return (Figure(caption, tables=(shown,)),)
 
 
 def _kept(evaluation: Evaluation) -> str:
@@ -231,7 +240,7 @@ def _winners(evaluation: Evaluation) -> Iterator[Figure]:
         several = len(evaluation.looks) > 1
         told = (
             f"The fastest policy by {source} latency, and its speed-up over {evaluation.baseline}; stronger tint,"
-            " greater gain."
+            " greater gain; several marks, a tie."
             if several
             else f"{source.capitalize()} latency; stronger tint, shorter time."
         )

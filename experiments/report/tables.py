@@ -137,6 +137,7 @@ def winner_heats(
         own = best.loc[best["network"] == network].assign(gain=gains)
         divisor, unit = scale_of(own["latency_s"], "s")
         slowest, fastest = own["latency_s"].max(), own["latency_s"].min()
+        tied = _winners(points.loc[points["network"] == network], pair)
         cells: dict[tuple[str, str], Cell] = {}
         rows = zip(texts(own, pair[0]), texts(own, pair[1]), texts(own, "policy"), strict=True)
         for place, latency_s, gain in zip(rows, numbers(own, "latency_s"), numbers(own, "gain"), strict=True):
@@ -146,11 +147,24 @@ def winner_heats(
                 text = significant(latency_s / divisor)
             else:
                 share = log(gain) / log(highest) if isfinite(gain) else 0.0
-                text = f"{looks[policy].glyph} {times(gain) if isfinite(gain) else quantity(latency_s, 's')}"
-            cells[down, across] = Cell(text, 12 + _tint(share) * 3 // 4, looks[policy], numeric=True)
+                glyphs = "".join(looks[name].glyph for name in looks if name in tied[down, across])
+                text = f"{glyphs} {times(gain) if isfinite(gain) else quantity(latency_s, 's')}"
+            winner = looks[policy] if len(tied[down, across]) == 1 else None
+            cells[down, across] = Cell(text, 12 + _tint(share) * 3 // 4, winner, numeric=True)
         title = f"{network}, {source} latency [{unit}]" if alone else network
         tables.append(_plane(title, pair, cells, axes))
     return tables
+
+
+def _winners(own: pd.DataFrame, pair: tuple[str, str]) -> dict[tuple[str, str], set[str]]:
+    """Return the policies with the least latency at each pair of values."""
+    least = own.groupby(list(pair))["latency_s"].transform("min")
+    winners: dict[tuple[str, str], set[str]] = {}
+    fastest = own.loc[own["latency_s"] == least]
+    columns = (texts(fastest, name) for name in (*pair, "policy"))
+    for down, across, policy in zip(*columns, strict=True):
+        winners.setdefault((down, across), set()).add(policy)
+    return winners
 
 
 def _plane(title: str, pair: tuple[str, str], cells: Mapping[tuple[str, str], Cell], axes: Axes) -> Table:

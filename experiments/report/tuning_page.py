@@ -9,7 +9,7 @@ from markupsafe import Markup
 from dsascape.experiments.report.canvas import INK, Margins, clipped, house_style, looks_for, panels, to_svg
 from dsascape.experiments.report.kinds import standalone
 from dsascape.experiments.report.page import TEMPLATES
-from dsascape.experiments.report.words import significant
+from dsascape.experiments.report.words import MISSING, significant
 from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
 from dsascape.tuner.search.search import UnitDone
 from dsascape.wording import count
@@ -45,8 +45,8 @@ def tuning_page(data: Mapping[str, Any], before_s: float, curve: Sequence[UnitDo
 
 
 def _row(task: Mapping[str, Any]) -> tuple[object, ...]:
-    times = ["" if task[name] is None else _time(task[name]) for name in ("before_s", "after_s")]
-    rest = ["" if task[name] is None else task[name] for name in ("threads", "rank_by_model")]
+    times = [MISSING if task[name] is None else _time(task[name]) for name in ("before_s", "after_s")]
+    rest = [MISSING if task[name] is None else task[name] for name in ("threads", "rank_by_model")]
     operators = clipped(", ".join(task["operators"]), 90)
     return task["name"], operators, task["weight"], task["trials"], task["failed"], *times, *rest
 
@@ -61,7 +61,7 @@ def _drawn(title: str, before_s: float, curve: Sequence[UnitDone]) -> Markup:
     shown_s = max(_LEAST_SHOWN * before_s, 1.05 * (before_s - min(latencies)))
     axes.set_ylim(_MS * (max(before_s, *latencies) - shown_s), _MS * max(before_s, *latencies) * 1.01)
     axes.set_xlabel("trials")
-    axes.set_ylabel("latency in ms")
+    axes.set_ylabel("latency [ms]")
     axes.set_title(clipped(title, 90))
     last = significant(latencies[-1] * _MS)
     return to_svg(figure, "tuning", f"{title}: from {significant(before_s * _MS)} ms to {last} ms")

@@ -32,6 +32,9 @@ _PREFIXES = (
     (1e-6, "µ"),
     (1e-9, "n"),
 )
+HELD_BYTES = "B held"
+"""Unit of bytes held and of capacities, shown in KiB, MiB and GiB; bytes moved have the unit B and decimal prefixes."""
+_BINARY = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 _NO_PREFIX = frozenset({"mm²", "1/s"})
 _MEANINGS = {
     "latency_s": ("latency", "s"),
@@ -81,9 +84,13 @@ def significant(value: float, digits: int = 3) -> str:
 def scale_of(values: Iterable[float], unit: str) -> tuple[float, str]:
     """Return (divisor, prefixed unit) that suit the middle one of the values."""
     positive = sorted(abs(value) for value in values if isfinite(value) and value != 0)
+    if not positive and unit == HELD_BYTES:
+        return 1.0, "B"
     if not positive or unit in _NO_PREFIX or not unit:
         return 1.0, unit
     middle = positive[len(positive) // 2]
+    if unit == HELD_BYTES:
+        return next((pair for pair in _BINARY if middle >= pair[0]), _BINARY[-1])
     divisor, prefix = next((pair for pair in _PREFIXES if middle >= pair[0]), _PREFIXES[-1])
     return divisor, prefix + unit
 

@@ -3,7 +3,9 @@
 import argparse
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pydantic
@@ -32,6 +34,10 @@ def calibrate(arguments: argparse.Namespace) -> Answer:
     """Calibrate a processor, or use the results of a bundle of probes, and write or print the machine's file."""
     check_place(arguments.out, "--out")
     begin = time.monotonic()
+    if arguments.libraries and (
+        arguments.results is not None or arguments.device != LOCAL or is_gpu_target(arguments.target)
+    ):
+        raise MeasureError("--libraries measures this processor; it goes without --from, --device and targets of GPUs")
     if arguments.results is not None:
         if arguments.device != LOCAL:
             raise MeasureError(f"--device has {arguments.device!r}; --from uses earlier results, without a device")
@@ -40,7 +46,11 @@ def calibrate(arguments: argparse.Namespace) -> Answer:
     if is_gpu_target(arguments.target):
         return _gpu(arguments, begin)
     facts, figures = calibrated(arguments.device, arguments.target)
-    return _answer(facts, figures, arguments.out, {"wall_s": time.monotonic() - begin})
+    shares = None
+    if arguments.libraries:  # only then is onnxruntime imported
+        measure = resolve_name("dsascape.experiments.real.library_efficiency:measured_efficiencies")
+        shares = measure(host_spec(facts, figures))
+    return _answer(facts, figures, arguments.out, {"wall_s": time.monotonic() - begin}, shares=shares)
 
 
 def calibration(results: Path) -> Answer:
@@ -96,13 +106,17 @@ def _gpu_answer(
 
 
 def _answer(
-    facts: HostFacts, figures: Figures, out: Path | None, how: dict[str, Any], source: Path | None = None
-) -> Answer:
+    facts: HostFacts, figures: Figures, out: Path | None, how: dict[str, Any], source: Path | None = None,
+    shares: Mapping[str, float] | None = None,
+) -> Answer:  # fmt: skip
     """Write the machine's file to ``out``, or print it; raise ``BundleError`` for figures that describe no machine."""
     name = "host" if out is None else out.stem
     try:
         text = host_yaml(facts, figures, name, how.get("day", ""))
         spec = host_spec(facts, figures)
+        if shares:
+            text = resolve_name("dsascape.experiments.real.library_efficiency:with_efficiencies")(text, shares)
+            spec = spec.model_copy(update={"library_efficiency": shares})
     except pydantic.ValidationError as error:
         wrong = "; ".join(explain(error, "its file", model=Cpu).splitlines())
         raise BundleError(f"{source or 'the measurement'}: does not describe a machine: {wrong}") from error

@@ -233,6 +233,8 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
     host = add("calibrate", _command("calibrate", "calibrate"), "describe and measure a processor as a machine")
     host.add_argument("--device", default="local", metavar="D", help=_WHERE)
     host.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
+    libraries = "also measure what onnxruntime reaches of the bound, by kind of kernel (library_efficiency)"
+    host.add_argument("--libraries", action="store_true", help=libraries)
     brought = "use the results of a bundle from bundle build --calibrate, in place of measuring"
     host.add_argument("--from", dest="results", type=Path, metavar="RESULTS.json", help=brought)
     host.add_argument("--out", type=Path, metavar="FILE.yaml", help="where the machine goes (default: printed)")

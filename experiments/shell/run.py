@@ -112,7 +112,7 @@ def _show(summary: Summary, lines: Iterable[str]) -> None:
 
 
 def _grid(best: Table) -> RichTable:
-    grid = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    grid = RichTable(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for number, cell in enumerate(best.headings):
         longest = max(len(row[number].text) for row in best.rows)
         grid.add_column(

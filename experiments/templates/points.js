@@ -66,13 +66,18 @@
 
   // The point that is chosen
 
-  function choose(row) {
+  let opener = null;  // a function that gives the focus back when the panel is closed
+
+  function choose(row, back) {
+    if (row === null && chosen !== null && opener) setTimeout(opener);
+    opener = row === null ? null : back || null;
     chosen = row;
     const numbered = row === null ? null : String(data.numbers[row]);
     for (const spot of document.querySelectorAll(".spot")) spot.classList.toggle("chosen", spot.dataset.point === numbered);
     detail.hidden = row === null;
     if (row !== null) detail.replaceChildren(...described(row));
     draw();
+    if (row !== null && back) detail.querySelector(".close").focus();
   }
 
   function described(row) {
@@ -187,7 +192,11 @@
     body.replaceChildren(...here.map(row => element(
       "tr", {
         class: row === chosen ? "chosen" : "", tabindex: 0, "data-point": data.numbers[row], onclick: () => choose(row),
-        onkeydown: event => { if (event.key === "Enter") choose(row); },
+        onkeydown: event => {
+          if (event.key !== "Enter" && event.key !== " ") return;
+          event.preventDefault();
+          choose(row, () => body.querySelector(`[data-point="${data.numbers[row]}"]`)?.focus());
+        },
       },
       ...data.columns.flatMap(column => {
         const cell = element("td", { class: column.names ? "" : "n" }, text(column, row));
@@ -230,7 +239,15 @@
   function told(row) {
     const lines = [title(row), ...data.columns.slice(2).map(column => `${heading(column)}: ${text(column, row)}`)];
     const most = shares(row).slice(0, 4).map(each => `${each.name} ${percent(each.share)}`).join(", ");
-    return [...lines, ...(most ? [`latency goes to: ${most}`] : []), "Click for its command."].join("\n");
+    return [...lines, ...(most ? [`latency goes to: ${most}`] : [])].join("\n");
+  }
+
+  /** What is told of a point in a chart, with the points that lie at the same place. */
+  function toldAt(spot, row) {
+    const at = each => ["x", "y", "cx", "cy"].map(name => each.getAttribute(name)).join();
+    const tied = [...spot.ownerSVGElement.querySelectorAll(".spot")].filter(each => each !== spot && at(each) === at(spot));
+    const also = tied.length ? [`Tied: ${tied.length} more point${tied.length === 1 ? "" : "s"} at this place`] : [];
+    return [told(row), ...also, "Click or press Enter for its command."].join("\n");
   }
 
   window.showTip = (event, words) => {
@@ -245,12 +262,56 @@
     ? place.get(Number(event.target.dataset.point)) : undefined;
   document.addEventListener("pointerover", event => {
     const row = pointOf(event);
-    if (row !== undefined) window.showTip(event, told(row));
+    if (row !== undefined) window.showTip(event, toldAt(event.target, row));
     else if (!(event.target instanceof Element && event.target.matches("canvas"))) window.showTip(event, "");
   });
   document.addEventListener("click", event => {
     const row = pointOf(event);
     if (row !== undefined) { window.showTip(event, ""); choose(row); }
   });
-  document.addEventListener("keydown", event => { if (event.key === "Escape") choose(null); });
+  document.addEventListener("keydown", event => {
+    if (event.key !== "Escape") return;
+    window.showTip(event, "");
+    choose(null);
+  });
+
+  // Charts by keyboard: one stop of the Tab key for each; arrow keys go from point to point, from left to right
+
+  const middle = spot => { const box = spot.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; };
+  for (const chart of document.querySelectorAll("svg:has(.spot)")) {
+    const spots = [...chart.querySelectorAll(".spot")].filter(spot => place.has(Number(spot.dataset.point)));
+    const order = new Map(spots.map(spot => [spot, middle(spot)]));
+    spots.sort((a, b) => order.get(a)[0] - order.get(b)[0] || order.get(b)[1] - order.get(a)[1]);
+    spots.forEach((spot, number) => {
+      const row = place.get(Number(spot.dataset.point));
+      spot.setAttribute("tabindex", number ? -1 : 0);
+      spot.setAttribute("role", "button");
+      spot.setAttribute("aria-label", title(row));
+      spot.addEventListener("focus", () => {
+        const [x, y] = middle(spot);
+        if (spot.matches(":focus-visible")) window.showTip({ clientX: x, clientY: y }, toldAt(spot, row));
+      });
+      spot.addEventListener("blur", event => window.showTip(event, ""));
+      spot.addEventListener("keydown", event => {
+        const steps = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -number, End: spots.length - 1 - number };
+        if (event.key in steps) {
+          const next = spots[Math.min(spots.length - 1, Math.max(0, number + steps[event.key]))];
+          spot.setAttribute("tabindex", -1);
+          next.setAttribute("tabindex", 0);
+          next.focus();
+        } else if (event.key === "Enter" || event.key === " ") {
+          choose(row, () => spot.focus());
+        } else return;
+        event.preventDefault();
+      });
+    });
+  }
+
+  // What scrolls sideways can be scrolled by keyboard
+  for (const box of document.querySelectorAll(".scroll")) {
+    if (box.scrollWidth <= box.clientWidth || box.tabIndex === 0) continue;
+    box.tabIndex = 0;
+    box.setAttribute("role", "region");
+    box.setAttribute("aria-label", "Wide content; arrow keys scroll it");
+  }
 })();

@@ -53,14 +53,19 @@ class LaneEnergy(BaseModel):
     node_nm: Annotated[Nanometres, Field(ge=SMALLEST_NM, le=LARGEST_NM)] = Field(alias="node")
     """Technology node, from which with its size the energy of an on-chip memory follows."""
     estimate: Literal["nominal", "low"] = "nominal"
-    """Estimate of arithmetic energy: ``nominal``, as stated here; or ``low``, scaled from 45 nm as logic scales, which
-    is near published figures of bare multiplier arrays (`hw_models.common.technology.low_share`)."""
+    """Estimate of the energy of operations and instructions: ``nominal``, as stated here; or ``low``, scaled from 45 nm
+    as logic scales, which is near published figures of bare multiplier arrays
+    (`hw_models.common.technology.low_share`)."""
     mac: dict[DType, Picojoules] = Field(min_length=1)
     """Energy of one multiply-accumulate including registers, on lanes or tensor units, by dtype."""
     vector_op: Picojoules
     """Energy of one operation of a lane, except special functions."""
     special_op: Picojoules
     """Energy of one division, square root, exponential or the like."""
+    instruction: Picojoules = 0.0
+    """Energy of executing one instruction besides its arithmetic, whatever it computes: fetch, decode, rename,
+    registers, control. On CPUs of one scalar or vector instruction, in the mean over kinds of cores; on GPUs of one
+    instruction of a warp. A file without it leaves this energy out."""
     dram: PicojoulesPerByte
     """Energy per byte read or written: of the DRAM, and of its interface on both sides."""
     static_power_w: Watts = Field(alias="static_power")
@@ -92,6 +97,7 @@ class LaneEnergy(BaseModel):
             mac_pj={str(dtype): value * share for dtype, value in self.mac.items()},
             simple_pj=self.vector_op * share,
             special_pj=self.special_op * share,
+            instruction_pj=self.instruction * share,
             byte_pj={**on_chip_pj, dram: self.dram},
             static_power_w=self.static_power_w + interface_w(dram_bytes_per_s, self.dram_static),
         )

@@ -21,6 +21,7 @@ prediction of CMOS device performance from 180 nm to 7 nm", Integration 58, 2017
 _PUBLISHED = 1 / 3
 """Energy of a multiply-accumulate at 7 nm relative to 45 nm, in the sources of ``_POINTS_PJ`` (INT8: 0.1 and 0.3 pJ,
 FP16: 0.5 and 1.5 pJ)."""
+_OLDEST_NM, _NEWEST_NM = max(_SCALED), min(_SCALED)
 SMALLEST_NM, LARGEST_NM = 3.0, 90.0
 """Range of nodes in nanometres for which the power law is assumed to hold."""
 
@@ -43,6 +44,11 @@ def sram_pj_per_byte(capacity_bytes: int, node_nm: float) -> float:
     return levels[below] * math.pow(capacity_bytes / sizes[below], slope) / _ACCESS_BYTES
 
 
+def over_45nm(node_nm: float) -> float:
+    """Return the energy of logic at a node relative to 45 nm, on a power law through published multiply-accumulates."""
+    return math.pow(_PUBLISHED, math.log(_OLDEST_NM / node_nm) / math.log(_OLDEST_NM / _NEWEST_NM))
+
+
 def low_share(node_nm: float) -> float:
     """Return the ratio of the low to the nominal estimate of arithmetic energy: scaling of logic over published points.
 
@@ -54,4 +60,4 @@ def low_share(node_nm: float) -> float:
     older, newer = next(pair for pair in itertools.pairwise(nodes) if pair[0] >= node >= pair[1])
     position = math.log(older / node) / math.log(older / newer)
     scaled = _SCALED[older] * math.pow(_SCALED[newer] / _SCALED[older], position)
-    return scaled / math.pow(_PUBLISHED, math.log(nodes[0] / node) / math.log(nodes[0] / nodes[-1]))
+    return scaled / over_45nm(node)

@@ -1,4 +1,4 @@
-"""Energy of a run by component: arithmetic, each memory, static power times makespan."""
+"""Energy of a run by component: arithmetic, instructions, each memory, static power times makespan."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -8,10 +8,13 @@ from dsascape.hw_models.simulation.instructions import Compute, Transfer, Work, 
 from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.simulation.program import Program
 
+INSTRUCTIONS = "instructions"
+"""Name of the component for the energy of executing instructions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyModel:
-    """Energy per operation and per byte of a machine, in picojoules."""
+    """Energy per operation, instruction and byte of a machine, in picojoules."""
 
     machine: str
     mac_pj: Mapping[str, float]
@@ -28,17 +31,23 @@ class EnergyModel:
     """Name of the component for the energy of bytes on links."""
     link_pj: Mapping[str, float] = field(default_factory=dict)
     """Energy of one byte that a unit moves, once per receiver, by unit; 0 for a unit that is not named."""
+    instruction_pj: float = 0.0
+    """Energy of executing one instruction besides its arithmetic, of any class: fetch, decode, registers, control. A
+    payload without instruction counts has none."""
 
 
 def energy_pj(program: Program, model: EnergyModel, makespan_ps: int) -> dict[str, float]:
-    """Return picojoules by component: ``macs``, ``vector`` (other operations), each memory, links, ``static``.
+    """Return picojoules by component of the machine.
 
-    Links are a component only if the model gives them energy. Sums are rounded once (``fsum``), so that equal programs
-    have equal energy to the last digit, in whatever order their works are numbered.
+    Components are ``macs``, ``vector`` (other operations), ``instructions``, each memory, links, and ``static``.
+    Instructions and links are components only if the model gives them energy. Sums are rounded once (``fsum``), so
+    that equal programs have equal energy to the last digit, in whatever order their works are numbered.
     Raises ``HardwareError`` where the model has no energy for a dtype that the program computes.
     """
     links = (model.link,) if model.link_pj else ()
-    spent: dict[str, list[float]] = {name: [] for name in ("macs", "vector", *model.byte_pj, *links, "static")}
+    issuing = (INSTRUCTIONS,) if model.instruction_pj else ()
+    components = ("macs", "vector", *issuing, *model.byte_pj, *links, "static")
+    spent: dict[str, list[float]] = {name: [] for name in components}
     table = program.instructions
     for number, count in table.counts().items():
         work = table.works[number]
@@ -77,6 +86,8 @@ def _spent_pj(work: Work, times: int, model: EnergyModel) -> Iterator[tuple[str,
             yield "macs", times * payload.macs * model.mac_pj[dtype]
         yield "vector", times * payload.simple * model.simple_pj
         yield "vector", times * payload.special * model.special_pj
+        if model.instruction_pj:
+            yield INSTRUCTIONS, times * payload.instructions * model.instruction_pj
         for memory, size_bytes in payload.traffic:
             name = base_name(memory)
             yield name, times * size_bytes * model.byte_pj[name]

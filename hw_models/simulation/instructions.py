@@ -123,6 +123,11 @@ class Compute:
     ``issued``, which each step has for itself."""
 
     @property
+    def instructions(self) -> int:
+        """Number of instructions of all classes and steps; 0 for units that execute no instruction streams."""
+        return sum([step.issued.total for step in self.steps or (self,) if step.issued is not None])
+
+    @property
     def problem(self) -> str:
         """Description of the first mistake found; empty if there is none."""
         wrong = next((step.problem for step in self.steps if step.problem), "")

@@ -40,7 +40,9 @@ class Page:
         self._ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
-        self._ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self._ask(
+            "Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": scheme}]
+        )
         self._ask("Page.navigate", url=path.absolute().as_uri() + query)
         until = time.monotonic() + _PATIENCE_S
         while not (self.run("document.readyState") == "complete" and self.run("location.protocol") == "file:"):
@@ -62,6 +64,18 @@ class Page:
         self.mouse("mouseMoved", x, y)
         for kind in ("mousePressed", "mouseReleased"):
             self.mouse(kind, x, y, button="left", clickCount=1)
+
+    def key(self, name: str) -> None:
+        """Press and release a key."""
+        codes = {"Enter": "\r"}
+        self._ask("Input.dispatchKeyEvent", type="keyDown", key=name, code=name, text=codes.get(name, ""))
+        self._ask("Input.dispatchKeyEvent", type="keyUp", key=name, code=name)
+
+    def print(self, path: Path, scheme: str = "light") -> None:
+        """Open a page as it is printed on A4 with its own margins, 703 pixels wide."""
+        self.open(path, width=703, scheme=scheme)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._ask("Emulation.setEmulatedMedia", media="print", features=features)
 
     def middle(self, selector: str) -> tuple[float, float]:
         found = self.run(

@@ -83,6 +83,45 @@ class TestPoints:
         assert "latency [ms]: 1.00" in told
         assert "ddr 70 %" in told
 
+    def test_points_are_reached_by_keyboard(self, page: Page, tmp_path: Path) -> None:
+        """Each chart is one stop of the Tab key; arrows move, Enter chooses, Escape closes and goes back."""
+        page.open(written(study(two_by_two()), tmp_path))
+        stop = ".spot[tabindex=\"0\"]"
+        stops = f"[...document.querySelectorAll('svg:has(.spot)')].map(s => s.querySelectorAll('{stop}').length)"
+        assert set(page.run(stops)) == {1}
+
+        page.run(f"document.querySelector('{stop}').focus()")
+        first = page.run("document.activeElement.dataset.point")
+        page.key("ArrowRight")
+        second = page.run("document.activeElement.dataset.point")
+        assert first != second
+        page.key("Enter")
+        assert page.run("document.activeElement.className") == "close"
+        assert not page.run("document.getElementById('detail').hidden")
+        page.key("Escape")
+        assert page.run("document.getElementById('detail').hidden")
+        page.run("new Promise(done => setTimeout(done, 20))")
+        assert page.run("document.activeElement.dataset.point") == second
+        assert page.complaints == []
+
+    def test_points_at_one_place_are_told_as_tied(self, page: Page, tmp_path: Path) -> None:
+        page.open(written(study([point("a", 0.1), point("b", 0.1), point("c", 0.2)], {}), tmp_path))
+
+        page.mouse("mouseMoved", *page.middle('#tradeoffs .spot[data-point="1"]'))
+
+        assert "Tied: 1 more point at this place" in page.run("document.getElementById('tip').innerText")
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_paper_has_light_colours_and_no_scrollbars(self, scheme: str, page: Page, tmp_path: Path) -> None:
+        path = written(drawn_study(), tmp_path)
+
+        page.print(path, scheme)
+
+        assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert page.run("getComputedStyle(document.documentElement).printColorAdjust") == "exact"
+        cut = "e => e.getBoundingClientRect().right > innerWidth + 1"
+        assert page.run(f"[...document.querySelectorAll('table, svg')].filter({cut}).map(e => e.outerHTML)") == []
+
     def test_the_table_sorts_and_filters(self, page: Page, tmp_path: Path) -> None:
         made = study([point(f"p{n % 3}", (n * 7 % 40 + 1) / 1000) for n in range(40)], {})
         page.open(written(made, tmp_path))

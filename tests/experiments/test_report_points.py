@@ -15,8 +15,9 @@ from dsascape.experiments.report.looks import STARTUP, kind_looks, kind_of_pace,
 from dsascape.experiments.report.page import render_report
 from dsascape.experiments.report.roofline import rooflines
 from dsascape.experiments.report.sample import MOST_POINTS, listed, within_chart_limits
+from dsascape.experiments.report.tables import winner_heats
 from dsascape.hw_models import ClusteredDsa, load_hardware
-from tests.experiments.studies import BUFFERS, Reader, failure, point, study, two_by_two
+from tests.experiments.studies import BUFFERS, Reader, drawn_study, failure, point, study, two_by_two
 
 UNITS = ("matrix", "vector", "scalar")
 SMALL, LARGE = ({"local_buffer.capacity": value} for value in BUFFERS["local_buffer.capacity"])
@@ -123,7 +124,37 @@ def test_bars_are_of_the_fastest_point_of_each_policy_and_of_others_evenly() -> 
     assert sorted(chosen["latency_s"]) == [1.0, 2.0, 11.0, 21.0, 30.0, 99.0]
 
 
+class TestTies:
+    def test_points_as_fast_as_the_fastest_are_counted(self) -> None:
+        made = [point("a", 1.0), point("b", 1.0), point("c", 2.0), point("a", 1.0, "bert")]
+        page = render_report(study(made, {}))
+
+        assert "tied with" in page
+        assert re.findall(r"<td class=\"n\">(1 other point|none)</td>", page) == ["1 other point", "none"]
+        assert "tied with" not in render_report(study([*made[1:]], {}))
+
+    def test_a_tie_has_the_marks_of_all_winners(self) -> None:
+        axes = {"x": ("1", "2"), "y": ("1", "2")}
+        made = [point(p, 1.0, x=x, y=y) for p in ("fixed-pattern", "astitch") for x in "12" for y in "12"]
+        looks = policy_looks(["fixed-pattern", "astitch"])
+        points = prepared(pd.DataFrame(made), axes)
+
+        (table,) = winner_heats(points, ("x", "y"), "fixed-pattern", axes, looks, "simulated")
+
+        marks = "".join(look.glyph for look in looks.values())
+        assert {cell.text.split()[0] for row in table.rows for cell in row[1:]} == {marks}
+        assert {cell.look for row in table.rows for cell in row[1:]} == {None}
+
+
 class TestCharts:
+    def test_every_axis_has_a_label_and_those_of_figures_a_unit(self) -> None:
+        muted = r"<text[^>]*fill: var\(--muted\)[^>]*>([^<]*[a-z]{3}[^<]*)</text>"
+        labels = re.findall(muted, render_report(drawn_study()))
+        figure = re.compile("latency|energy|area|traffic|time|operations")
+
+        assert len(labels) > 15
+        assert [each for each in labels if figure.search(each) and "[" not in each] == []
+
     def test_panels_of_one_row_are_all_logarithmic_or_none_is(self) -> None:
         """Latencies of 1, 10 and 100 ms stand evenly on a logarithmic axis only; those of a hundredfold ask for one."""
         swept = {"clusters": ("1", "2", "3")}

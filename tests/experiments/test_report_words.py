@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsascape.experiments.report.frames import influence, prepared
-from dsascape.experiments.report.words import TIMES, answer, quantity, significant, speed_words
+from dsascape.experiments.report.words import HELD_BYTES, TIMES, answer, quantity, significant, speed_words
+from dsascape.hw_models.text.quantities import BYTES
 from tests.experiments.studies import BUFFERS, failure, point, two_by_two
 
 
@@ -82,6 +83,14 @@ class TestWords:
         told = re.findall(r"[\d.,e+-]*\d[\d.,e+]*", speed_words(ends[0], ends[1], "A"))
 
         assert all(float(factor.replace(",", "")) >= 1 for factor in told)
+
+    @given(st.floats(1, 2**45))
+    def test_bytes_held_are_in_binary_units_and_bytes_moved_in_decimal_ones(self, size: float) -> None:
+        held, moved = quantity(size, HELD_BYTES), quantity(size, "B")
+
+        assert re.fullmatch(r"[\d.,e+]+ ([KMG]i)?B", held)
+        assert re.fullmatch(r"[\d.,e+]+ [kMGT]?B", moved)
+        assert float(held.split()[0].replace(",", "")) * BYTES[held.split()[1]] == pytest.approx(size, rel=0.01)
 
     def test_large_numbers_are_grouped(self) -> None:
         assert significant(1234567.0) == "1,234,567"

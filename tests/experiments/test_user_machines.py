@@ -93,7 +93,8 @@ def test_printing_a_file_needs_a_name_and_is_not_json(terminal: Terminal, mine: 
     assert "no such file" in terminal.refused("hardware", "missing.yaml", "--yaml")
     assert terminal.out("hardware", mine, "--yaml").startswith("# mine.yaml with all that it takes over")
     assert "not allowed with" in terminal.refused("hardware", mine, "--yaml", "--reference")
-    assert main_error(terminal, "hardware", mine, "--yaml", "--json").startswith("hardware: --yaml and --reference")
+    refused = "hardware: --yaml, --reference and --sources print text"
+    assert main_error(terminal, "hardware", mine, "--yaml", "--json").startswith(refused)
 
 
 def main_error(terminal: Terminal, *argv: str) -> str:

@@ -15,7 +15,7 @@ from dsascape.hw_models import (
     preset_names,
     with_values,
 )
-from dsascape.hw_models.common.technology import low_share, sram_pj_per_byte
+from dsascape.hw_models.common.technology import low_share, over_45nm, sram_pj_per_byte
 
 KIB, MIB = 2**10, 2**20
 SIZES, NODES = st.integers(64, 2**30), st.floats(5, 65)
@@ -91,6 +91,31 @@ def test_the_low_estimate_is_never_above_the_nominal_one(node_nm: float) -> None
     assert 0.22 < low_share(node_nm) <= 1 + 1e-9
 
 
+def in_order_share(spec: Cpu) -> float:
+    """Return the share of products that cores which issue in order do when all cores work."""
+    rates = [(core.order == "in_order", core.count * spec.products_per_s(core)) for core in spec.kinds]
+    return sum([rate for is_in_order, rate in rates if is_in_order]) / sum([rate for _, rate in rates])
+
+
+@pytest.mark.parametrize("name", [name for name in preset_names() if isinstance(load_hardware(name), Cpu | Gpu)])
+def test_every_preset_has_the_instruction_energy_that_its_comment_derives(name: str) -> None:
+    spec = load_hardware(name)
+    assert isinstance(spec, Cpu | Gpu)
+    if isinstance(spec, Gpu):
+        at_45_nm_pj = 30.0 * spec.sms.warp
+    else:
+        share = in_order_share(spec)
+        at_45_nm_pj = 70.0 * (share + 3 * (1 - share))
+
+    assert spec.energy.instruction == pytest.approx(at_45_nm_pj * over_45nm(spec.energy.node_nm), rel=0.01)
+
+
+def test_logic_at_7_nm_takes_a_third_of_its_energy_at_45_nm() -> None:
+    assert over_45nm(45) == 1
+    assert over_45nm(7) == pytest.approx(1 / 3)
+    assert over_45nm(5) < over_45nm(7) < over_45nm(16) < over_45nm(90)
+
+
 @pytest.mark.parametrize("name", [name for name in preset_names() if isinstance(load_hardware(name), Cpu | Gpu)])
 def test_low_and_nominal_differ_in_arithmetic_alone(name: str) -> None:
     spec = load_hardware(name)
@@ -103,4 +128,5 @@ def test_low_and_nominal_differ_in_arithmetic_alone(name: str) -> None:
     assert spec.energy.estimate == "nominal"
     assert other.mac_pj == pytest.approx({dtype: value * share for dtype, value in one.mac_pj.items()})
     assert other.special_pj == pytest.approx(one.special_pj * share)
+    assert other.instruction_pj == pytest.approx(one.instruction_pj * share)
     assert (other.byte_pj, other.static_power_w) == (one.byte_pj, one.static_power_w)

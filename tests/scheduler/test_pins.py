@@ -32,6 +32,7 @@ from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.scheduler.small import product
+from tests.tiers import examples
 
 MACHINES = {"clustered_dsa": "stcp920", "cpu": "kirin990", "gpu": "a100"}
 
@@ -252,7 +253,7 @@ def test_tiles_that_do_not_fit_say_what_they_need_and_what_the_search_would_take
     machine = with_values(load_hardware("stcp920"), {"local_buffer.capacity": "16 KiB"})
     graph = product(256, 4096, 4096)
     _, job = job_of(Workload("squeezenet", 1), machine, {})
-    pins = of_machine({"matmul1": {"tile": {"k": 4096, "n": 256}}}, machine)
+    pins = of_machine({"matmul1": {"tile": {"k": 4096, "n": 128}}}, machine)
     job = replace(job, label="product", placing=replace(job.placing, pins=pins, parts=1), batch=1)
 
     with pytest.raises(PinError, match=r"layers\.matmul1: .* needs \d+ B of local buffer .*; without the pin: .*x"):
@@ -284,7 +285,7 @@ def matmul_layer(rows: int, columns: int, depth: int) -> Layer:
     return layer
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(data=st.data())
 def test_on_one_thread_no_pin_that_the_search_tries_beats_what_it_chose(data: st.DataObject) -> None:
     """The search of a CPU on one thread is exhaustive: it takes the tiles of lowest rank of all that it tries."""

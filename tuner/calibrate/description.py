@@ -138,6 +138,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         "  mac: {fp32: 1.43 pJ}  # assumed, as in the preset epyc",
         "  vector_op: 0.33 pJ  # assumed, as in the preset epyc",
         "  special_op: 3.3 pJ  # assumed, as in the preset epyc",
+        "  instruction: 57.4 pJ  # assumed, as in the preset epyc",
         "  dram: 12 pJ/bit  # assumed, as in the preset epyc",
         "  static_power: 5 W  # assumed, as in the preset epyc",
     ]

@@ -141,7 +141,8 @@ def _tile_grains(layer: Layer) -> tuple[int, ...]:
     last: tuple[int | None, ...] = tuple(range(len(grains)))
     for behind, part in itertools.pairwise(reversed(parts_of(layer))):
         anchor = anchored_nest(behind)
-        assert anchor is not None
+        if anchor is None:  # a softmax of rows, whose elements lie where those of the part in front lie
+            continue
         read = link_read(anchor, part.sink.name)
         moved: list[int | None] = []
         for index in read.indices:

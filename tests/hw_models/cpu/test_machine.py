@@ -177,6 +177,21 @@ class TestChunks:
         assert spent["dram"] == 128 * 50
         assert {"l1", "l2", "l3", "static"} <= spent.keys()
 
+    def test_every_instruction_of_every_step_takes_its_energy(self) -> None:
+        spec = with_values(cpu(), {"energy.instruction": "12 pJ"})
+        steps = (
+            Compute(dtype="fp32", macs=100, issued=Issued(fma=25, load=5, scalar=2)),
+            Compute(dtype="fp32", simple=10, issued=Issued(arithmetic=3, store=1)),
+        )  # fmt: skip
+        work = Compute(dtype="fp32", macs=100, simple=10, steps=steps)
+        spent = run(spec, (2, work)).energy_pj
+
+        assert spent["instructions"] == 2 * (25 + 5 + 2 + 3 + 1) * 12
+        assert spent["macs"] == 2 * 100 * 2
+
+    def test_files_without_it_leave_the_energy_of_instructions_out(self) -> None:
+        assert "instructions" not in run(cpu(), (2, chunk(fma=25))).energy_pj
+
     def test_a_dtype_without_lanes_is_refused(self) -> None:
         with pytest.raises(HardwareError, match="small: cores compute fp32, fp16, not int8"):
             run(cpu(), (1, chunk("int8", fma=1)))

@@ -236,6 +236,12 @@ class TestSpec:
         assert spent["dram"] == 128 * 40
         assert {"shared", "l2", "static"} <= spent.keys()
 
+    def test_every_warp_instruction_of_every_block_takes_its_energy(self) -> None:
+        spec = with_values(gpu(), {"energy.instruction": "300 pJ"})
+
+        assert run(spec, 3, work(fma=4, load=2, scalar=1)).energy_pj["instructions"] == 3 * 7 * 300
+        assert "instructions" not in run(gpu(), 3, work(fma=4)).energy_pj
+
     def test_an_unsupported_dtype_is_refused(self) -> None:
         with pytest.raises(HardwareError, match="small: SMs compute fp32, fp16, not int8"):
             run(gpu(), 1, work("int8", fma=1))

@@ -41,6 +41,21 @@ def test_nothing_beats_the_machine(graph: Graph, spec: Cpu, policy: str) -> None
     assert all(joules >= 0 for joules in result.energy_pj.values())
 
 
+@given(graph=networks(), spec=cpus(), pj=st.integers(1, 500))
+@settings(deadline=None, max_examples=examples(20))
+def test_energy_of_instructions_adds_to_the_rest_and_takes_no_time(graph: Graph, spec: Cpu, pj: int) -> None:
+    graph = graph.with_dtype("fp32")
+    without, one, many = (
+        run(graph, with_values(spec, {"energy.instruction": f"{each} pJ"}), "unfused") for each in (0, 1, pj)
+    )
+    rest = {name: spent for name, spent in many.energy_pj.items() if name != "instructions"}
+
+    assert (one.makespan_ps, many.makespan_ps) == (without.makespan_ps, without.makespan_ps)
+    assert rest == without.energy_pj
+    assert many.energy_pj["instructions"] == pytest.approx(pj * one.energy_pj["instructions"])
+    assert many.energy_j >= one.energy_j >= without.energy_j
+
+
 @given(graph=networks(), spec=cpus())
 @settings(deadline=None, max_examples=examples(40))
 def test_every_multiply_accumulate_is_done_once_where_nothing_is_computed_twice(graph: Graph, spec: Cpu) -> None:

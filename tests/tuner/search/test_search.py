@@ -34,7 +34,7 @@ from dsascape.workloads import load_network
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 
-VIEW = CpuView(load_hardware("epyc", Cpu), CpuTuning(threads=2))
+VIEW = CpuView(load_hardware("epyc", Cpu), CpuTuning(threads=2, winograd=0))
 SMALL = EvolutionOptions(population=24, generations=2)
 OPTIONS = SearchOptions(trials=48, unit=8, evolution=SMALL)
 

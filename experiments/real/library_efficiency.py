@@ -1,0 +1,102 @@
+"""Efficiency of onnxruntime on this processor by kind of kernel: the simulated bound of a few networks by its time.
+
+Each network is one kind of kernel, three in a row where the library would otherwise mostly change layouts. They run on
+one thread. What comes of it is ``library_efficiency`` of the machine's file, from which expected latencies follow.
+"""
+
+import datetime
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import onnxruntime
+
+from dsascape.experiments.api import simulate
+from dsascape.hw_models import Cpu
+from dsascape.tuner.measure.timing import measured
+from dsascape.workloads import Graph
+from dsascape.workloads.executable import drawn_inputs, executable
+from dsascape.workloads.single_operators import Attribute, Beside, SingleOperator, single_operator
+
+_SECONDS = 1.0
+"""Time for repeating one network, in seconds."""
+_WIDTH = 0.01
+_LEAST = 0.001
+"""Least efficiency that a machine file may state."""
+_PADS = [1, 1, 1, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A network of one kind of kernel."""
+
+    kind: str
+    """Key of ``library_efficiency``."""
+    operator: SingleOperator
+
+    @property
+    def graph(self) -> Graph:
+        """The network in fp32."""
+        return single_operator(self.operator).with_dtype("fp32")
+
+
+def _three(kind: str, op: str, data: tuple[int, ...], weights: tuple[int, ...], **attributes: Attribute) -> Sample:
+    again = Beside(op, attributes, (weights,))
+    return Sample(kind, SingleOperator(kind, op, (data,), (weights,), attributes, then=(again, again)))
+
+
+SAMPLES = (
+    _three("product", "MatMul", (512, 512), (512, 512)),
+    _three("convolution", "Conv", (1, 64, 56, 56), (64, 64, 3, 3), pads=_PADS),
+    _three("depthwise", "Conv", (1, 128, 56, 56), (128, 1, 3, 3), group=128, pads=_PADS),
+    Sample("other", SingleOperator("other", "Softmax", ((256, 1024),))),
+    Sample("memory", SingleOperator("memory", "Relu", ((64, 1024, 1024),))),
+)
+"""Networks that are timed: products whose operands fit a second cache, an array that fits no cache."""
+
+
+def library_s(graph: Graph, seconds: float = _SECONDS) -> float:
+    """Return the median seconds of a run of ``graph`` by onnxruntime, on one thread, repeated for about ``seconds``."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    model = executable(graph).model(graph.outputs).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    inputs = dict(drawn_inputs(graph))
+
+    def once() -> float:
+        begin = time.perf_counter()
+        session.run(None, inputs)
+        return time.perf_counter() - begin
+
+    return measured(once, seconds, _WIDTH).seconds
+
+
+def bound_s(graph: Graph, machine: Cpu) -> float:
+    """Return the simulated seconds of ``graph`` on one thread of ``machine``, caches as the run before left them."""
+    tuning = {"threads": 1, "warm_caches": True}
+    return simulate(graph, machine, "fixed-pattern", dtype="fp32", tuning=tuning).record.latency_s
+
+
+def efficiencies(bounds_s: Mapping[str, float], taken_s: Mapping[str, float]) -> dict[str, float]:
+    """Return by kind the share of the bound's speed that the library reaches, from 0.001 to 1, to three digits.
+
+    A library that is faster than the bound of its kind counts as 1: the bound is one of our loops.
+    """
+    return {kind: round(min(max(bounds_s[kind] / taken_s[kind], _LEAST), 1.0), 3) for kind in taken_s}
+
+
+def measured_efficiencies(machine: Cpu) -> dict[str, float]:
+    """Return the efficiency of onnxruntime on this processor by kind of kernel; ``machine`` describes the processor."""
+    graphs = {sample.kind: sample.graph for sample in SAMPLES}
+    taken = {kind: library_s(graph) for kind, graph in graphs.items()}
+    return efficiencies({kind: bound_s(graph, machine) for kind, graph in graphs.items()}, taken)
+
+
+def with_efficiencies(text: str, shares: Mapping[str, float]) -> str:
+    """Return the text of a machine file with ``shares`` in front of its energies, and how they were measured."""
+    day = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    stated = ", ".join(f"{kind}: {share:g}" for kind, share in shares.items())
+    line = f"library_efficiency: {{{stated}}}  # measured: onnxruntime {onnxruntime.__version__} on one thread, {day}\n"
+    before, energy, after = text.partition("energy:\n")
+    return before + line + energy + after
