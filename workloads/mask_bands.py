@@ -67,7 +67,7 @@ class Shaped(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownGraph:
-    """What is known of a file's tensors by name at import."""
+    """Tensors of a file with the nodes that write them and the values that are constant at import, by name."""
 
     writers: Mapping[str, onnx.NodeProto]
     """Node of each tensor that is computed."""

@@ -21,7 +21,7 @@ INPUT_RANGES_KEY = "input_ranges"
 LARGEST_KNOWN_VALUE = 65_536
 """Elements of a constant at most whose value is kept; a larger one keeps its shape only."""
 _LARGEST_KNOWN_MASK = 2**22
-"""The same for a constant of true and false: a mask of 2,048 x 2,048 (`workloads.mask_bands`)."""
+"""Elements of a boolean constant at most whose value is kept: a mask of 2,048 x 2,048 (`workloads.mask_bands`)."""
 
 
 @dataclass(frozen=True, slots=True)

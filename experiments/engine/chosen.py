@@ -1,4 +1,4 @@
-"""Which points of an experiment are run: all of its grid, or those that its searches choose."""
+"""Choice of the points of an experiment that are run: its whole grid, or those that its searches propose."""
 
 import random
 from collections.abc import Sequence

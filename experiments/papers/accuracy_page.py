@@ -89,7 +89,7 @@ class Compared:
 
     @property
     def row(self) -> tuple[object, ...]:
-        """What is compared, with what, the number of cases, mean error, bias, and Spearman's rank correlation.
+        """Row of a table: the two sides, the number of cases, mean error, bias, and Spearman's rank correlation.
 
         The mean error is that of absolute errors by the true figure; the bias is the geometric mean of the predicted by
         the true figures, less one.

@@ -178,7 +178,7 @@ class Gpu(MachineSpec):
     """Time from the end of a kernel to the work of the next, as measured between nearly empty kernels: it includes
     draining the machine, handing out the first blocks, and the latency of their first loads."""
     graph_launch_ps: Picoseconds | None = Field(None, alias="graph_launch")
-    """The same between kernels that a program has recorded as one graph (CUDA graphs); not stated: nothing is known."""
+    """Launch time of a kernel inside of a recorded graph (CUDA graphs); null where none is published."""
     sustained_factor: Efficiency = 1.0
     """Share of the peak clock that the SMs sustain when all are busy (heat, power)."""
     energy: GpuEnergy

@@ -81,7 +81,7 @@ def test_what_is_longer_than_the_past_is_not_put_behind_it() -> None:
 
 
 def test_a_chunk_longer_than_the_past_is_put_behind_it_where_products_read_both() -> None:
-    """Of 9 + 30 places, 30 are written."""
+    """Thirty of 9 + 30 places are written."""
     nodes = [
         node("Concat", "past k", "present", axis=2), node("Transpose", "present", "t", perm=[0, 1, 3, 2]),
         node("MatMul", "q t", "y"),
