@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import onnxruntime
 
-from dsascape.experiments.api import simulate
+from dsascape.experiments.point.job import Job, run_graph
 from dsascape.hw_models import Cpu
+from dsascape.scheduler import Placing, make_policy, make_tuning
 from dsascape.tuner.measure.timing import measured
 from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import drawn_inputs, executable
 from dsascape.workloads.single_operators import Attribute, Beside, SingleOperator, single_operator
 
@@ -74,8 +76,10 @@ def library_s(graph: Graph, seconds: float = _SECONDS) -> float:
 
 def bound_s(graph: Graph, machine: Cpu) -> float:
     """Return the simulated seconds of ``graph`` on one thread of ``machine``, caches as the run before left them."""
-    tuning = {"threads": 1, "warm_caches": True}
-    return simulate(graph, machine, "fixed-pattern", dtype="fp32", tuning=tuning).record.latency_s
+    tuning = make_tuning(machine, {"threads": 1, "warm_caches": True})
+    placing = Placing(hardware=machine, parts=1, dtype="fp32", tuning=tuning)
+    job = Job(graph.name, graph.batch, placing)
+    return run_graph(Analysis(graph), make_policy("fixed-pattern"), job).record.latency_s
 
 
 def efficiencies(bounds_s: Mapping[str, float], taken_s: Mapping[str, float]) -> dict[str, float]:
