@@ -5,19 +5,16 @@ one thread. What comes of it is ``library_efficiency`` of the machine's file, fr
 """
 
 import datetime
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import onnxruntime
 
 from dsascape.experiments.point.job import Job, run_graph
 from dsascape.hw_models import Cpu
 from dsascape.scheduler import Placing, make_policy, make_tuning
+from dsascape.tuner.late import late
 from dsascape.tuner.measure.timing import measured
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.executable import drawn_inputs, executable
 from dsascape.workloads.single_operators import Attribute, Beside, SingleOperator, single_operator
 
 _SECONDS = 1.0
@@ -59,19 +56,7 @@ SAMPLES = (
 
 def library_s(graph: Graph, seconds: float = _SECONDS) -> float:
     """Return the median seconds of a run of ``graph`` by onnxruntime, on one thread, repeated for about ``seconds``."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    model = executable(graph).model(graph.outputs).SerializeToString()
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    inputs = dict(drawn_inputs(graph))
-
-    def once() -> float:
-        begin = time.perf_counter()
-        session.run(None, inputs)
-        return time.perf_counter() - begin
-
-    return measured(once, seconds, _WIDTH).seconds
+    return measured(late("library").library_run(graph), seconds, _WIDTH).seconds
 
 
 def bound_s(graph: Graph, machine: Cpu) -> float:
@@ -101,6 +86,6 @@ def with_efficiencies(text: str, shares: Mapping[str, float]) -> str:
     """Return the text of a machine file with ``shares`` in front of its energies, and how they were measured."""
     day = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     stated = ", ".join(f"{kind}: {share:g}" for kind, share in shares.items())
-    line = f"library_efficiency: {{{stated}}}  # measured: onnxruntime {onnxruntime.__version__} on one thread, {day}\n"
+    line = f"library_efficiency: {{{stated}}}  # measured: onnxruntime {late('library').VERSION} on one thread, {day}\n"
     before, energy, after = text.partition("energy:\n")
     return before + line + energy + after

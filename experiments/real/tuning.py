@@ -65,10 +65,16 @@ class TunedOn:
 
     def view(self, dtype: str) -> CpuView | GpuView:
         """Return the machine as its scheduler sees it, for kernels in ``dtype``; convolutions are direct."""
+        tuning = make_tuning(self.hardware, self.settings)
         if isinstance(self.hardware, Gpu):
-            return GpuView(self.hardware, dtype, make_tuning(self.hardware, {}))
-        threads = {"threads": self.threads} if self.threads else {}
-        return CpuView(self.hardware, make_tuning(self.hardware, {**threads, "winograd": 0}))
+            return GpuView(self.hardware, dtype, tuning)
+        return CpuView(self.hardware, tuning)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Scheduler tuning of kernels that are tuned: their threads, and on CPUs convolutions that are direct."""
+        threads: dict[str, object] = {"threads": self.threads} if self.threads else {}
+        return threads if isinstance(self.hardware, Gpu) else {**threads, "winograd": 0}
 
     def open_runner(self, dtype: str) -> Runner | None:
         """Return the runner; None where candidates are run elsewhere, from bundles."""
@@ -128,8 +134,7 @@ def network_tasks(workload: Workload, policy: Policy, on: TunedOn) -> TuningTask
 
     Raises what `job_of` raises, and ``WorkloadError`` for a network without kernels that steps describe.
     """
-    settings: dict[str, object] = {"threads": on.threads} if on.threads else {}
-    analysis, job = job_of(workload, on.hardware, settings)
+    analysis, job = job_of(workload, on.hardware, on.settings)
     return _tasks({workload.label: analysis}, policy, on, job.placing)
 
 

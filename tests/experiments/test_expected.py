@@ -26,7 +26,7 @@ def test_without_efficiencies_the_bound_is_expected(name: str) -> None:
     assert record.expected_latency_s == pytest.approx(record.latency_s, rel=1e-12)
 
 
-@settings(max_examples=8, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=4, deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(
     name=st.sampled_from(["stcp920", "kirin990", "adreno640"]),
     shares=st.dictionaries(st.sampled_from(KINDS), st.floats(0.1, 1), min_size=1),

@@ -102,7 +102,7 @@ def test_bert_tiny_on_a100_is_no_slower_with_more(policy: str, path: str, values
         assert more <= TOLERANCE * less
 
 
-@pytest.mark.sampled(4, long=["ago-squeezenet"])
+@pytest.mark.sampled(4, long=["ago-squeezenet", "ago-bert-tiny"])
 @pytest.mark.parametrize("network", ["squeezenet", "resnet18-tailor", "bert-tiny"])
 @pytest.mark.parametrize("policy", ["ago", "astitch", "graphturbo", "fixed-pattern"])
 def test_more_images_take_no_less_time_on_scratchpads(network: str, policy: str) -> None:
