@@ -27,8 +27,8 @@ from tests.scheduler.runs import DIRECT_POLICIES
 from tests.tiers import NIGHT
 
 NETWORKS = {"mobilenet-v2": 4, "bert-tiny": 4, "dcgan": 8}
-SLOW = ("gemmini", "ethos_u65")
-"""Presets with small buffers, on which graphturbo looks at many plans: by night only."""
+SLOW = ("ascend910", "ethos_u65", "gemmini", "nvdla_large", "tpu_v4i")
+"""Presets on which some policies take long to plan: by night only; `test_scratchpads` has the last four by day."""
 OF_EVERY_KIND = ("stcp920", "ipu_mk1", "kirin990", "raspberry_pi_3b_plus", "a100", "adreno640")
 
 

@@ -369,7 +369,8 @@ def test_shared_memory_that_cuda_gives_on_demand_only_is_local_memory_in_opencl(
 @pytest.mark.parametrize(
     ("name", "hardware"),
     [
-        ("squeezenet", "h100"), pytest.param("mobilenet-v2", "h100", marks=pytest.mark.night),
+        pytest.param("squeezenet", "h100", marks=pytest.mark.night),
+        pytest.param("mobilenet-v2", "h100", marks=pytest.mark.night),
         ("mobilenet-v2", "adreno640"),
     ],
 )  # fmt: skip
