@@ -99,11 +99,15 @@ def _attribute(message: Any, name: str, **value: object) -> None:
     message.attr.append(messages()["AttributeProto"](name=name, **value))
 
 
+_LOW_BITS, _MORE = 0x7F, 0x80
+"""Bits of a byte that hold a part of the number, and the bit that says that further bytes follow."""
+
+
 def _varint(number: int) -> bytes:
     """Return a length as protobuf encodes it: seven bits a byte, the lowest first."""
     content = bytearray()
-    while number > 0x7F:  # noqa: PLR2004
-        content.append(number & 0x7F | 0x80)
+    while number > _LOW_BITS:
+        content.append(number & _LOW_BITS | _MORE)
         number >>= 7
     return bytes([*content, number])
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from math import inf, prod
 from pathlib import Path
+from typing import cast
 
 import pandas as pd
 import pytest
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.experiments.engine.chosen import Chosen, compute_chosen, planned_points
+from dsascape.experiments.engine.engines import Engine
 from dsascape.experiments.engine.failures import Failure
 from dsascape.experiments.engine.run import Runner, described
 from dsascape.experiments.engine.search import Aim, search_designs
@@ -105,7 +107,7 @@ class Formula:
 def run_killed(path: Path, folder: Path, engine: Formula) -> Chosen:
     experiment, grid = read_experiment(path)
     with ResultStore(folder) as store:
-        return compute_chosen(experiment, grid, Runner(store, engine))  # type: ignore[arg-type]
+        return compute_chosen(experiment, grid, Runner(store, cast(Engine, engine)))
 
 
 @pytest.mark.parametrize("method", ["tpe", "nsga2", "random"])
