@@ -17,8 +17,8 @@ from itertools import cycle
 from pathlib import Path
 
 from dsascape.experiments.engine.run import computed
-from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import DesignPoint
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.results.store import DATABASE, ResultStore
 
 START_AIM_S, REPORT_AIM_S = 5, 60

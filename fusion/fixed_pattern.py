@@ -13,7 +13,7 @@ from enum import IntEnum
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, Op
-from dsascape.workloads.loopnest import mapping_of
+from dsascape.workloads.mapping import mapping_of
 from dsascape.workloads.operand_dtypes import operand_dtypes
 from dsascape.workloads.subgraph import Subgraph
 

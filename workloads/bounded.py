@@ -17,7 +17,8 @@ import numpy as np
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, Op
 from dsascape.workloads.index import Index
-from dsascape.workloads.loopnest import Access, Band, Bound, LoopNest, mapping_of
+from dsascape.workloads.loopnest import Access, Band, Bound, LoopNest
+from dsascape.workloads.mapping import mapping_of
 from dsascape.workloads.operators.registry import Array
 
 _KEEPING_LOW = frozenset({"Add", "Sub", "Where", "Cast", "Identity", "Dropout", "Reshape", "Transpose"})

@@ -14,7 +14,8 @@ from typing import Protocol
 
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, Op, Tensor
-from dsascape.workloads.loopnest import Access, LoopNest, Operations, mapping_of
+from dsascape.workloads.loopnest import Access, LoopNest, Operations
+from dsascape.workloads.mapping import mapping_of
 from dsascape.workloads.operand_dtypes import QUANTISED
 
 DEQUANTISE = "DequantizeLinear"

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Literal, Protocol, get_args
 
 from dsascape.workloads.index import is_count
-from dsascape.workloads.loopnest import Band, LoopNest, Operations, is_view
+from dsascape.workloads.loopnest import Band, LoopNest, Operations
+from dsascape.workloads.mapping import is_view
 
 BYTE_BITS = 8
 DTYPE_BITS: Mapping[str, int] = MappingProxyType(

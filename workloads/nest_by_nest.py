@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, Op, Tensor
 from dsascape.workloads.index import Index
-from dsascape.workloads.loopnest import Access, LoopNest, mapping_of
+from dsascape.workloads.loopnest import Access, LoopNest
+from dsascape.workloads.mapping import mapping_of
 from dsascape.workloads.turned_operands import has_operands_to_turn, with_turned_operands
 from dsascape.workloads.winograd.operators import written_as_winograd
 

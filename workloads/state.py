@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, Op, Tensor
 from dsascape.workloads.index import Index
-from dsascape.workloads.loopnest import Access, Loop, LoopNest, mapping_of
+from dsascape.workloads.loopnest import Access, Loop, LoopNest
+from dsascape.workloads.mapping import mapping_of
 from dsascape.workloads.operators.registry import RULES
 from dsascape.workloads.through_movements import read_through, with_shared_loops_split
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from dsascape.workloads.graph import Op, Tensor
 from dsascape.workloads.index import Index
-from dsascape.workloads.loopnest import Access, Loop, LoopNest, mapping_of
+from dsascape.workloads.loopnest import Access, Loop, LoopNest
+from dsascape.workloads.mapping import mapping_of
 
 Tensors = Mapping[str, Tensor]
 

@@ -1,7 +1,6 @@
 """Walk over a file's nodes that gives every tensor a static type and folds constants."""
 
-import heapq
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +14,7 @@ from dsascape.workloads.decomposition import DECOMPOSED, NodeWriter
 from dsascape.workloads.expansion import branch_body, function_body, reads_of
 from dsascape.workloads.folded_dequantisation import DEQUANTISE, operands_of_products
 from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.node_order import needed_nodes, sorted_nodes
 from dsascape.workloads.onnx_file import OnnxFile
 from dsascape.workloads.operand_dtypes import QUANTISED
 from dsascape.workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensions
@@ -28,7 +28,6 @@ from dsascape.workloads.walk_state import (
     WalkState,
     attributes_of,
     dtype_of,
-    node_error,
     typed,
     typed_values,
 )
@@ -81,7 +80,7 @@ def walk_file(file: OnnxFile, inputs: Mapping[str, Typed], rewalk: Rewalk | None
             state.values[name] = np.empty(given.shape, helper.tensor_dtype_to_np_dtype(given.element))
             state.weights.add(name)
     walker = Walker(file, state, rewalk)
-    for node in _sorted_nodes(file.where, _needed(file.model.graph), state.types):
+    for node in sorted_nodes(file.where, needed_nodes(file.model.graph), state.types):
         try:
             walker.visit(node)
         except WorkloadError:
@@ -107,7 +106,7 @@ def walk_edited(
                 state.types.pop(name, None)
     written = {name for node in nodes for name in node.output}
     walker = Walker(file, state, None)
-    for node in _sorted_nodes(file.where, nodes, state.types.keys() - written):
+    for node in sorted_nodes(file.where, nodes, state.types.keys() - written):
         if node.output[0] in is_new:
             walker.visit(node)
         else:
@@ -344,7 +343,6 @@ class Walker:
             " cut the network before it",
         )
 
-
     def _as_before(self, node: onnx.NodeProto) -> bool:
         """Whether the operands of ``node`` have the types of the walk before, if this one is not the first."""
         types = self._state.types
@@ -383,52 +381,3 @@ def _has_schema(kind: str) -> bool:
     except onnx.defs.SchemaError:
         return False
     return True
-
-
-def _needed(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Return the nodes that an output of ``graph`` depends on, in file order; all where it has no outputs."""
-    if not graph.output:
-        return list(graph.node)
-    writers: dict[str, list[int]] = {}
-    for place, node in enumerate(graph.node):
-        for name in node.output:
-            writers.setdefault(name, []).append(place)
-    kept: set[int] = set()
-    pending = [entry.name for entry in graph.output]
-    while pending:
-        for place in writers.pop(pending.pop(), ()):
-            if place not in kept:
-                kept.add(place)
-                pending.extend(reads_of(graph.node[place]))
-    return [node for place, node in enumerate(graph.node) if place in kept]
-
-
-def _sorted_nodes(where: str, nodes: Sequence[onnx.NodeProto], ready: Collection[str]) -> list[onnx.NodeProto]:
-    """Return ``nodes`` in topological order, otherwise in file order.
-
-    Raises ``WorkloadError`` naming a node whose operand is never written, or that lies on a cycle.
-    """
-    missing = [set(reads_of(node)).difference(ready) for node in nodes]
-    readers: dict[str, list[int]] = {}
-    for place, names in enumerate(missing):
-        for name in names:
-            readers.setdefault(name, []).append(place)
-    ordered: list[onnx.NodeProto] = []
-    able = [place for place, names in enumerate(missing) if not names]
-    while able:
-        node = nodes[heapq.heappop(able)]
-        ordered.append(node)
-        for name in node.output:
-            for place in readers.pop(name, ()):
-                missing[place].discard(name)
-                if not missing[place]:
-                    heapq.heappush(able, place)
-    if len(ordered) < len(nodes):
-        place = next(place for place, names in enumerate(missing) if names)
-        name = next(name for name in reads_of(nodes[place]) if name in missing[place])
-        raise node_error(
-            where,
-            nodes[place],
-            f"reads {name!r}, which nothing before it writes: the graph has a cycle or a missing input",
-        )
-    return ordered

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from dsascape.workloads.graph import Graph, Op
 from dsascape.workloads.language import LANGUAGE_MODELS, Decoder
 from dsascape.workloads.loading import load_network
-from dsascape.workloads.loopnest import mapping_of
+from dsascape.workloads.mapping import mapping_of
 from dsascape.workloads.onnx_file import layers_in
 from dsascape.workloads.summary import summarise
 from dsascape.workloads.zoo import ENTRIES, zoo_entry

@@ -27,8 +27,8 @@ from dsascape.experiments.engine.limits import read_limits
 from dsascape.experiments.engine.run import OnPoint, Runner
 from dsascape.experiments.question.config import Experiment, Measuring
 from dsascape.experiments.question.constraints import read_constraints
-from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import DesignPoint, Row
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.report.best_of_study import best_of
 from dsascape.experiments.report.build import Written, begin_study, end_study, write_report
 from dsascape.experiments.report.summary import Summary

@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 
 from dsascape.workloads.graph import Graph, Op
-from dsascape.workloads.loopnest import LoopNest, mapping_of
+from dsascape.workloads.loopnest import LoopNest
+from dsascape.workloads.mapping import mapping_of
 
 SLOPE = 0.000344
 BIAS = 0.0

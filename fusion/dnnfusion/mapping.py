@@ -19,7 +19,8 @@ from collections.abc import Collection
 from enum import IntEnum
 
 from dsascape.workloads.graph import Graph, Op
-from dsascape.workloads.loopnest import Access, Index, LoopNest, is_view
+from dsascape.workloads.loopnest import Access, Index, LoopNest
+from dsascape.workloads.mapping import is_view
 
 
 class MappingType(IntEnum):

@@ -10,7 +10,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
-from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations, mapping_of
+from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
+from dsascape.workloads.mapping import mapping_of
 from dsascape.workloads.operand_dtypes import Pair
 
 LoopRole = Literal["rows", "columns", "depth", "count"]

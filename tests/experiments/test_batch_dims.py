@@ -9,8 +9,8 @@ from onnx import helper
 import dsascape
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.question.config import ExperimentError
-from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import Workload, stated_batch
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.workloads import WorkloadError
 from tests.experiments.terminal import Terminal
 from tests.workloads.onnx_models import model

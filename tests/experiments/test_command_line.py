@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from dsascape.experiments.question.command_line import simulate_command
-from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import DesignPoint, Origin, Workload
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.results.frame import read_results
 from dsascape.experiments.shell.cli import main
 from dsascape.hw_models import load_hardware

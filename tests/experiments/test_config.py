@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from dsascape.experiments.question.config import MOST_POINTS, ExperimentError
-from dsascape.experiments.question.grid import Grid, read_experiment
+from dsascape.experiments.question.grid import Grid
 from dsascape.experiments.question.points import DesignPoint
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.report.build import begin_study
 from dsascape.experiments.results.folder import read_note
 from dsascape.experiments.results.store import ResultStore

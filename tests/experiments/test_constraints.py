@@ -12,8 +12,8 @@ import pytest
 from dsascape.experiments.engine.search import Aim, search_designs
 from dsascape.experiments.question.config import ExperimentError
 from dsascape.experiments.question.constraints import ConstraintError, read_constraints, violated
-from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import Row
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.report.best import dtypes_warning
 from dsascape.experiments.report.best_of_study import best_of
 from dsascape.experiments.report.frames import prepared

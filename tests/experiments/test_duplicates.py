@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dsascape.experiments.api import sweep
 from dsascape.experiments.question.config import ExperimentError
-from dsascape.experiments.question.grid import read_experiment
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.question.repeated import check_values
 from dsascape.hw_models import HardwareError, load_hardware
 from dsascape.workloads import zoo_entry

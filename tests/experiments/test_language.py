@@ -12,8 +12,8 @@ from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.language import ARITHMETIC, CACHE, WEIGHTS, Pass, paced_by, pass_of
 from dsascape.experiments.question.command_line import simulate_command
 from dsascape.experiments.question.config import ExperimentError
-from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.results.frame import read_results
 from dsascape.hw_models import Gpu, load_hardware
 from dsascape.scheduler import make_policy

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from dsascape.experiments.question.config import ExperimentError
-from dsascape.experiments.question.grid import read_experiment
+from dsascape.experiments.question.reading import read_experiment
 from tests.experiments.terminal import Terminal
 
 ON_STCP920 = ["--hardware", "stcp920", "--policy", "unfused"]

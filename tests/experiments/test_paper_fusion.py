@@ -9,7 +9,7 @@ from dsascape.experiments.papers.ago_tables import Statistics, fitted
 from dsascape.experiments.papers.dnnfusion_figures import PARTLY, REWRITTEN, UNFUSED, WHOLE, WITHOUT_REWRITING
 from dsascape.experiments.papers.dnnfusion_times import factors, times_over
 from dsascape.experiments.papers.graphturbo_tables import Results
-from dsascape.experiments.question.grid import read_experiment
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.fusion import unfused_intermediate_bytes
 from dsascape.fusion.ago import BASE, BIAS, SLOPE, Weights
 from dsascape.hw_models.text.yaml_file import read_yaml

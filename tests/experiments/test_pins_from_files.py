@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.pinned import written_pins
 from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.hw_models import load_hardware
 from dsascape.scheduler import make_policy
 from tests.experiments.terminal import Terminal

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dsascape.experiments.engine.run import computed, run_points
-from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.scheduler import make_policy
 from tests.experiments.dangers import tiny
 from tests.experiments.runs import ENVIRONMENT, FAULTY_POLICY, table

@@ -15,8 +15,8 @@ import pytest
 
 from dsascape.experiments.engine.engines import open_engine
 from dsascape.experiments.engine.run import Runner, run_points
-from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import RunRecord
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.results.store import ResultStore
 from dsascape.experiments.shell.cli import main
 from dsascape.experiments.shell.run import time_left

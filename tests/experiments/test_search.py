@@ -13,8 +13,9 @@ from dsascape.experiments.engine.engines import EngineError, open_engine
 from dsascape.experiments.engine.limits import Limits
 from dsascape.experiments.engine.run import computed
 from dsascape.experiments.engine.search import Aim, Rows, costs, search_designs
-from dsascape.experiments.question.grid import Grid, read_experiment
+from dsascape.experiments.question.grid import Grid
 from dsascape.experiments.question.points import DesignPoint, Row
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.report.frames import pareto_front
 from dsascape.experiments.results.computed import Computed
 from dsascape.experiments.shell.cli import main

@@ -26,8 +26,8 @@ from dsascape.experiments.engine.run import Runner, described
 from dsascape.experiments.engine.search import Aim, search_designs
 from dsascape.experiments.engine.worker import Compute
 from dsascape.experiments.question.combined import combined
-from dsascape.experiments.question.grid import read_experiment
 from dsascape.experiments.question.points import DesignPoint, Row
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.question.reference import base_design
 from dsascape.experiments.report.best import best_machine
 from dsascape.experiments.report.hypervolume import hypervolume, hypervolumes

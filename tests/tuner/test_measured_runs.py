@@ -12,7 +12,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 
 from dsascape.experiments.papers.measured_page import TABLES
 from dsascape.experiments.question.config import Measuring
-from dsascape.experiments.question.grid import read_experiment
+from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.shell.cli import main
 from dsascape.tuner.calibrate import host_yaml, local_facts
 from tests.graphs import Net

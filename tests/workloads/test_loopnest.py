@@ -8,7 +8,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dsascape.workloads import Graph, LoopNest, Op, import_onnx
 from dsascape.workloads.index import Index
-from dsascape.workloads.loopnest import Box, is_view, mapping_of
+from dsascape.workloads.loopnest import Box
+from dsascape.workloads.mapping import is_view, mapping_of
 
 
 def one_op(

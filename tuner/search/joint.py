@@ -9,7 +9,7 @@ from dsascape.fusion.ago import is_complex
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import SUMS, statements_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
-from dsascape.workloads.loopnest import mapping_of
+from dsascape.workloads.mapping import mapping_of
 
 
 def complex_stages(naive: NaiveProgram) -> Mapping[str, int]:
