@@ -22,7 +22,7 @@ from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.wording import count
 
 FOLDER = Path(__file__).parent / "ago"
-PAIRS, BUDGETS = "tuning", "tuning-fig8"
+PAIRS, SHORT_PAIRS, BUDGETS = "tuning", "tuning-short", "tuning-fig8"
 NETWORKS, ANSOR_NETWORKS = "tuning-networks", "tuning-networks-ansor"
 ANSOR, AGO, WITHOUT_INTENSIVE, WITHOUT_REFORMER = "Ansor", "AGO", "AGO-NI", "AGO-NR"
 VARIANTS = (AGO, WITHOUT_INTENSIVE, WITHOUT_REFORMER)
@@ -136,6 +136,7 @@ def page(studies: Mapping[str, Study], paper: Mapping[str, Any], introduction: s
         f"## What has been run\n\n{coverage(list(studies.values()))}",
         f"## Fig. 13: pairs of convolutions\n\n{studies[PAIRS].settings.question}\n\n"
         f"{figure13(studies[PAIRS], paper['fig13_loss'])}",
+        *[_fewer_trials(study, paper) for name, study in studies.items() if name == SHORT_PAIRS],
         f"## Fig. 8: trials until sub-graphs are stable\n\n{studies[BUDGETS].settings.question}\n\n"
         f"{figure8(studies[BUDGETS])}",
     ]
@@ -146,6 +147,10 @@ def page(studies: Mapping[str, Study], paper: Mapping[str, Any], introduction: s
             f"{figures10_to_12(own, others, paper)}"
         )
     return "\n\n".join(parts) + "\n"
+
+
+def _fewer_trials(study: Study, paper: Mapping[str, Any]) -> str:
+    return f"### With fewer trials\n\n{study.settings.question}\n\n{figure13(study, paper['fig13_loss'])}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

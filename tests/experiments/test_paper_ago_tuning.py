@@ -13,6 +13,7 @@ from dsascape.experiments.papers.ago_tuning import (
     FOLDER,
     NETWORKS,
     PAIRS,
+    SHORT_PAIRS,
     VARIANTS,
     figure8,
     figure13,
@@ -67,9 +68,10 @@ def test_sub_graphs_of_fig_8_keep_height_and_width() -> None:
 
 
 def test_all_variants_are_searched_on_all_machines() -> None:
-    _, wanted = read_study(FOLDER / f"{PAIRS}.yaml")
-    assert len(wanted) == 8 * 2 * len(VARIANTS)
-    assert {each.variant for each in wanted} == set(VARIANTS)
+    for name in (PAIRS, SHORT_PAIRS):
+        _, wanted = read_study(FOLDER / f"{name}.yaml")
+        assert len(wanted) == 8 * 2 * len(VARIANTS)
+        assert {each.variant for each in wanted} == set(VARIANTS)
     assert len(read_study(FOLDER / f"{BUDGETS}.yaml")[1]) == 6
 
 
@@ -129,8 +131,9 @@ def test_missing_searches_are_run_once_and_the_page_is_written(tmp_path: Path) -
     for name, only in ((PAIRS, "PD-b1"), (BUDGETS, "I32-O64-HW14 Conv")):
         text = (FOLDER / f"{name}.yaml").read_text()
         for old, new in (
-            (".yaml}", f".yaml, only: {only}}}"), ("trials_per_task: 256", "trials_per_task: 16"),
-            ("unit: 16", "unit: 4"), ("population: 32", "population: 8"), (", snapdragon810", ""),
+            (".yaml}", f".yaml, only: {only}}}"), ("trials_per_task: 1024", "trials_per_task: 16"),
+            ("trials_per_task: 256", "trials_per_task: 16"), ("unit: 16", "unit: 4"),
+            ("population: 32", "population: 8"), (", snapdragon810", ""),
         ):  # fmt: skip
             text = text.replace(old, new)
         (studies / f"{name}.yaml").write_text(text)
