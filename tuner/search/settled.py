@@ -6,7 +6,7 @@ Mutations and crossover change what is drawn; this brings the steps that depend 
 import math
 
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage
+from dsascape.scheduler.kernels.loops.nodes import Stage
 from dsascape.scheduler.kernels.loops.steps import (
     CacheRead,
     ComputeAt,
@@ -83,9 +83,13 @@ def _with_less_unrolled(steps: Steps, group: TileGroup, stage: Stage) -> Steps:
 def _with_layouts(
     naive: NaiveProgram, steps: Steps, group: TileGroup, stage: Stage, *, has_layouts: bool
 ) -> Steps:
+    """Return steps in which weights lie as the tiles need them, where they did or the node has several levels.
+
+    The built-in choice has weights in panels even where one level of reductions is all that it has.
+    """
+    had = step_of(steps, stage.name, Layout) is not None
     steps = without(steps, stage.name, Layout)
-    inside = step_of(steps, group.consumer.removesuffix(SUMS), ComputeAt)
-    if not has_layouts or inside is not None or not group.is_multi_level:
+    if not has_layouts or not (had or group.is_multi_level):
         return steps
     copied = {step.tensor for step in steps if isinstance(step, CacheRead) and step.reader == stage.name}
     return (*steps, *[each for each in layouts(naive, steps, group, stage) if each.tensor not in copied])

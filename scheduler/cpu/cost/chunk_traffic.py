@@ -16,7 +16,7 @@ from dsascape.scheduler.cpu.cost.part_traffic import (
     lines_of_tile,
     lost_of_scratch,
 )
-from dsascape.scheduler.cpu.schedule.chunks import chunks_of, split_operands
+from dsascape.scheduler.cpu.schedule.chunks import Chunks, chunks_of, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import Made, fronts_of
 from dsascape.scheduler.kernels.layer import Layer
@@ -42,6 +42,7 @@ class ChunkTraffic:
         self._nests: dict[int, Nest] = {}
         self._passed: dict[tuple[CacheShape, int], tuple[Passed, ...]] = {}
         self._shares: dict[CacheShape, tuple[float, ...]] = {}
+        self._most_threads = threads
         self.chunks = chunks_of(layer.sink.shape, tiled, threads)
 
     @cached_property
@@ -49,9 +50,27 @@ class ChunkTraffic:
         return fronts_of(self._layer, self._tiled)
 
     @cached_property
+    def of_parts(self) -> tuple[Chunks, ...]:
+        """The chunks of each part: the kernel's, but for what all threads make together before the first tile."""
+        in_front = [
+            chunks_of(made.extents, made.tiled, self._most_threads) if made.is_shared else self.chunks
+            for made in self._in_front
+        ]
+        return (*in_front, self.chunks)
+
+    @cached_property
+    def regions(self) -> int:
+        """Parallel loops in front of the kernel's own, each with threads that wait for each other at its end."""
+        shared = [each for made, each in zip(self._in_front, self.of_parts, strict=False) if made.is_shared]
+        return sum([each.count > 1 for each in shared])
+
+    @cached_property
     def scratch_lines(self) -> tuple[float, ...]:
-        """Per part what it writes for one tile that only the kernel itself reads."""
-        in_front = [PartInFront(made, 1, self._line_bytes).scratch_lines for made in self._in_front]
+        """Per part what a chunk of it writes for one tile that only the kernel itself reads."""
+        in_front = [
+            PartInFront(made, 1, self._line_bytes).scratch_lines_of(each.in_all if made.is_shared else 1.0)
+            for made, each in zip(self._in_front, self.of_parts, strict=False)
+        ]
         return (*in_front, 0.0)
 
     @cached_property
@@ -134,13 +153,15 @@ class ChunkTraffic:
         whole = _with_scratch_lost(whole, lost_of_scratch(nest, cache, found), found)
         parts: tuple[Passed, ...] = (whole,)
         if self._in_front:
-            times = [cores * made.times / self.chunks.in_all for made in self._in_front]
+            times = [
+                cores * made.times / each.in_all for made, each in zip(self._in_front, self.of_parts, strict=False)
+            ]
             in_front = [
                 PartInFront(made, each, self._line_bytes) for made, each in zip(self._in_front, times, strict=True)
             ]
             parts = in_parts(
                 whole, self._layer, in_front, cache.of_cores(cores), lines_of_tile(nest, found) / cores,
-                write_allocate=self._write_allocate,
+                nest.body_lines[0] / cores, write_allocate=self._write_allocate,
             )
         if cores == 1:
             return parts

@@ -31,11 +31,11 @@ class Estimate:
 
 def estimate(kernel: TiledKernel) -> Estimate:
     """Return the estimate of ``kernel``."""
-    view, chunks = kernel.view, kernel.chunks
+    view, threads = kernel.view, kernel.threads
     spec = view.spec
     moved = dict.fromkeys(view.caches, 0.0)
     longest = apart = 0.0
-    for pace, used in view.on_cores(chunks.count):
+    for pace, used in view.on_cores(threads):
         steps = kernel.steps(pace, used)
         startup_ps, duration_ps, _ = pace.steps_ps(steps)
         longest, own_ps = max(longest, startup_ps + duration_ps), 0.0
@@ -45,7 +45,7 @@ def estimate(kernel: TiledKernel) -> Estimate:
                 moved[each.memory] += used * each.size_bytes
         apart = max(apart, own_ps)
     longest = max(longest, _shared_ps(spec, moved))
-    called_ps = _called_ps(spec, chunks.count, kernel.regions)
+    called_ps = _called_ps(spec, threads, kernel.regions)
     return Estimate(called_ps + longest, called_ps + apart, tuple(reversed(moved.values())))
 
 
@@ -56,8 +56,8 @@ def bounds_apart_ps(kernel: TiledKernel) -> Iterator[float]:
     in for those further out.
     """
     view = kernel.view
-    pace, used = view.on_cores(kernel.chunks.count)[-1]
-    least_ps = _called_ps(view.spec, kernel.chunks.count, kernel.regions) + kernel.chunk_cycles(pace) * pace.cycle_ps
+    pace, used = view.on_cores(kernel.threads)[-1]
+    least_ps = _called_ps(view.spec, kernel.threads, kernel.regions) + kernel.chunk_cycles(pace) * pace.cycle_ps
     least_ps += kernel.chunk_register_bytes / pace.bytes_per_ps[L1]
     yield least_ps * _ROUNDING
     further_ps = kernel.least_moved_ps(pace, used)
@@ -76,10 +76,10 @@ _ROUNDING = 1 - 1e-9
 def handed_over(footprints: Footprints, scratch: int, threads: int, cache: CacheSize) -> Found:
     """Return what a kernel finds if the one before it has made what it reads, and the one behind it reads its results.
 
-    Those are taken to touch as much as this one does, ``scratch`` bytes of each thread's among it; weights are not
-    there.
+    Those are taken to touch as much as this one does, ``scratch`` bytes of what its parts hand on among it; weights are
+    not there.
     """
-    touched = sum([operand.used_bytes for operand in footprints.operands]) + threads * scratch
+    touched = sum([operand.used_bytes for operand in footprints.operands]) + scratch
     parts = threads if cache.is_private else 1
     share = random_placement_hit_rate(touched / (cache.capacity_bytes * parts)) / parts
     operands = [(place, operand) for place, operand in enumerate(footprints.operands) if not operand.array.is_packed]
@@ -89,8 +89,8 @@ def handed_over(footprints: Footprints, scratch: int, threads: int, cache: Cache
 
 def among_others_ps(layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> float:
     """Return how long ``layer`` takes as one kernel of many, whose operands are in caches as far as they fit."""
-    found, scratch = footprints_of(layer), scratch_bytes(layer, tiled)
     work = kernel_work(layer, tiled, threads, dtype, view)
+    found, scratch = footprints_of(layer), scratch_bytes(layer, tiled, work.threads)
     work = work.with_found({
         name: handed_over(found, scratch, work.threads, cache) for name, cache in view.caches.items()
     })  # fmt: skip
@@ -115,8 +115,8 @@ def time_ps(work: KernelWork, view: CpuView) -> float:
 
 def least_time_ps(kernel: TiledKernel) -> float:
     """Return what `Estimate.time_ps` is not less than: the instructions of the slowest core."""
-    paces = [pace for pace, _ in kernel.view.on_cores(kernel.chunks.count)]
-    called_ps = _called_ps(kernel.view.spec, kernel.chunks.count, kernel.regions)
+    paces = [pace for pace, _ in kernel.view.on_cores(kernel.threads)]
+    called_ps = _called_ps(kernel.view.spec, kernel.threads, kernel.regions)
     return called_ps + max([kernel.chunk_cycles(pace) * pace.cycle_ps for pace in paces])
 
 

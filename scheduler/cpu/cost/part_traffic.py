@@ -51,8 +51,12 @@ class PartInFront:
     @cached_property
     def scratch_lines(self) -> float:
         """Of what it writes for one tile, its own copies with padding among it."""
+        return self.scratch_lines_of(1.0)
+
+    def scratch_lines_of(self, threads: float) -> float:
+        """Return what each of ``threads`` writes that share what is handed on, and have copies of their own."""
         behind = len(footprints_of(self.made.layer).operands)
-        return self.handed_lines + sum([lines.count for lines in self.nest.touched[0][behind:]])
+        return self.handed_lines / threads + sum([lines.count for lines in self.nest.touched[0][behind:]])
 
 
 def lost_share(lines: float, cache: CacheShape) -> float:
@@ -93,14 +97,15 @@ class _Moving:
 
 
 def in_parts(
-    whole: Passed, layer: Layer, in_front: Sequence[PartInFront], cache: CacheShape, tile_lines: float, *,
-    write_allocate: bool,
+    whole: Passed, layer: Layer, in_front: Sequence[PartInFront], cache: CacheShape, tile_lines: float,
+    chunk_lines: float, *, write_allocate: bool,
 ) -> tuple[Passed, ...]:  # fmt: skip
     """Return what each part moves, the last one behind those ``in_front``.
 
     ``whole`` is what the kernel moves of its operands, fetched once for each tile, and of copies; to that comes what
     parts fetch again while they work on one tile, and what they hand on. ``cache`` is what one core has of it; of a
-    tile the last part touches ``tile_lines``. Buffers are taken to be there before the first tile.
+    tile the last part touches ``tile_lines``, of all its tiles ``chunk_lines``, which pass by before what all threads
+    have made together is read to its end. Buffers are taken to be there before the first tile.
     """
     found, last, count = footprints_of(layer), len(in_front), len(whole.fetched)
     made, handed, own = len(found.operands), count, count + 1
@@ -114,7 +119,9 @@ def in_parts(
     for part, front in enumerate(in_front):
         for array, lines in _fetched_again(front, layer, cache, own):
             moving.add(part, array, fetched=front.times * lines)
-        behind_lines = tile_lines if part + 1 == last else in_front[part + 1].nest.body_lines[0]
+        behind_lines = chunk_lines if front.made.is_shared else tile_lines
+        if part + 1 < last:
+            behind_lines = in_front[part + 1].nest.body_lines[0]
         lost = lost_share(behind_lines, cache)
         lines = front.times * max(lost, overwritten) * front.scratch_lines
         moving.add(part, handed, fetched=lines if write_allocate else 0.0, written=lines)

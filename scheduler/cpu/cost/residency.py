@@ -222,7 +222,7 @@ def _sizes(memories: Sequence[_Memory], footprints: Footprints, kernel: CpuKerne
     """Return the bytes that a kernel uses of each; where it uses one in two places, of the larger part."""
     found: dict[_Memory, int] = {}
     if kernel.tiled.has_fronts:
-        found[_SCRATCH] = kernel.chunks * scratch_bytes(kernel.layer, kernel.tiled)
+        found[_SCRATCH] = scratch_bytes(kernel.layer, kernel.tiled, kernel.chunks)
     for memory, operand in zip(memories, footprints.operands, strict=True):
         found[memory] = max(found.get(memory, 0), operand.used_bytes)
     return found

@@ -29,17 +29,26 @@ class TiledKernel:
         """Of each part."""
         self.traffic = traffic_of(layer, tiled, threads, spec.line_bytes, write_allocate=spec.write_allocate)
         self.chunks = self.traffic.chunks
-        self.regions = waiting_steps(layer)
+        self.of_parts = self.traffic.of_parts
+        """Chunks of each part."""
+        self.threads = max([each.count for each in self.of_parts])
+        """Threads that have something to do."""
+        self.regions = waiting_steps(layer) + self.traffic.regions
         """Parallel loops, one after the other."""
 
     def chunk_cycles(self, pace: CorePace) -> float:
         """Return the cycles in which a core issues the instructions of a full chunk."""
-        return sum([issue_cycles(pace.core, code.issued) for code in self.codes]) / self.chunks.in_all
+        return sum([
+            issue_cycles(pace.core, code.issued) / each.in_all
+            for code, each in zip(self.codes, self.of_parts, strict=True)
+        ])  # fmt: skip
 
     @property
     def chunk_register_bytes(self) -> float:
         """What a full chunk moves between registers and the first cache."""
-        return sum([code.register_bytes for code in self.codes]) / self.chunks.in_all
+        return sum([
+            code.register_bytes / each.in_all for code, each in zip(self.codes, self.of_parts, strict=True)
+        ])  # fmt: skip
 
     def levels(self, pace: CorePace, used: int) -> Iterator[tuple[Passed, ...]]:
         """Yield what each cache passes on for a full chunk, part by part, where ``used`` such cores work.
@@ -51,7 +60,7 @@ class TiledKernel:
             yield passed
         shared = self.view.shared_shape
         if shared is not None:
-            further = self.traffic.passed(shared, self.chunks.count)
+            further = self.traffic.passed(shared, self.threads)
             yield tuple(map(_at_most, further, passed))
 
     def moved(self, name: str, passed: Passed) -> Moved:
@@ -79,19 +88,19 @@ class TiledKernel:
         """Return what a core does for each part of a full chunk, where ``used`` such cores work."""
         levels = list(self.levels(pace, used))
         found: list[Step] = []
-        for part, (code, meanwhile) in enumerate(zip(self.codes, self.meanwhile, strict=True)):
+        for part, (code, meanwhile, own) in enumerate(zip(self.codes, self.meanwhile, self.of_parts, strict=True)):
             moved = [
                 self.moved(name, passed[part]) for name, passed in zip(self.view.caches, levels, strict=True)
             ]
-            registers = Moved(L1, code.register_bytes / self.chunks.in_all)
-            cycles = issue_cycles(pace.core, code.issued) / self.chunks.in_all
+            registers = Moved(L1, code.register_bytes / own.in_all)
+            cycles = issue_cycles(pace.core, code.issued) / own.in_all
             found.append((cycles, [registers, *moved], dict(meanwhile)))
         return found
 
     def sharing(self, pace: CorePace, used: int) -> list[int]:
         """Return how many cores share each cache, of ``used`` ones of a kind."""
         private = [min(shared_by, used) for _, shared_by in pace.caches]
-        return private if self.view.shared_shape is None else [*private, self.chunks.count]
+        return private if self.view.shared_shape is None else [*private, self.threads]
 
     @cached_property
     def meanwhile(self) -> tuple[tuple[tuple[str, float], ...], ...]:

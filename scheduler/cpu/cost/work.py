@@ -1,5 +1,6 @@
 """What each core is given of a kernel: chunks of its parallel loop, with their instructions and traffic."""
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -126,11 +127,10 @@ def _left_of(payload: Compute, left: Mapping[str, tuple[float, float]]) -> Compu
 def kernel_work(layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> KernelWork:
     """Return the work of ``layer`` in ``tiled`` loops on ``threads`` of the machine's cores."""
     kernel = TiledKernel(layer, tiled, threads, dtype, view)
-    chunks = kernel.chunks
     found: list[ChunkWork] = []
     compulsory: tuple[Mapping[str, Compulsory], ...] = ()
     given = 0
-    for pace, used in view.on_cores(chunks.count):
+    for pace, used in view.on_cores(kernel.threads):
         levels = [_with_first_use(kernel, passed) for passed in kernel.levels(pace, used)]
         if not compulsory:
             sharing = kernel.sharing(pace, used)
@@ -139,13 +139,16 @@ def kernel_work(layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view:
                 for passed, cores in zip(levels, sharing, strict=True)
             ]
             compulsory = tuple([dict(zip(view.caches, part, strict=True)) for part in zip(*first, strict=True)])
+        for begin, end in itertools.pairwise(_alike(kernel, given, given + used)):
+            found.append(ChunkWork(end - begin, _payload(kernel, levels, dtype, begin)))
         given += used
-        has_last = given == chunks.count
-        if used > has_last:
-            found.append(ChunkWork(used - has_last, _payload(kernel, levels, dtype, is_last=False)))
-        if has_last:
-            found.append(ChunkWork(1, _payload(kernel, levels, dtype, is_last=True)))
-    return KernelWork(tuple(found), chunks.count, compulsory, kernel.regions)
+    return KernelWork(tuple(found), kernel.threads, compulsory, kernel.regions)
+
+
+def _alike(kernel: TiledKernel, begin: int, end: int) -> list[int]:
+    """Return the chunks from ``begin`` at which another amount of work begins for some part, and ``end`` last."""
+    edges = [edge for each in kernel.of_parts for edge in (each.count - 1, each.count) if begin < edge < end]
+    return sorted({begin, end, *edges})
 
 
 def _with_first_use(kernel: TiledKernel, passed: Sequence[Passed]) -> list[Passed]:
@@ -162,44 +165,45 @@ def _compulsory(kernel: TiledKernel, part: int, passed: Passed, cores: int) -> C
     line_bytes = kernel.view.spec.line_bytes
     times = [line_bytes * (kernel.chunks.count - 1 + share) for share in kernel.traffic.last_shares]
     once = [lines.count / cores for lines in kernel.traffic.nest_of(cores).touched[0]]
-    scratch = kernel.traffic.scratch_lines[part]
+    scratch, of_scratch = kernel.traffic.scratch_lines[part], line_bytes * kernel.of_parts[part].in_all
     handed = [min(scratch, each[-FURTHER_ARRAYS]) if scratch else 0.0 for each in (passed.fetched, passed.written)]
     return Compulsory(
         tuple([min(each, most) * of_all for each, most, of_all in zip(once, passed.fetched, times, strict=False)]),
         tuple([lines * of_all for lines, of_all in zip(passed.written, times, strict=True)]),
-        (handed[0] * times[-1], handed[1] * times[-1]),
+        (handed[0] * of_scratch, handed[1] * of_scratch),
     )  # fmt: skip
 
 
-def _payload(kernel: TiledKernel, levels: Sequence[Sequence[Passed]], dtype: str, *, is_last: bool) -> Compute:
-    """Return what a chunk does: a full one, or the last one, which does what is left."""
+def _payload(kernel: TiledKernel, levels: Sequence[Sequence[Passed]], dtype: str, number: int) -> Compute:
+    """Return what chunk ``number`` does: all that a full one has, or what is left."""
     parts = range(len(kernel.codes))
     return _one_after_the_other([
-        _part(kernel, part, [passed[part] for passed in levels], dtype, is_last=is_last) for part in parts
+        _part(kernel, part, [passed[part] for passed in levels], dtype, number) for part in parts
     ])
 
 
-def _part(kernel: TiledKernel, part: int, levels: Sequence[Passed], dtype: str, *, is_last: bool) -> Compute:
-    """Return what a chunk does for one part of its kernel."""
-    code, chunks = kernel.codes[part], kernel.chunks
-    number, share = chunks.count, chunks.last_share if is_last else 1.0
-    of_all = 1 / chunks.in_all
-    shares = kernel.traffic.last_shares if is_last else (1.0,) * len(kernel.traffic.last_shares)
+def _part(kernel: TiledKernel, part: int, levels: Sequence[Passed], dtype: str, number: int) -> Compute:
+    """Return what chunk ``number`` does for one part of its kernel."""
+    code, chunks = kernel.codes[part], kernel.of_parts[part]
+    share, of_all = chunks.share(number), 1 / chunks.in_all
+    last = chunks.count - 1
+    own_last = kernel.traffic.last_shares if chunks is kernel.chunks else (share,) * len(kernel.traffic.last_shares)
+    shares = own_last if number == last else (share,) * len(own_last)
 
     def counted(whole: int) -> int:
         full = int(whole * of_all)
-        return whole - (number - 1) * full if is_last else full
+        return whole - last * full if number == last else full if share else 0
 
     def issued(whole: int) -> int:
         return math.ceil(whole * of_all * share - 1e-6)
 
-    line_bytes = kernel.view.spec.line_bytes
+    line_bytes, at_work = kernel.view.spec.line_bytes, kernel.threads
     moved = [kernel.moved(name, passed) for name, passed in zip(kernel.view.caches, levels, strict=True)]
     sizes = [math.ceil(passed.total_of(shares) * line_bytes) for passed in levels]
     of_code, made = code.issued, code.operations
     return Compute(
         dtype=dtype, macs=counted(made.macs), simple=counted(made.simple), special=counted(made.special),
-        traffic=((L1, issued(code.register_bytes)), *zip(kernel.view.caches, sizes, strict=True)), at_work=number,
+        traffic=((L1, issued(code.register_bytes)), *zip(kernel.view.caches, sizes, strict=True)), at_work=at_work,
         issued=Issued(
             fma=issued(of_code.fma), arithmetic=issued(of_code.arithmetic), special=issued(of_code.special),
             load=issued(of_code.load), store=issued(of_code.store), scalar=issued(of_code.scalar),

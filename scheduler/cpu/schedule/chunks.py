@@ -32,6 +32,10 @@ class Chunks:
         """All chunks together by a full one."""
         return self.count - 1 + self.last_share
 
+    def share(self, number: int) -> float:
+        """Return the iterations of chunk ``number``, from 0, by those of a full one; 0 where there is no such chunk."""
+        return 0.0 if number >= self.count else self.last_share if number == self.count - 1 else 1.0
+
 
 def chunks_of(shape: Extents, loops: TiledLoops, threads: int) -> Chunks:
     """Return the chunks that ``threads`` make of the loops over tiles.

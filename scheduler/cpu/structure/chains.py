@@ -40,6 +40,11 @@ class Made:
         """The elements per dimension that it makes at once."""
         return tuple([span.extent for span in self.spans])
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is made whole before the first tile of the kernel's sink, by all threads together."""
+        return not self.loops
+
 
 def parts_of(layer: Layer) -> tuple[Layer, ...]:
     """Return the parts of ``layer``, first to last, with one anchor each; empty where there is no such cut.
@@ -193,10 +198,13 @@ def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
     return tuple(reversed(found))
 
 
-def scratch_bytes(layer: Layer, tiled: TiledLoops) -> int:
-    """Return what one thread needs for all that anchors in front of the last make for a tile."""
-    found = fronts_of(layer, tiled)
-    return sum([made.layer.sink.bytes_of(math.prod(made.extents)) for made in found])
+def scratch_bytes(layer: Layer, tiled: TiledLoops, threads: int) -> int:
+    """Return what ``threads`` need for all that anchors in front of the last make for a tile.
+
+    Each thread has a buffer of its own, except of what all make together before the first tile.
+    """
+    found = [(made.layer.sink.bytes_of(math.prod(made.extents)), made.is_shared) for made in fronts_of(layer, tiled)]
+    return sum([size if is_shared else threads * size for size, is_shared in found])
 
 
 def _tiles_of(part: Layer, own: UpstreamTiles, spans: Spans) -> LoopTiles:

@@ -155,7 +155,8 @@ def _front(part: _Part, last: _Part) -> FrontLoops:
     times = math.prod([loop.extent for loop in last.listed[:loops]])
     tiled = part.tiled(part.rows, around)
     box = tuple([(dim, span.extent) for dim, span in enumerate(spans)])
-    tiled = replace(tiled, loops=box + tiled.loops, of_tile=len(box) + tiled.of_tile)
+    parallel = 0 if loops or not tiled.parallel else len(box) + tiled.parallel  # inside of others', none is
+    tiled = replace(tiled, loops=box + tiled.loops, parallel=parallel, of_tile=len(box) + tiled.of_tile)
     return FrontLoops(tuple(spans), loops, times, tiled)
 
 

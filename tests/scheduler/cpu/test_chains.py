@@ -173,7 +173,7 @@ def test_a_buffer_that_the_run_before_has_left_in_a_cache_is_found_there() -> No
         schedule = kernel_by_kernel(plan, CpuCosts(view, Analysis(graph), "fp32"))
         (work,) = works(schedule, view)
         (kernel,) = schedule.runs
-        assert scratch_bytes(kernel.layer, kernel.tiles.tiled) > 0
+        assert scratch_bytes(kernel.layer, kernel.tiles.tiled, 1) > 0
         return [dict(step.traffic)["dram"] for step in work.chunks[0].parts]
 
     in_front, last = dram_bytes(warm=False)
