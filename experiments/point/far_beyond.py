@@ -13,11 +13,11 @@ from dsascape.experiments.point.layers import BETWEEN_LAYERS, LayerFigures
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Schedule
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest
-from dsascape.scheduler.cpu.structure.chains import parts_of
 from dsascape.scheduler.dsa.schedule.schedule import Schedule as DsaSchedule
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.schedule import KernelSchedule
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest
+from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.wording import count
 from dsascape.workloads.graph import Graph
 
