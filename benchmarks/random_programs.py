@@ -23,12 +23,12 @@ from dsascape.scheduler.cpu.repeated import repeated_kernels
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule, kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of, steps_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import ComputeAt, Level, Step, Steps, Tile
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.scheduler.parts import divisors
 from dsascape.tuner.measure import CandidateBudget, CandidateRunner, KernelTask, PreparedTask
 from dsascape.tuner.search.spaces import space_of

@@ -3,7 +3,9 @@
 from dsascape.scheduler.dsa.schedule.schedule import Instance, LayerRun, Layout, Schedule, TensorSlice
 from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.errors import PinError, ScheduleError
-from dsascape.scheduler.kinds.kind import MachineKind
+from dsascape.scheduler.kinds.any_kind import AnyKind
+from dsascape.scheduler.kinds.kind import MachineCosts, MachineKind, Pinning
+from dsascape.scheduler.kinds.schedule import MachineSchedule
 from dsascape.scheduler.kinds.table import Placing, kind_of, make_tuning
 from dsascape.scheduler.pins import Pins, read_pins
 from dsascape.scheduler.policy import (
@@ -20,12 +22,16 @@ from dsascape.scheduler.policy import (
 from dsascape.scheduler.stages import make_network, make_plan, make_schedule, network_of, simulated_network
 
 __all__ = [
+    "AnyKind",
     "DsaTuning",
     "Instance",
     "LayerRun",
     "Layout",
+    "MachineCosts",
     "MachineKind",
+    "MachineSchedule",
     "PinError",
+    "Pinning",
     "Pins",
     "Placing",
     "Policy",

@@ -2,27 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from dsascape.fusion.layer_names import kernel_layer_name, layer_name
 from dsascape.fusion.plan import FusionPlan
-from dsascape.scheduler.dsa.schedule.schedule import Schedule as DsaSchedule
 from dsascape.scheduler.kernels.layer import Layer
-
-
-@runtime_checkable
-class HasLayers(Protocol):
-    """A schedule that lists its layers."""
-
-    @property
-    def plan(self) -> FusionPlan:
-        """Plan that is scheduled."""
-        ...
-
-    @property
-    def placed_layers(self) -> Sequence[tuple[int, Layer]]:
-        """Pairs (number of the plan's group, layer) in the order of their runs; a layer may occur several times."""
-        ...
+from dsascape.scheduler.kinds.schedule import MachineSchedule
 
 
 @runtime_checkable
@@ -34,8 +19,8 @@ class CutsKernels(Protocol):
         ...
 
 
-def layer_names(schedule: Any) -> dict[str, str]:
-    """Return the name of each layer by the tensor that it writes; empty for a schedule that does not list its layers.
+def layer_names(schedule: MachineSchedule) -> dict[str, str]:
+    """Return the name of each layer by the tensor that it writes.
 
     A layer that is all of its kernel has the kernel's name; one of several has a number of its own behind a dot, and
     its own operators and output.
@@ -43,10 +28,9 @@ def layer_names(schedule: Any) -> dict[str, str]:
     return {output: name for names in layers_of_kernels(schedule).values() for output, name in names.items()}
 
 
-def layers_of_kernels(schedule: Any) -> dict[int, dict[str, str]]:
+def layers_of_kernels(schedule: MachineSchedule) -> dict[int, dict[str, str]]:
     """Return what `layer_names` returns, by the number of the kernel in the plan."""
-    listed: object = schedule
-    return _by_kernel(listed.plan, listed.placed_layers) if isinstance(listed, HasLayers) else {}
+    return _by_kernel(schedule.plan, schedule.placed_layers)
 
 
 def layers_of_plan(plan: FusionPlan, costs: object = None) -> dict[int, dict[str, str]]:
@@ -81,19 +65,16 @@ def _by_kernel(plan: FusionPlan, placed: Iterable[tuple[int, Layer]]) -> dict[in
     return names
 
 
-def launch_names(schedule: Any) -> dict[str, str]:
-    """Return the name of each launch of a DSA's schedule by its label: the kernel's, with the number of the instance.
+def launch_names(schedule: MachineSchedule) -> dict[str, str]:
+    """Return the name of each launch by its label: the kernel's, with the number of the instance where it has several.
 
-    Empty for other machines, whose launches are layers.
+    Empty for machines whose launches are layers.
     """
-    if not isinstance(schedule, DsaSchedule):
-        return {}
-    several = Counter(instance.group for instance in schedule.instances)
+    several = Counter(group for _, group in schedule.launches)
     done: Counter[int] = Counter()
     names = {}
-    for instance in schedule.instances:
-        group = instance.group
+    for label, group in schedule.launches:
         part = f", instance {done[group]}" if several[group] > 1 else ""
-        names[instance.name] = f"{kernel_layer_name(schedule.plan, group)}{part}"
+        names[label] = f"{kernel_layer_name(schedule.plan, group)}{part}"
         done[group] += 1
     return names

@@ -10,6 +10,8 @@ from dsascape.fusion.plan import FusionError, FusionPlan, violations
 from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.raised import where_raised
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kinds.kind import MachineCosts
+from dsascape.scheduler.kinds.schedule import MachineSchedule
 from dsascape.scheduler.kinds.table import Placing
 from dsascape.scheduler.policy import Policy, RewritingPolicy, SchedulingPolicy, fuses, policy_label
 from dsascape.workloads.analysis import Analysis
@@ -77,7 +79,7 @@ def make_plan(policy: Policy, placing: Placing, costs: KernelCosts) -> FusionPla
     return plan
 
 
-def make_schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: KernelCosts) -> Any:
+def make_schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: MachineCosts) -> MachineSchedule:
     """Return the policy's own schedule of its plan, or the machine kind's kernel-by-kernel one if it only plans.
 
     Raises ``ScheduleError`` if the policy fails or returns something that is not a schedule of this machine kind.

@@ -9,19 +9,18 @@ from collections.abc import Mapping
 
 from dsascape.hw_models import AnyHardware, Launch, Program, SimulationResult, Transfer
 from dsascape.hw_models.common.spec_types import MEMORY
-from dsascape.scheduler import Schedule
-from dsascape.scheduler.dsa.schedule.schedule import Schedule as DsaSchedule
-from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.schedule import KernelSchedule
+from dsascape.scheduler import MachineSchedule
 from dsascape.workloads.kernel_kinds import OTHER, kind_of_kernel
 
 
-def expected_ps(schedule: Schedule, program: Program, result: SimulationResult, hardware: AnyHardware) -> float:
+def expected_ps(
+    schedule: MachineSchedule, program: Program, result: SimulationResult, hardware: AnyHardware
+) -> float:
     """Return the expected makespan in picoseconds; that of the simulation where the machine states no efficiency."""
     stated: Mapping[str, float] = {str(kind): share for kind, share in hardware.library_efficiency.items()}
     if not stated:
         return float(result.makespan_ps)
-    kinds = [kind_of_kernel([compiled.nest for compiled in layer.nests]) for layer in _layers(schedule)]
+    kinds = [kind_of_kernel([compiled.nest for compiled in layer.nests]) for _, layer in schedule.placed_layers]
     table = program.instructions
     total = 0.0
     for position, paced_by, start_ps, end_ps in result.trace.critical_steps:
@@ -34,10 +33,3 @@ def expected_ps(schedule: Schedule, program: Program, result: SimulationResult, 
             share = stated.get(kinds[layer_run] if layer_run in range(len(kinds)) else OTHER, 1.0)
         total += (end_ps - start_ps) / share
     return total
-
-
-def _layers(schedule: Schedule) -> list[Layer]:
-    """Return the layers of a schedule's runs, in the order by which instructions number them."""
-    if isinstance(schedule, DsaSchedule):
-        return [run.layer for instance in schedule.instances for run in instance.runs]
-    return [kernel.layer for kernel in schedule.runs] if isinstance(schedule, KernelSchedule) else []

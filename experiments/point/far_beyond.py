@@ -6,18 +6,14 @@ network: a latency of many times the roofline, and a layer that moves its operan
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.point.layers import BETWEEN_LAYERS, LayerFigures
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
-from dsascape.scheduler import Schedule
-from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest
-from dsascape.scheduler.cpu.structure.chains import parts_of
-from dsascape.scheduler.dsa.schedule.schedule import Schedule as DsaSchedule
+from dsascape.scheduler import AnyKind, MachineSchedule
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.schedule import KernelSchedule
 from dsascape.wording import count
 from dsascape.workloads.graph import Graph
 
@@ -27,14 +23,19 @@ MOST_READINGS = 100
 """How often a layer may move the bytes of its operands and results through an outer memory without a warning."""
 _LEAST_SHARE = 0.05
 """Share of the latency below which a layer is not worth a warning."""
+_Cause = Callable[[LayerFigures, Layer | None], str]
 _OUTER = ("dram", "ddr", "l3", "global_buffer")
 """Memories whose traffic a good schedule keeps near the bytes of operands and results."""
 
 
-def warnings_of(outcome: Outcome, layers: Sequence[LayerFigures]) -> tuple[str, ...]:
-    """Return a sentence for a latency far beyond the roofline, and one for each layer that moves too many bytes."""
+def warnings_of(outcome: Outcome, layers: Sequence[LayerFigures], kind: AnyKind) -> tuple[str, ...]:
+    """Return a sentence for a latency far beyond the roofline, and one for each layer that moves too many bytes.
+
+    ``kind`` is that of the machine.
+    """
     computed = _layers_by_label(outcome.schedule)
-    return (*_beyond_roofline(outcome, layers, computed), *_moved_often(outcome, layers, computed))
+    cause = partial(_cause, kind)
+    return (*_beyond_roofline(outcome, layers, computed, cause), *_moved_often(outcome, layers, computed, cause))
 
 
 def roofline_s(outcome: Outcome) -> float:
@@ -67,7 +68,7 @@ def _least_bytes(outcome: Outcome) -> float:
 
 
 def _beyond_roofline(
-    outcome: Outcome, layers: Sequence[LayerFigures], computed: Mapping[str, Layer]
+    outcome: Outcome, layers: Sequence[LayerFigures], computed: Mapping[str, Layer], cause: _Cause
 ) -> Iterator[str]:
     record, least_s = outcome.record, roofline_s(outcome)
     if not least_s or record.latency_s <= MOST_TIMES_ROOFLINE * least_s or not layers:
@@ -77,11 +78,13 @@ def _beyond_roofline(
     yield (
         f"the latency is {record.latency_s / least_s:,.0f} times the roofline, {format_ps(round(least_s * PS_PER_S))}:"
         f" {waiting:.0%} of it waits for {waited}; longest is {_named(worst)} with"
-        f" {worst.critical_s / record.latency_s:.0%}, {_cause(worst, computed.get(worst.layer), outcome)}"
+        f" {worst.critical_s / record.latency_s:.0%}, {cause(worst, computed.get(worst.layer))}"
     )
 
 
-def _moved_often(outcome: Outcome, layers: Sequence[LayerFigures], computed: Mapping[str, Layer]) -> Iterator[str]:
+def _moved_often(
+    outcome: Outcome, layers: Sequence[LayerFigures], computed: Mapping[str, Layer], cause: _Cause
+) -> Iterator[str]:
     record = outcome.record
     for figures in layers:
         layer = computed.get(figures.layer)
@@ -94,7 +97,7 @@ def _moved_often(outcome: Outcome, layers: Sequence[LayerFigures], computed: Map
             moved = figures.traffic_bytes[memory]
             yield (
                 f"{_named(figures)} moves {format_bytes(moved)} at {memory}, {moved / least:,.0f} times its operands"
-                f" and results of {format_bytes(least)}; {_cause(figures, layer, outcome)}"
+                f" and results of {format_bytes(least)}; {cause(figures, layer)}"
             )
 
 
@@ -106,7 +109,7 @@ def _named(figures: LayerFigures) -> str:
     return "the launching of kernels" if figures.layer == BETWEEN_LAYERS else f"layer {figures.shown}"
 
 
-def _cause(figures: LayerFigures, layer: Layer | None, outcome: Outcome) -> str:
+def _cause(kind: AnyKind, figures: LayerFigures, layer: Layer | None) -> str:
     """Return why a layer takes long, as far as its loops say so; else the resource that limits it."""
     limited = f"limited by {figures.limited_by}"
     if layer is None:
@@ -114,21 +117,13 @@ def _cause(figures: LayerFigures, layer: Layer | None, outcome: Outcome) -> str:
     steps = max([work.rounds for work in layer.tile_work(layer.sink.shape).nests], default=1)
     if steps > 1:
         return f"{limited}: its {count(steps, 'step')} follow each other, and each reads its operands"
-    is_scalar = isinstance(outcome.schedule, CpuSchedule) and layer.contraction is not None
-    if is_scalar and anchored_nest(layer) is None and not parts_of(layer):
-        return f"{limited}: its product is computed element by element, as no vector loads its operands as they lie"
-    return limited
+    slow = kind.why_slow(layer)
+    return f"{limited}: {slow}" if slow else limited
 
 
-def _layers_by_label(schedule: Schedule) -> dict[str, Layer]:
+def _layers_by_label(schedule: MachineSchedule) -> dict[str, Layer]:
     """Return the layer of each label; labels that several layers share are left out."""
-    if isinstance(schedule, DsaSchedule):
-        runs = [run for each in schedule.instances for run in each.runs]
-        found = [(run.layer.sink.name, run.layer) for run in runs]
-    elif isinstance(schedule, KernelSchedule):
-        found = [(kernel.name, kernel.layer) for kernel in schedule.runs]
-    else:
-        return {}
+    found = [(layer.sink.name, layer) for _, layer in schedule.placed_layers]
     kinds = {(name, layer.ops) for name, layer in found}
     several = Counter(name for name, _ in kinds)
     return {name: layer for name, layer in found if several[name] == 1}

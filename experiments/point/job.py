@@ -10,7 +10,7 @@ from dsascape.experiments.point.pipeline import Stages, run_schedule, run_stages
 from dsascape.experiments.question.points import RunRecord
 from dsascape.hw_models import Program, SimulationResult
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler import Placing, Policy, Schedule, policy_label
+from dsascape.scheduler import MachineSchedule, Placing, Policy, policy_label
 from dsascape.scheduler.product_rates import mean_peak_macs_per_s
 from dsascape.workloads import WorkloadError
 from dsascape.workloads.analysis import Analysis
@@ -21,7 +21,7 @@ class Outcome:
     """Result of simulating a design point: the record, the schedule, the program and the simulation."""
 
     record: RunRecord
-    schedule: Schedule
+    schedule: MachineSchedule
     program: Program
     result: SimulationResult
     """Simulation of one iteration."""
@@ -47,7 +47,7 @@ def run_graph(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
     return _outcome(lambda: run_stages(analysis, policy, job.placing), policy_label(policy), job)
 
 
-def replay(schedule: Schedule, analysis: Analysis, job: Job) -> Outcome:
+def replay(schedule: MachineSchedule, analysis: Analysis, job: Job) -> Outcome:
     """Simulate a given schedule."""
     return _outcome(lambda: run_schedule(schedule, analysis, job.placing), schedule.policy, job)
 

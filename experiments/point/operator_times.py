@@ -16,8 +16,6 @@ from dsascape.hw_models import AnyHardware
 from dsascape.hw_models.simulation.energy import energy_of_works_pj
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler import kind_of
-from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.layer_names import HasLayers
 from dsascape.workloads.graph import Graph, Tensor
 from dsascape.workloads.loopnest import Operations
 from dsascape.workloads.subgraph import Subgraph
@@ -140,8 +138,7 @@ def operator_times(outcome: Outcome, hardware: AnyHardware) -> tuple[OperatorTim
 
 def _keys(outcome: Outcome) -> dict[str, object]:
     """Return a key of each layer by its label, equal for layers that compute the same on the same shapes."""
-    schedule: object = outcome.schedule
-    layers: list[Layer] = [layer for _, layer in schedule.placed_layers] if isinstance(schedule, HasLayers) else []
+    layers = [layer for _, layer in outcome.schedule.placed_layers]
     kinds = {layer.sink.name: tuple(layer.graph.ops[op].kind for op in layer.ops) for layer in layers}
     return {layer.sink.name: (kinds[layer.sink.name], layer.signature) for layer in layers}
 

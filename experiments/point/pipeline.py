@@ -5,13 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import Program, SimulationResult
 from dsascape.scheduler import (
+    MachineCosts,
+    MachineSchedule,
     Placing,
     Policy,
-    Schedule,
     ScheduleError,
     SchedulingPolicy,
     make_network,
@@ -29,7 +29,7 @@ class Stages:
     """Results of the stages: plan, schedule, program and simulation."""
 
     plan: FusionPlan
-    schedule: Schedule
+    schedule: MachineSchedule
     program: Program
     result: SimulationResult
 
@@ -53,7 +53,7 @@ def plan_and_layers(analysis: Analysis, policy: Policy, placing: Placing) -> tup
     return plan, _by_group(plan, layers)
 
 
-def names_by_group(schedule: Schedule) -> list[list[str]]:
+def names_by_group(schedule: MachineSchedule) -> list[list[str]]:
     """Return the names of the layers of each group of a schedule's plan."""
     return _by_group(schedule.plan, layers_of_plan(schedule.plan) | layers_of_kernels(schedule))
 
@@ -63,7 +63,7 @@ def _by_group(plan: FusionPlan, layers: Mapping[int, Mapping[str, str]]) -> list
     return [list(layers.get(group, {}).values()) for group in range(len(plan.groups))]
 
 
-def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
+def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> MachineSchedule:
     """Return the policy's schedule of a network on a machine."""
     return _scheduled(analysis, policy, placing)[0]
 
@@ -74,30 +74,32 @@ def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
     return _run(schedule, costs, placing)
 
 
-def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Schedule, KernelCosts]:
+def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[MachineSchedule, MachineCosts]:
     """Return the policy's schedule and the cost model of the scheduled network."""
     costs = placing.costs(make_network(policy, analysis))
     return _schedule(policy, make_plan(policy, placing, costs), placing, costs)
 
 
-def _schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: KernelCosts) -> tuple[Schedule, KernelCosts]:
+def _schedule(
+    policy: Policy, plan: FusionPlan, placing: Placing, costs: MachineCosts
+) -> tuple[MachineSchedule, MachineCosts]:
     """Return the policy's schedule of its plan, and the cost model of the plan's network."""
     costs = _of_plan(plan, costs)
     pinned = placing.pinned(costs, plan, partial(make_schedule, policy, plan, placing, costs))
     return make_schedule(policy, plan, placing, pinned), pinned
 
 
-def _of_plan(plan: FusionPlan, costs: KernelCosts) -> KernelCosts:
+def _of_plan(plan: FusionPlan, costs: MachineCosts) -> MachineCosts:
     """Return the cost model of the plan's network: ``costs``, or one of the network that the policy rewrote."""
     network = network_of(plan, costs.analysis)
     return costs if network is costs.analysis else costs.with_network(network)
 
 
-def run_schedule(schedule: Schedule, analysis: Analysis, placing: Placing) -> Stages:
+def run_schedule(schedule: MachineSchedule, analysis: Analysis, placing: Placing) -> Stages:
     """Lower a schedule and simulate it."""
     return _run(schedule, placing.costs(analysis), placing)
 
 
-def _run(schedule: Schedule, costs: KernelCosts, placing: Placing) -> Stages:
+def _run(schedule: MachineSchedule, costs: MachineCosts, placing: Placing) -> Stages:
     run = placing.kind.run(schedule, costs)
     return Stages(schedule.plan, schedule, run.program, run.result)

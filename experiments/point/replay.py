@@ -12,7 +12,7 @@ from dsascape.experiments.question.schedules import policy_in, read_document
 from dsascape.experiments.results.files import write_whole
 from dsascape.hw_models import AnyHardware
 from dsascape.scheduler import (
-    Schedule,
+    MachineSchedule,
     ScheduleError,
     kind_of,
     labelled_policy,
@@ -22,7 +22,7 @@ from dsascape.scheduler import (
 from dsascape.workloads.analysis import Analysis
 
 
-def write_schedule(schedule: Schedule, hardware: AnyHardware, path: Path) -> None:
+def write_schedule(schedule: MachineSchedule, hardware: AnyHardware, path: Path) -> None:
     """Write a schedule for a machine of this kind as JSON."""
     write_whole(path, json.dumps(kind_of(hardware).write(schedule), indent=1) + "\n")
 
@@ -69,7 +69,7 @@ def run_written(
 
 def schedule_in(
     data: object, workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object]
-) -> tuple[Schedule, Analysis, Job]:
+) -> tuple[MachineSchedule, Analysis, Job]:
     """Return the schedule of a JSON document, its network, and the job that runs it as often as its batch needs.
 
     Raises ``UnusableScheduleError`` for data that are no schedule of this network and machine, or one that cannot run.
@@ -83,7 +83,7 @@ def schedule_in(
     at_once = simulated_network(policy, at_once, job.placing)
     at_once = at_once if policy is None else make_network(policy, at_once)
     try:
-        schedule: Schedule = job.placing.kind.read(data, job.placing.costs(at_once))
+        schedule = job.placing.kind.read(data, job.placing.costs(at_once))
     except ScheduleError as error:
         raise UnusableScheduleError(str(error)) from error
     return schedule, at_once, replace(job, iterations=-(-share // batch))

@@ -14,15 +14,18 @@ from dsascape.experiments.point.pipeline import schedule_of
 from dsascape.experiments.question.points import Workload
 from dsascape.experiments.results.files import write_whole
 from dsascape.hw_models import AnyHardware, Cpu, Gpu, HardwareError
-from dsascape.scheduler import Placing, Policy, make_policy, make_tuning, network_of
+from dsascape.scheduler import Placing, Policy, make_policy, network_of
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
+from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.loops.files import steps_json
 from dsascape.scheduler.kernels.loops.sources import FILE
+from dsascape.scheduler.kinds.table import tuning_with
 from dsascape.tuner.measure import BUNDLE
 from dsascape.tuner.search.database import Candidates, kernel_lines
 from dsascape.tuner.search.identity import code_digest, machine_digest
@@ -65,10 +68,9 @@ class TunedOn:
 
     def view(self, dtype: str) -> CpuView | GpuView:
         """Return the machine as its scheduler sees it, for kernels in ``dtype``; convolutions are direct."""
-        tuning = make_tuning(self.hardware, self.settings)
         if isinstance(self.hardware, Gpu):
-            return GpuView(self.hardware, dtype, tuning)
-        return CpuView(self.hardware, tuning)
+            return GpuView(self.hardware, dtype, tuning_with(GpuTuning, self.settings))
+        return CpuView(self.hardware, tuning_with(CpuTuning, self.settings))
 
     @property
     def settings(self) -> dict[str, object]:

@@ -37,7 +37,7 @@ from dsascape.fusion import FusionPlan
 from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values, write_perfetto
 from dsascape.hw_models.simulation.pause import collect_seldom
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
-from dsascape.scheduler import Policy, ScheduleError
+from dsascape.scheduler import Policy, ScheduleError, kind_of
 from dsascape.scheduler.pins import AppliedPin
 from dsascape.scheduler.product_rates import rates_lacking
 from dsascape.wording import count
@@ -143,7 +143,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     said = "" if arguments.annotate is None else _annotate(outcome, layers, arguments)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
-    warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers)
+    warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers, kind_of(spec))
     operators = operators_of(outcome)
     told = [{**asdict(layer), "operators": operators.get(layer.layer, [])} for layer in layers]
     data = outcome.record.as_json() | batched | {"layers": told, "warnings": warnings}

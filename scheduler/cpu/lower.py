@@ -8,13 +8,13 @@ that are computed have their place in DRAM from the kernel that writes them to t
 from dsascape.hw_models import Buffer, Instruction, Launch, Program, cpu_machine
 from dsascape.hw_models.cpu.machine import CORE, DRAM, LAUNCH
 from dsascape.scheduler.cpu.cost.estimate import estimate
-from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.cpu.cost.residency import found_in_cache
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.work import KernelWork, kernel_work
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.places import check_kept
 
 

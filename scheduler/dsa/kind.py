@@ -1,7 +1,7 @@
 """Machine kind of a clustered DSA: its cost model, scheduler and lowering, in one record."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from dsascape.hw_models import ClusteredDsa, Program, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
 from dsascape.scheduler.dsa.costs import DsaCosts
@@ -14,7 +14,7 @@ from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.dsa.tiling.choice import TilingCache
 from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.dsa.view import DsaView
-from dsascape.scheduler.kinds.kind import MachineKind, WaysToShare
+from dsascape.scheduler.kinds.kind import MachineKind, Pinning, WaysToShare
 from dsascape.workloads.analysis import Analysis
 
 
@@ -34,7 +34,7 @@ def _fewer_clusters(spec: ClusteredDsa) -> tuple[int, ...]:
     return tuple(sorted(counts - {spec.clusters}, reverse=True))
 
 
-def _ways_to_share(tuning: DsaTuning | None) -> WaysToShare:
+def _ways_to_share(tuning: DsaTuning | None) -> WaysToShare[DsaTuning]:
     """Return the tunings with which clusters share the batch or, unless the tuning rules it out, every kernel."""
     given = tuning or DsaTuning()
     wanted = given.kernels_divided
@@ -45,8 +45,9 @@ def _ways_to_share(tuning: DsaTuning | None) -> WaysToShare:
 
 
 def _costs(
-    spec: ClusteredDsa, clusters: int, dtype: str, tuning: DsaTuning | None, cache: Any, analysis: Analysis
-) -> DsaCosts:
+    spec: ClusteredDsa, clusters: int, dtype: str, tuning: DsaTuning | None, cache: TilingCache | None,
+    analysis: Analysis,
+) -> DsaCosts:  # fmt: skip
     view = DsaView(spec, clusters, tuning or DsaTuning())
     return with_large_operators_split(DsaCosts(view, analysis, dtype, cache))
 
@@ -66,20 +67,21 @@ def _lower(schedule: Schedule, costs: DsaCosts) -> Program:
 CLUSTERED_DSA = MachineKind(
     spec=ClusteredDsa,
     tuning=DsaTuning,
+    costs_type=DsaCosts,
+    schedule_type=Schedule,
+    new_cache=TilingCache,
     preferred_dtypes=("fp16", "bf16", "fp32", "int8"),
     parts=_clusters,
     fewer_parts=_fewer_clusters,
     ways_to_share=_ways_to_share,
     dtypes=dsa_dtypes,
     summary=dsa_summary,
-    new_cache=TilingCache,
     costs=_costs,
     schedule=kernel_by_kernel,
-    schedule_type=Schedule,
     lower=_lower,
     machine=dsa_machine,
     energy=dsa_energy,
     cached_run=_cached_run,
-    pin=DsaPin,
+    pins=Pinning[DsaCosts, DsaPin](DsaPin, DsaCosts.with_pins),
     json="dsascape.scheduler.dsa.schedule.json",
 )

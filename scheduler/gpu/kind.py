@@ -1,7 +1,5 @@
 """The kind of machine that a GPU is: all that it offers, in one record."""
 
-from typing import Any
-
 from dsascape.hw_models import Gpu, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.lower import lower
@@ -10,29 +8,39 @@ from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
 from dsascape.scheduler.gpu.tiling import KnownTiles
 from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
-from dsascape.scheduler.kinds.kind import MachineKind
+from dsascape.scheduler.kinds.kind import LoopKernels, MachineKind, Pinning
 from dsascape.workloads.analysis import Analysis
 
 
-def _costs(spec: Gpu, parts: int, dtype: str, tuning: GpuTuning | None, known: Any, analysis: Analysis) -> GpuCosts:
+def _costs(
+    spec: Gpu, parts: int, dtype: str, tuning: GpuTuning | None, known: KnownTiles | None, analysis: Analysis
+) -> GpuCosts:
     del parts  # one
     tuning = tuning or GpuTuning()
     return GpuCosts(GpuView(spec.launched_in_graphs if tuning.graphs else spec, dtype, tuning), analysis, known)
 
 
+def _loops_text(schedule: GpuSchedule, spec: Gpu, number: int) -> str:
+    """Return a kernel of a schedule, and its loops for the machine's warps and tensor units."""
+    kernel = schedule.runs[number]
+    return f"# {kernel}\n{kernel.program(spec.sms.warp, GpuView(spec, schedule.dtype).of(kernel.layer).tensor)}"
+
+
 GPU = MachineKind(
     spec=Gpu,
     tuning=GpuTuning,
+    costs_type=GpuCosts,
+    schedule_type=GpuSchedule,
+    new_cache=KnownTiles,
     preferred_dtypes=("fp16", "fp32", "bf16", "int8"),
     dtypes=gpu_dtypes,
     summary=gpu_summary,
-    new_cache=KnownTiles,
     costs=_costs,
     schedule=kernel_by_kernel,
-    schedule_type=GpuSchedule,
     lower=lower,
     machine=gpu_machine,
     energy=gpu_energy,
-    pin=GpuPin,
+    loops=LoopKernels(with_source=GpuCosts.with_kernels, text=_loops_text),
+    pins=Pinning[GpuCosts, GpuPin](GpuPin, GpuCosts.with_pins),
     json="dsascape.scheduler.gpu.schedule_json",
 )

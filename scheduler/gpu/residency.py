@@ -9,7 +9,7 @@ whose place is then written over, never leaves.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dsascape.scheduler.cpu.cost.footprints import footprints_of
+from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import Layer
 
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.errors import PinError
 from dsascape.scheduler.gpu.bounds import Grids
 from dsascape.scheduler.gpu.candidates import candidates, grid_orders, runs
@@ -29,6 +28,7 @@ from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.traffic import once_bytes
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.gpu.work import Grid, estimate_ps, grid_of, make_grid, off_chip_of
+from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.wording import count
 from dsascape.workloads.analysis import Table

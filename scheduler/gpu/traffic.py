@@ -19,11 +19,11 @@ from functools import partial
 from dsascape.hw_models.caches.lines import CacheShape, random_placement_hit_rate
 from dsascape.hw_models.caches.nests import Nest
 from dsascape.hw_models.caches.passing import passed_on
-from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.residency import Found
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.transforms import passes_of
+from dsascape.scheduler.kernels.footprints import footprints_of, touched_lines
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.workloads.loopnest import Extents
 

@@ -51,6 +51,11 @@ class KernelSchedule(Generic[KernelT]):
         return [(kernel.group, kernel.layer) for kernel in self.runs]
 
     @property
+    def launches(self) -> tuple[tuple[str, int], ...]:
+        """None apart from the layers, each of which is launched by itself."""
+        return ()
+
+    @property
     def kernels(self) -> int:
         """Number of kernel calls."""
         return len(self.runs)

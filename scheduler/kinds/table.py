@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
-from typing import Any, Protocol, runtime_checkable
 
 import pydantic
 
-from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import AnyHardware, HardwareError
 from dsascape.hw_models.machine_files.kinds import MACHINE_KINDS, installed_kind
 from dsascape.hw_models.text.messages import option_mistake
-from dsascape.scheduler.errors import PinError, ScheduleError
+from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.sources import KernelSource
-from dsascape.scheduler.kinds.kind import MachineKind
-from dsascape.scheduler.pins.pins import Pins, PinsOfPlan
+from dsascape.scheduler.kinds.any_kind import AnyKind, OpaqueKind
+from dsascape.scheduler.kinds.kind import MachineCosts, MachineKind, Tuning, TuningT
+from dsascape.scheduler.kinds.schedule import MachineSchedule
+from dsascape.scheduler.pins.pins import Pins
 from dsascape.workloads.analysis import Analysis
 
 KINDS: Mapping[str, str] = {
@@ -32,24 +32,6 @@ KINDS: Mapping[str, str] = {
 }
 
 
-@runtime_checkable
-class TakesKernels(Protocol):
-    """A cost model that takes steps of kernels from a source."""
-
-    def with_kernels(self, kernels: KernelSource) -> KernelCosts:
-        """Return the cost model with that source."""
-        ...
-
-
-@runtime_checkable
-class TakesPins(Protocol):
-    """A cost model with which schedules have pinned decisions."""
-
-    def with_pins(self, pins: PinsOfPlan[Any]) -> KernelCosts:
-        """Return the cost model with these pins."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Placing:
     """Target of a network: the machine, how many of its parts are in use, the dtype, the scheduler's tuning."""
@@ -57,9 +39,9 @@ class Placing:
     hardware: AnyHardware
     parts: int
     dtype: str
-    tuning: Any = None
+    tuning: Tuning | None = None
     """Tuning record of the machine's kind; None: its defaults."""
-    cache: Any = None
+    cache: object = None
     """Cache made by `MachineKind.new_cache`, shared between runs on this machine; None: nothing is cached."""
     kernels: KernelSource | None = None
     """Source of kernels' steps, of a kind whose kernels are loop programs; None: the built-in choice for all."""
@@ -67,24 +49,22 @@ class Placing:
     """Decisions that are fixed for some layers before the schedule is made; None: all are searched."""
 
     @property
-    def kind(self) -> MachineKind:
+    def kind(self) -> AnyKind:
+        """Kind of the machine."""
         return kind_of(self.hardware)
 
-    def costs(self, analysis: Analysis) -> KernelCosts:
+    def costs(self, analysis: Analysis) -> MachineCosts:
         """Return the cost model of this machine for a network.
 
         Raises ``ScheduleError`` for kernels of a machine whose kind has no loop programs.
         """
-        costs: KernelCosts = self.kind.costs(
-            self.hardware, self.parts, self.dtype, self.tuning, self.cache, analysis
-        )
-        if self.kernels is None:
-            return costs
-        if not isinstance(costs, TakesKernels):
-            raise ScheduleError(f"kernels are steps of loop programs, which a {self.hardware.kind} has not")
-        return costs.with_kernels(self.kernels)
+        kind = self.kind
+        costs = kind.costs(self.hardware, self.parts, self.dtype, self.tuning, self.cache, analysis)
+        return costs if self.kernels is None else kind.with_kernels(costs, self.kernels)
 
-    def pinned(self, costs: KernelCosts, plan: FusionPlan, schedule: Callable[[], Any]) -> KernelCosts:
+    def pinned(
+        self, costs: MachineCosts, plan: FusionPlan, schedule: Callable[[], MachineSchedule]
+    ) -> MachineCosts:
         """Return the cost model with which schedules of ``plan`` have the pins; the same one if there are none.
 
         ``schedule`` makes the schedule without pins, which numbers of layers refer to.
@@ -92,18 +72,16 @@ class Placing:
         """
         if self.pins is None:
             return costs
-        if not isinstance(costs, TakesPins):
-            raise PinError(f"{self.pins.source}: schedules of a {self.hardware.kind} have no decisions to pin")
-        return costs.with_pins(self.pins.on(plan, lambda: schedule().placed_layers))
+        return self.kind.pinned(costs, self.pins, plan, lambda: schedule().placed_layers)
 
 
-def kind_of(hardware: AnyHardware) -> MachineKind:
+def kind_of(hardware: AnyHardware) -> AnyKind:
     """Return the kind of a machine."""
     return kind_named(hardware.kind)
 
 
 @cache
-def kind_named(name: str) -> MachineKind:
+def kind_named(name: str) -> AnyKind:
     """Return the machine kind called ``name``.
 
     Raises ``HardwareError`` for one of an installed package that cannot be used.
@@ -112,15 +90,22 @@ def kind_named(name: str) -> MachineKind:
     if not isinstance(kind, MachineKind):
         entry = MACHINE_KINDS.described(MACHINE_KINDS.entries()[name])
         raise HardwareError(f"{entry} is a {type(kind).__name__}; needs a scheduler.MachineKind")
-    return kind
+    return OpaqueKind(kind)
 
 
-def make_tuning(hardware: AnyHardware, values: Mapping[str, object]) -> Any:
+def make_tuning(hardware: AnyHardware, values: Mapping[str, object]) -> Tuning:
     """Return the tuning of a machine's kind with ``values`` in place of its defaults.
 
     Raises ``ScheduleError`` for an unknown name or a wrong value.
     """
-    chosen = kind_of(hardware).tuning
+    return tuning_with(kind_of(hardware).tuning, values)
+
+
+def tuning_with(chosen: type[TuningT], values: Mapping[str, object]) -> TuningT:
+    """Return the tuning of class ``chosen`` with ``values`` in place of its defaults.
+
+    Raises ``ScheduleError`` for an unknown name or a wrong value.
+    """
     names = [field.name for field in dataclasses.fields(chosen)]
     for name in values:
         if name not in names:

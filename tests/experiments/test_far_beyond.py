@@ -9,10 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dsascape import simulate
+from dsascape import load_hardware, simulate
 from dsascape.experiments.point.far_beyond import MOST_TIMES_ROOFLINE, roofline_s, warnings_of
 from dsascape.experiments.point.layers import layers_of
 from dsascape.experiments.shell.cli import main
+from dsascape.scheduler import kind_of
 from dsascape.workloads import Graph, import_onnx
 from tests.experiments.terminal import Terminal
 
@@ -32,7 +33,7 @@ def read(built: onnx.ModelProto) -> Graph:
 
 def warned(built: onnx.ModelProto, machine: str) -> tuple[str, ...]:
     outcome = simulate(read(built), machine, "fixed-pattern", dtype="fp16")
-    return warnings_of(outcome, layers_of(outcome))
+    return warnings_of(outcome, layers_of(outcome), kind_of(load_hardware(machine)))
 
 
 def test_steps_that_follow_each_other_are_named_as_the_cause() -> None:
@@ -59,7 +60,7 @@ def test_a_network_near_its_roofline_has_no_warning(machine: str) -> None:
     outcome = simulate("resnet18", machine, "fixed-pattern")
 
     assert outcome.record.latency_s < MOST_TIMES_ROOFLINE * roofline_s(outcome)
-    assert warnings_of(outcome, layers_of(outcome)) == ()
+    assert warnings_of(outcome, layers_of(outcome), kind_of(load_hardware(machine))) == ()
 
 
 def test_the_roofline_counts_rows_of_a_table_that_are_read() -> None:

@@ -188,7 +188,7 @@ class TestCode:
         outcome = evaluate(point)
         functions = layers_of_functions(outcome.schedule)
 
-        assert len(functions) == len(outcome.schedule.runs)
+        assert len(functions) == outcome.schedule.kernels
         assert {layer.name for layer in layers_of(outcome)} == set(functions.values())
 
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import pytest
 
 from dsascape.scheduler import ScheduleError
-from dsascape.scheduler.kinds.kind import MachineKind
+from dsascape.scheduler.kinds.any_kind import AnyKind
 
 
 class KernelFiles(ABC):
     """Kinds say how they are scheduled, and what they refuse of a kernel."""
 
-    kind: ClassVar[MachineKind]
+    kind: ClassVar[AnyKind]
 
     @abstractmethod
     def scheduled(self) -> tuple[Any, Any]:

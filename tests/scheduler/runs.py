@@ -92,7 +92,8 @@ def schedule_with(policy: Policy, costs: DsaCosts) -> Schedule:
     plan = make_plan(policy, placing, costs)
     network = network_of(plan, costs.analysis)
     own = costs if network is costs.analysis else costs.with_network(network)
-    schedule: Schedule = make_schedule(policy, plan, placing, own)
+    schedule = make_schedule(policy, plan, placing, own)
+    assert isinstance(schedule, Schedule)
     return schedule
 
 

@@ -23,7 +23,7 @@ OWN = {
         "from dsascape.scheduler.kinds.table import kind_named\n"
         "class Spec(MachineSpec):\n    kind: typing.Literal['theirs']\n"
         "    def peak_macs_per_s(self, dtype: str) -> float:\n        return 1e12\n"
-        "KIND = dataclasses.replace(kind_named('gpu'), spec=Spec)\n"
+        "KIND = dataclasses.replace(kind_named('gpu').kind, spec=Spec)\n"
     ),
     "theirs_odd": "from dsascape.hw_models import MachineSpec\nclass Kind:\n    spec = MachineSpec\n",
 }

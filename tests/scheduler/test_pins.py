@@ -60,6 +60,12 @@ def run(
     return run_on_best_clusters(Analysis(graph), make_policy(policy), job)
 
 
+def dsa_schedule(pins: Mapping[str, object] | None, policy: str = "fixed-pattern") -> Schedule:
+    schedule = run("clustered_dsa", pins, policy).schedule
+    assert isinstance(schedule, Schedule)
+    return schedule
+
+
 def of_machine(pins: Mapping[str, object], machine: AnyHardware) -> Any:
     return read_pins({"layers": pins}, kind_of(machine).pin, machine.kind, "pins.yaml")
 
@@ -93,10 +99,10 @@ def all_decided(outcome: Outcome) -> dict[str, dict[str, object]]:
             }  # fmt: skip
     else:
         assert isinstance(schedule, GpuSchedule)
-        for kernel in schedule.runs:
-            blocks = kernel.tiles
+        for grid in schedule.runs:
+            blocks = grid.tiles
             depth = {} if blocks.depth_step is None else {"k": blocks.depth_step}
-            found[kernel.name] = {
+            found[grid.name] = {
                 "tile": by_position(blocks.tile) | depth, "part": by_position(blocks.part),
                 "order": list(blocks.order), "split": blocks.split, "stages": blocks.stages, "shares": blocks.shares,
                 "unit": blocks.unit, "staged": blocks.depth_step is not None,
@@ -139,7 +145,7 @@ class TestPinnedToWhatTheSearchChose:
 class TestWhatIsPinnedAppears:
     def test_tiles_output_and_binding_on_a_dsa(self) -> None:
         pins = {"relu1": {"tile": {"c": 8, "k": 4}, "output": "local_buffer", "binding": {"n": 2, "h": 2}}}
-        schedule = run("clustered_dsa", pins).schedule
+        schedule = dsa_schedule(pins)
         (number,) = [n for n, each in enumerate(schedule.runs) if each.layer.sink.name == "relu1"]
         tiling = schedule.executions[number].tiling
 
@@ -149,14 +155,14 @@ class TestWhatIsPinnedAppears:
         assert {each.memory for each in schedule.slices if each.tensor != "relu1"} == {"ddr"}
 
     def test_a_unit_takes_all_nests_that_it_can_do(self) -> None:
-        schedule = run("clustered_dsa", {"relu1": {"unit": "vector"}}).schedule
+        schedule = dsa_schedule({"relu1": {"unit": "vector"}})
         (number,) = [n for n, each in enumerate(schedule.runs) if each.layer.sink.name == "relu1"]
 
         assert set(schedule.executions[number].units) == {"vector"}
 
     def test_weights_are_prefetched_or_not(self) -> None:
         for wanted in (True, False):
-            schedule = run("clustered_dsa", {"relu2": {"prefetch": wanted}}, "graphturbo").schedule
+            schedule = dsa_schedule({"relu2": {"prefetch": wanted}}, "graphturbo")
             tilings = [
                 execution.tiling for each, execution in zip(schedule.runs, schedule.executions, strict=True)
                 if each.layer.sink.name == "relu2"
@@ -189,7 +195,7 @@ class TestWhatIsPinnedAppears:
             assert first == "relu1", selector
 
     def test_a_layer_of_a_kernel_of_several_is_named_by_its_own_number(self) -> None:
-        free = run("clustered_dsa", policy="graphturbo").schedule
+        free = dsa_schedule(None, "graphturbo")
         names = list(dict.fromkeys([each.layer.sink.name for each in free.runs if free.instances[0].group == 0]))
         number = names.index("relu2")
         (pin,) = run("clustered_dsa", {f"#0.{number}": {"prefetch": False}}, "graphturbo").schedule.pins

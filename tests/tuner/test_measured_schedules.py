@@ -17,6 +17,7 @@ from dsascape.experiments.question.schedules import written_schedule
 from dsascape.experiments.real.on_processor import prepared
 from dsascape.hw_models import load_hardware
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.tuner.measure import Budget
 from tests.experiments.terminal import Terminal
 from tests.graphs import Net
@@ -83,7 +84,9 @@ def test_code_has_the_tiles_that_were_edited_into_the_file(net: str, schedule: P
     ready = prepared(point, Budget())
 
     assert isinstance(ready.outcome.schedule, CpuSchedule)
-    assert list(ready.job.tiles[first["group"]].register) == other
+    tiles = ready.job.tiles[first["group"]]
+    assert isinstance(tiles, LoopTiles)
+    assert list(tiles.register) == other
     assert {kernel.threads for kernel in ready.outcome.schedule.runs} == {1}
 
 

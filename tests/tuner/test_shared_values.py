@@ -15,7 +15,7 @@ from dsascape.fusion import plan_from_groups
 from dsascape.fusion.plan import Group
 from dsascape.hw_models import Gpu, load_hardware
 from dsascape.scheduler.cpu.structure.nests import nests_of
-from dsascape.scheduler.cpu.structure.passes import pieces_of_row
+from dsascape.scheduler.cpu.structure.partial_sums import pieces_of_row
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.schedule import kernel_by_kernel
 from dsascape.scheduler.gpu.tuning import GpuTuning

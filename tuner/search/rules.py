@@ -8,7 +8,6 @@ that steps do not list.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dsascape.scheduler.cpu.structure.anchors import is_padded
 from dsascape.scheduler.kernels.loops.nodes import SUMS, reads_of
 from dsascape.scheduler.kernels.loops.steps import (
     CacheRead,
@@ -19,6 +18,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     Tile,
     Vectorise,
 )
+from dsascape.scheduler.kernels.structure.anchors import is_padded
 from dsascape.tuner.search.analysis import Node
 from dsascape.tuner.search.gpu_rules import GPU_RULES
 from dsascape.tuner.search.sketches import Context, Derived, Rule, State

@@ -4,13 +4,14 @@ import math
 
 from dsascape.hw_models.caches.lines import Lines
 from dsascape.hw_models.caches.nests import Nest
-from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
 from dsascape.scheduler.cpu.schedule.chunks import Chunks, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest
-from dsascape.scheduler.cpu.structure.chains import Made, fronts_of, link_read, loops_apart, parts_of
+from dsascape.scheduler.cpu.structure.chains import Made, fronts_of, loops_apart
 from dsascape.scheduler.cpu.structure.nests import BOUNDED_ROWS
+from dsascape.scheduler.kernels.footprints import footprints_of, touched_lines
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest
+from dsascape.scheduler.kernels.structure.parts import link_read, parts_of
 from dsascape.workloads.loopnest import Extents
 
 

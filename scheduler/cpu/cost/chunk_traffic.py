@@ -7,8 +7,6 @@ from dsascape.hw_models.caches.lines import CacheShape
 from dsascape.hw_models.caches.nests import Nest
 from dsascape.hw_models.caches.passing import Passed, passed_on, share_of_iterations
 from dsascape.scheduler.cpu.cost.chunk_nests import lines_together, nest_in_front, nest_of_chunk, nest_of_cores
-from dsascape.scheduler.cpu.cost.footprints import footprints_of
-from dsascape.scheduler.cpu.cost.operands import Footprints
 from dsascape.scheduler.cpu.cost.part_traffic import (
     FURTHER_ARRAYS,
     PartInFront,
@@ -19,7 +17,9 @@ from dsascape.scheduler.cpu.cost.part_traffic import (
 from dsascape.scheduler.cpu.schedule.chunks import Chunks, chunks_of, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import Made, fronts_of
+from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.operands import Footprints
 
 
 def traffic_of(

@@ -7,14 +7,14 @@ from dsascape.hw_models import Cpu
 from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.hw_models.cpu.machine import DRAM, L1, L3
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.cpu.cost.footprints import footprints_of
-from dsascape.scheduler.cpu.cost.operands import Footprints
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.work import Found, KernelWork, kernel_work
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import scratch_bytes
 from dsascape.scheduler.cpu.view import CacheSize, CpuView
+from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.operands import Footprints
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from dsascape.hw_models.cpu.spec import Simd
 from dsascape.hw_models.simulation.instructions import Issued
-from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.anchors import most_lanes
 from dsascape.scheduler.cpu.structure.nests import NestCode, Read, nests_of
-from dsascape.scheduler.cpu.structure.passes import folding_instructions, partial_sums, pieces_of_row
+from dsascape.scheduler.cpu.structure.partial_sums import folding_instructions, partial_sums, pieces_of_row
 from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
 

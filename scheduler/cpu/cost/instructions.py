@@ -15,15 +15,16 @@ from functools import partial
 
 from dsascape.hw_models.cpu.spec import Simd
 from dsascape.hw_models.simulation.instructions import Issued
-from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest, least_counts
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest
-from dsascape.scheduler.cpu.structure.chains import fronts_of, parts_of
+from dsascape.scheduler.cpu.structure.chains import fronts_of
 from dsascape.scheduler.cpu.structure.nests import NestCode, memory_order, nests_of, read_order
 from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest
+from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.scheduler.kernels.tile_work import NestWork
 from dsascape.workloads.loopnest import Extents, Operations
 

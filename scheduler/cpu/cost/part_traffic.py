@@ -15,10 +15,10 @@ from dsascape.hw_models.caches.lines import CacheShape, random_placement_hit_rat
 from dsascape.hw_models.caches.nests import Nest
 from dsascape.hw_models.caches.passing import Passed, passed_on
 from dsascape.scheduler.cpu.cost.chunk_nests import nest_in_front
-from dsascape.scheduler.cpu.cost.footprints import footprints_of
-from dsascape.scheduler.cpu.cost.operands import Footprints
 from dsascape.scheduler.cpu.structure.chains import Made
+from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.operands import Footprints
 
 FURTHER_ARRAYS = 2
 """Behind the operands of a kernel with several anchors and their copies: what a part hands on, and what it reads of the

@@ -24,12 +24,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dsascape.hw_models.caches.lines import MOST_TIMES, random_placement_hit_rate
-from dsascape.scheduler.cpu.cost.operands import Footprints
 from dsascape.scheduler.cpu.cost.work import Found
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel
 from dsascape.scheduler.cpu.structure.chains import scratch_bytes
 from dsascape.scheduler.cpu.view import CacheSize
 from dsascape.scheduler.kernels.buffers import share_buffers
+from dsascape.scheduler.kernels.operands import Footprints
 from dsascape.workloads.graph import Graph
 
 _Memory = str | int

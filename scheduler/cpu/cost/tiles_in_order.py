@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.search.register_tiles import register_tile_of, vector_dim_of
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.recurrences import ordered_dims
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.workloads.loopnest import Extents
 
 

@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from dsascape.scheduler.cpu.cost.operands import Footprints
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
+from dsascape.scheduler.kernels.operands import Footprints
 from dsascape.workloads.loopnest import Extents
 
 

@@ -10,7 +10,6 @@ from dsascape.scheduler.cpu.schedule.checked import checked_steps
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.register_tiles import vector_dim_of
-from dsascape.scheduler.cpu.structure.chains import parts_of
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.cut import only_convolution
 from dsascape.scheduler.kernels.layer import Layer
@@ -30,6 +29,7 @@ from dsascape.scheduler.kernels.schedule_file import (
     read_kernels,
     written,
 )
+from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.wording import count
 from dsascape.workloads.nest_by_nest import Winograd
 from dsascape.workloads.winograd.accuracy import sizes_of

@@ -4,24 +4,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
-from dsascape.scheduler.cpu.structure.anchors import (
-    Anchor,
-    anchor_of,
-    is_padded,
-    shared_rows,
-    vector_lanes,
-)
-from dsascape.scheduler.cpu.structure.chains import (
-    Made,
-    is_computed_before,
-    loops_apart,
-    made_in_front,
-    parts_of,
-    read_spans,
-    sink_spans,
-)
+from dsascape.scheduler.cpu.structure.anchors import Anchor, anchor_of, vector_lanes
+from dsascape.scheduler.cpu.structure.chains import Made, loops_apart, made_in_front, read_spans, sink_spans
 from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run, sums_one_by_one
-from dsascape.scheduler.cpu.structure.passes import MOST_VECTORS, kept_tensors, partial_sums
+from dsascape.scheduler.cpu.structure.partial_sums import MOST_VECTORS, partial_sums
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
@@ -46,6 +32,9 @@ from dsascape.scheduler.kernels.loops.steps import (
     Unroll,
     Vectorise,
 )
+from dsascape.scheduler.kernels.structure.anchors import is_padded, shared_rows
+from dsascape.scheduler.kernels.structure.parts import is_computed_before, parts_of
+from dsascape.scheduler.kernels.structure.passes import kept_tensors
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 _MOST_UNROLLED = 16

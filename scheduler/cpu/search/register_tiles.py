@@ -13,10 +13,11 @@ from operator import itemgetter
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.scheduler.cpu.cost.instructions import code_of, least_issued
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_aligned, lanes_along
+from dsascape.scheduler.cpu.structure.anchors import is_aligned, lanes_along
 from dsascape.scheduler.cpu.structure.nests import nests_of
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.workloads.loopnest import Extents
 
 _MOST_COLUMNS = 8

@@ -22,20 +22,22 @@ from functools import partial
 from operator import attrgetter, itemgetter
 
 from dsascape.scheduler.cpu.cost.estimate import Estimate, among_others_ps, bounds_apart_ps, estimate, least_time_ps
-from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.fixed import FixedTiles, with_fixed
 from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, vector_dim_of
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_aligned, shared_rows
-from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, parts_of, sink_spans, tile_grains
+from dsascape.scheduler.cpu.structure.anchors import is_aligned
+from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, sink_spans, tile_grains
 from dsascape.scheduler.cpu.structure.nests import nests_of, sums_one_by_one
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.errors import PinError
+from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.recurrences import ordered_dims
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest, shared_rows
+from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.scheduler.parts import divisors
 from dsascape.workloads.analysis import Table
 from dsascape.workloads.loopnest import Extents

@@ -14,9 +14,9 @@ from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import estimate
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, candidates
-from dsascape.scheduler.cpu.structure.chains import parts_of
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.structure.parts import parts_of
 
 _FEW = 4
 """So many of the tiles that a search tries, evenly spread over them, come within a tenth of the best of all."""

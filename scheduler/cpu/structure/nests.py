@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_padded
-from dsascape.scheduler.cpu.structure.passes import Passes, kept_tensors, nests_in_order, partial_sums, passes_of
+from dsascape.scheduler.cpu.structure.partial_sums import partial_sums
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.naive import copy_order
 from dsascape.scheduler.kernels.recurrences import elements_inside, ordered_dims
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest, is_padded
+from dsascape.scheduler.kernels.structure.passes import Passes, kept_tensors, nests_in_order, passes_of
 from dsascape.scheduler.kernels.tile_work import NestWork
 from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
 from dsascape.workloads.spaced import Spaced, spaced_loops

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dsascape.scheduler.cpu.schedule.tiles import FrontLoops, Span, TiledLoops
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest, shared_rows
-from dsascape.scheduler.cpu.structure.chains import parts_of
-from dsascape.scheduler.cpu.structure.passes import passes_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, LoopKind, Role, Statement, statements_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Tile
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest, shared_rows
+from dsascape.scheduler.kernels.structure.parts import parts_of
+from dsascape.scheduler.kernels.structure.passes import passes_of
 from dsascape.workloads.loopnest import Extents
 
 _FURTHER = -2

@@ -230,6 +230,11 @@ class Layout:
         """Group of the plan and layer of each layer run, in launch order."""
         return [(instance.group, run.layer) for instance in self.instances for run in instance.runs]
 
+    @property
+    def launches(self) -> list[tuple[str, int]]:
+        """Name and group of each instance, in order."""
+        return [(instance.name, instance.group) for instance in self.instances]
+
     @cached_property
     def kernels(self) -> int:
         """Number of launches, instances without layer runs excluded."""

@@ -16,11 +16,12 @@ from dsascape.scheduler.cpu.lower import works
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest
-from dsascape.scheduler.cpu.structure.chains import link_read, made_in_front, parts_of, scratch_bytes
+from dsascape.scheduler.cpu.structure.chains import made_in_front, scratch_bytes
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest
+from dsascape.scheduler.kernels.structure.parts import link_read, parts_of
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net

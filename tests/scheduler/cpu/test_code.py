@@ -5,10 +5,11 @@ import pytest
 from dsascape.hw_models.cpu.spec import Simd
 from dsascape.scheduler.cpu.cost.instructions import code_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest, vector_lanes
-from dsascape.scheduler.cpu.structure.passes import folding_instructions, partial_sums, pieces_of_row
+from dsascape.scheduler.cpu.structure.anchors import vector_lanes
+from dsascape.scheduler.cpu.structure.partial_sums import folding_instructions, partial_sums, pieces_of_row
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 
 from dsascape.hw_models import Cpu
 from dsascape.scheduler.cpu.costs import CpuCosts
-from dsascape.scheduler.cpu.kind import CPU
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.scheduler.cpu.schedule.steps import steps_of
 from dsascape.scheduler.kernels.loops.files import steps_json
 from dsascape.scheduler.kernels.loops.steps import UnrollReduction
+from dsascape.scheduler.kinds.table import kind_named
 from dsascape.workloads import Graph
 from tests.graphs import networks
 from tests.hw_models.cpu.cpus import cpu, cpus
@@ -35,7 +35,7 @@ def test_schedules_survive_writing_and_reading(graph: Graph, spec: Cpu) -> None:
 
 
 class TestFiles(KernelFiles):
-    kind = CPU
+    kind = kind_named("cpu")
 
     def scheduled(self) -> tuple[CpuSchedule, CpuCosts]:
         costs = costs_of(convolution(dtype="fp32"), cpu())

@@ -10,9 +10,9 @@ from dsascape.hw_models import Cpu
 from dsascape.scheduler.cpu.cost.work import kernel_work
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel
 from dsascape.scheduler.cpu.structure.nests import nests_of
-from dsascape.scheduler.cpu.structure.passes import kept_tensors, passes_of
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.structure.passes import kept_tensors, passes_of
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net

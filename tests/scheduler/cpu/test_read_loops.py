@@ -15,7 +15,7 @@ from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.steps import program_of, steps_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
-from dsascape.scheduler.cpu.structure.chains import fronts_of, parts_of
+from dsascape.scheduler.cpu.structure.chains import fronts_of
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
@@ -25,6 +25,7 @@ from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import loops_of
 from dsascape.scheduler.kernels.loops.steps import ComputeAt, Layout, Level, Steps, Tile, UnrollReduction
+from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks

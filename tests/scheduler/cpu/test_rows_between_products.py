@@ -14,13 +14,14 @@ from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import as_it_runs, kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.steps import program_of
 from dsascape.scheduler.cpu.search.tiling import candidates
-from dsascape.scheduler.cpu.structure.chains import fronts_of, parts_of
+from dsascape.scheduler.cpu.structure.chains import fronts_of
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.nodes import statements_of
+from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.bounded import graph_with_bounded_nests

@@ -16,10 +16,11 @@ from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.lower import works
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule, kernel_by_kernel
-from dsascape.scheduler.cpu.structure.chains import parts_of, tile_grains
+from dsascape.scheduler.cpu.structure.chains import tile_grains
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.nest_by_nest import written_out

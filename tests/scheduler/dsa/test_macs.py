@@ -7,6 +7,7 @@ import pytest
 from dsascape.experiments.point.pipeline import run_stages
 from dsascape.hw_models import Compute, Program, load_hardware
 from dsascape.scheduler import LayerRun, Placing, make_policy
+from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.workloads import load_network
 from dsascape.workloads.analysis import Analysis
 from tests.scheduler.runs import EVERY_POLICY
@@ -42,6 +43,7 @@ def test_each_layer_issues_what_the_network_has_times_its_padding(name: str, net
     analysis = Analysis(load_network(network, batch=2).with_dtype("fp16"))
     placing = Placing(hardware=load_hardware("stcp920"), parts=4, dtype="fp16")
     stages = run_stages(analysis, make_policy(name), placing)
+    assert isinstance(stages.schedule, Schedule)
 
     for number, run in enumerate(stages.schedule.runs):
         needed = sum(nest.operations.macs for nest in run.layer.tile_work(run.extents).nests)
@@ -57,6 +59,7 @@ def test_transposed_convolutions_skip_the_taps_between_strides(name: str) -> Non
     analysis = Analysis(load_network("dcgan", batch=4).with_dtype("fp16"))
     placing = Placing(hardware=load_hardware("stcp920"), parts=4, dtype="fp16")
     stages = run_stages(analysis, make_policy(name), placing)
+    assert isinstance(stages.schedule, Schedule)
     total = sum(issued(stages.program, number) for number in range(len(stages.schedule.runs)))
 
     most = 1.2 if all(products(run) <= 1 for run in stages.schedule.runs) else 4.4

@@ -21,6 +21,7 @@ from dsascape.scheduler.dsa.costs import dsa_costs
 from dsascape.scheduler.dsa.schedule.json import schedule_json
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.dsa.schedule.violations import violations
+from dsascape.scheduler.kinds.table import tuning_with
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
@@ -122,7 +123,8 @@ def attention() -> Graph:
 def scheduled(graph: Graph, spec: ClusteredDsa, tuning: DsaTuning | None, policy: str = "graphturbo") -> Schedule:
     placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16", tuning=tuning)
     costs, chosen = placing.costs(Analysis(graph)), make_policy(policy)
-    schedule: Schedule = make_schedule(chosen, make_plan(chosen, placing, costs), placing, costs)
+    schedule = make_schedule(chosen, make_plan(chosen, placing, costs), placing, costs)
+    assert isinstance(schedule, Schedule)
     return schedule
 
 
@@ -190,7 +192,7 @@ class TestEveryNumber:
     def test_changes_the_schedule_of_a_small_case(self, name: str) -> None:
         policy, network, hardware, value = CASES[name]
         graph, spec = network(), hardware()
-        changed = make_tuning(spec, {name: value})
+        changed = tuning_with(DsaTuning, {name: value})
 
         as_it_is, otherwise = (scheduled(graph, spec, tuning, policy) for tuning in (None, changed))
         assert json.dumps(schedule_json(otherwise)) != json.dumps(schedule_json(as_it_is))

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from dsascape.hw_models import Gpu
 from dsascape.scheduler import ScheduleError
 from dsascape.scheduler.gpu.costs import GpuCosts
-from dsascape.scheduler.gpu.kind import GPU
 from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.scheduler.gpu.schedule_json import read_schedule, schedule_json
+from dsascape.scheduler.kinds.table import kind_named
 from dsascape.workloads import Graph
 from tests.graphs import networks
 from tests.hw_models.gpu.gpus import gpu, gpus, sms
@@ -33,7 +33,7 @@ def test_schedules_survive_writing_and_reading(graph: Graph, spec: Gpu) -> None:
 
 
 class TestFiles(KernelFiles):
-    kind = GPU
+    kind = kind_named("gpu")
 
     def scheduled(self) -> tuple[GpuSchedule, GpuCosts]:
         costs = costs_of(convolution(), gpu())

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dsascape.scheduler.cpu.structure.chains import parts_of
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
@@ -26,6 +25,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     Unroll,
     UnrollReduction,
 )
+from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.tuner.search.genes import TileGroup, step_of, tile_groups, with_factors, with_step
 from dsascape.tuner.search.locations import moved, places
 from dsascape.tuner.search.reuse.loop_rounds import LoopRounds, expected_trials, serial_dims

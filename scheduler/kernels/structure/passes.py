@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from dsascape.scheduler.cpu.structure.chains import parts_of
-from dsascape.scheduler.kernels.lanes import halvings
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.workloads.loopnest import LoopNest
 
 _Uses = tuple[int, ...]
@@ -103,40 +102,4 @@ def _computed_for(layer: Layer, writers: Mapping[str, list[LoopNest]]) -> dict[s
             found[name] = readers = {name}
         for source in {read.tensor for nest in writers[name] for read in nest.reads} & writers.keys():
             found.setdefault(source, set()).update(readers)
-    return found
-
-
-def partial_sums(extent: int, lanes: int) -> int:
-    """Return in how many partial sums a reduction of ``extent`` elements that lie together is added up.
-
-    Whole vectors of ``lanes`` elements, up to four of them, or less than one: as many as make the longest chain of
-    additions shortest. In a chain are those of one partial sum, the foldings in half, and the elements left over.
-    """
-    counts = halvings(MOST_VECTORS * lanes)
-    return min([count for count in counts if count <= extent], key=lambda count: (_chain(extent, count), -count))
-
-
-MOST_VECTORS = 4
-"""Of partial sums: as many additions are under way at a time as one takes cycles on most processors."""
-
-
-def folding_instructions(extent: int, lanes: int) -> int:
-    """Return the instructions that make one sum of the partial sums; halves of a vector are moved before they add."""
-    count, found = partial_sums(extent, lanes), 0
-    while count > 1:
-        count //= 2
-        found += count // lanes if count >= lanes else 2
-    return found
-
-
-def _chain(extent: int, count: int) -> int:
-    return extent // count + count.bit_length() - 1 + extent % count
-
-
-def pieces_of_row(extent: int, lanes: int) -> list[tuple[int, int]]:
-    """Return how a row is cut into vectors: so many of so many lanes, the longest first, as few as cover it exactly."""
-    found = []
-    for width in halvings(lanes):
-        count, extent = divmod(extent, width)
-        found += [(count, width)] if count else []
     return found

@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 
 from dsascape.hw_models.caches.lines import Array
-from dsascape.scheduler.cpu.cost.operands import Footprints, Met, Operand, Reach, TouchedLines
-from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_padded
-from dsascape.scheduler.cpu.structure.chains import is_computed_before, parts_of
-from dsascape.scheduler.cpu.structure.passes import nests_in_order, passes_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.scheduler.kernels.operands import Footprints, Met, Operand, Reach, TouchedLines
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest, is_padded
+from dsascape.scheduler.kernels.structure.parts import is_computed_before, parts_of
+from dsascape.scheduler.kernels.structure.passes import nests_in_order, passes_of
 from dsascape.workloads.loopnest import Extents
 from dsascape.workloads.spaced import spaced_loops, used_extents
 

@@ -97,7 +97,7 @@ class Operand:
     is_in_front: bool = False
     """Whether only what is computed in front of the last anchor reads it: done before that begins with a tile."""
     part: int = 0
-    """The part of the kernel (`scheduler.cpu.structure.chains.parts_of`) that fetches it: the first one to read it."""
+    """Number of the part of the kernel (`structure.parts.parts_of`) that fetches it: the first one to read it."""
     met: tuple[Met, ...] = ()
     """Where not every tile needs it: along which dimensions of the sink."""
     is_taken_at_once: bool = False

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.hw_models import Cpu, load_hardware
-from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, choose_tiling
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.footprints import footprints_of, touched_lines
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis

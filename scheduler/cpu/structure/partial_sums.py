@@ -1,0 +1,39 @@
+"""Partial sums of a reduction whose elements lie together: how many, and the instructions that fold them."""
+
+from dsascape.scheduler.kernels.lanes import halvings
+
+
+def partial_sums(extent: int, lanes: int) -> int:
+    """Return in how many partial sums a reduction of ``extent`` elements that lie together is added up.
+
+    Whole vectors of ``lanes`` elements, up to four of them, or less than one: as many as make the longest chain of
+    additions shortest. In a chain are those of one partial sum, the foldings in half, and the elements left over.
+    """
+    counts = halvings(MOST_VECTORS * lanes)
+    return min([count for count in counts if count <= extent], key=lambda count: (_chain(extent, count), -count))
+
+
+MOST_VECTORS = 4
+"""Of partial sums: as many additions are under way at a time as one takes cycles on most processors."""
+
+
+def folding_instructions(extent: int, lanes: int) -> int:
+    """Return the instructions that make one sum of the partial sums; halves of a vector are moved before they add."""
+    count, found = partial_sums(extent, lanes), 0
+    while count > 1:
+        count //= 2
+        found += count // lanes if count >= lanes else 2
+    return found
+
+
+def _chain(extent: int, count: int) -> int:
+    return extent // count + count.bit_length() - 1 + extent % count
+
+
+def pieces_of_row(extent: int, lanes: int) -> list[tuple[int, int]]:
+    """Return how a row is cut into vectors: so many of so many lanes, the longest first, as few as cover it exactly."""
+    found = []
+    for width in halvings(lanes):
+        count, extent = divmod(extent, width)
+        found += [(count, width)] if count else []
+    return found
