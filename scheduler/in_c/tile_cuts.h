@@ -18,28 +18,27 @@ typedef struct {
     CutOperand operands[]; /* one per operand of the layer */
 } Cut;
 
-/* Parameters of a search: free space (gaps) in the buffers, DDR and DMA speeds, and tuning constants. */
+/* Parameters of a search, the record `Asked`: free space in the buffers, DDR and DMA speeds, and tuning constants. */
 typedef struct {
-    int64_t *local_gaps, *global_gaps;
-    int n_local_gaps, n_global_gaps;
+    ROWS_OF(int64_t, local_gaps);
+    ROWS_OF(int64_t, global_gaps);
     int64_t near_bytes, far_bytes, burst_bytes, dma_startup_ps, store_burst_bytes, global_buffer_bytes, global_room;
     double ddr_bytes_per_ps, at_once;
     double hidden_cost, worthwhile, overlapped;
-    int64_t most_tiles, most_passes, most_climbs, plateau_steps, depth_halvings;
-    int overlaps;
+    int64_t most_tiles, most_passes, most_climbs, plateau_steps, depth_halvings, overlaps;
 } Asked;
 
 /* ---- loads of operands ---- */
 
 /* Set the number of loads of each operand for a loop order of the tiles, and return the total bytes loaded. */
-static int64_t loads(const Layer *layer, const Work *work, const int *order, const int64_t *counts, int64_t *times) {
+static int64_t loads(const Layer *layer, const Work *work, const int64_t *order, const int64_t *counts, int64_t *times) {
     int64_t bytes = 0;
     for (int n = 0; n < layer->n_operands; n++) {
-        uint64_t depends = layer->operands[n].depends;
+        int64_t depends = layer->operands[n].depends;
         int64_t rounds = 1;
         times[n] = 1;
         for (int place = 0; place <= layer->n_dims; place++) { /* the depth is the innermost loop */
-            int loop = place < layer->n_dims ? order[place] : DEPTH_STEPS;
+            int64_t loop = place < layer->n_dims ? order[place] : DEPTH_STEPS;
             int64_t count = counts[place < layer->n_dims ? loop : layer->n_dims];
             rounds *= count;
             if (count > 1 && depends >> loop & 1) times[n] = rounds;
@@ -57,7 +56,7 @@ static void cut_into(const Layer *layer, const int64_t *tile, int64_t depth, Cut
     for (int d = 0; d < layer->n_dims; d++) counts[d] = up(layer->extents[d], tile[d]);
     counts[layer->n_dims] = depth ? up(layer->extents[layer->n_dims], depth) : 1;
     for (int n = 0; n < layer->n_orders; n++) {
-        int64_t bytes = loads(layer, &work, &layer->orders[n * layer->n_dims], counts, times);
+        int64_t bytes = loads(layer, &work, layer->orders[n].dims, counts, times);
         if (fewest_bytes >= 0 && bytes >= fewest_bytes) continue;
         fewest_bytes = bytes;
         memcpy(best, times, sizeof(best));
@@ -66,7 +65,7 @@ static void cut_into(const Layer *layer, const int64_t *tile, int64_t depth, Cut
     cut->passes = cut->tiles * counts[layer->n_dims];
     cut->output_bytes = work.output_bytes;
     cut->between_bytes = work.between_bytes;
-    cut->tile_bytes = work.between_bytes + (layer->output == TO_LOCAL ? 0 : work.output_bytes);
+    cut->tile_bytes = work.between_bytes + (layer->output_memory == TO_LOCAL ? 0 : work.output_bytes);
     memcpy(cut->unit_ps, work.unit_ps, sizeof(work.unit_ps));
     for (int n = 0; n < layer->n_operands; n++) {
         const Operand *operand = &layer->operands[n];
@@ -110,7 +109,7 @@ static int fit(const int64_t *given, int count, const int64_t *free_bytes, int n
 
 /* Return the bytes of one of the two global-buffer areas that output tiles pass through on their way to DDR. */
 static int64_t storing_bytes(const Layer *layer, const Asked *asked, const Cut *cut) {
-    if (layer->output != TO_DDR) return 0;
+    if (layer->output_memory != TO_DDR) return 0;
     int64_t tile = cut->output_bytes * layer->cores;
     return tile > 0 && tile < asked->store_burst_bytes ? asked->store_burst_bytes / tile * tile + tile : tile;
 }
@@ -171,7 +170,7 @@ static int is_fitting(const Layer *layer, const Asked *asked, const Cut *cut, co
     if (layer->has_prefetch && (near_bytes > asked->near_bytes || far_bytes > asked->far_bytes)) return 0;
     buffers[count++] = cut->between_bytes;
     for (int slots = cut->tiles > 1 ? 2 : 1; slots; slots--)
-        buffers[count++] = layer->output == TO_LOCAL ? 0 : cut->output_bytes;
+        buffers[count++] = layer->output_memory == TO_LOCAL ? 0 : cut->output_bytes;
     int64_t local_bytes = 0;
     for (int n = 0; n < count; n++) local_bytes += buffers[n];
     int has_one_gap = asked->n_local_gaps && local_bytes <= asked->local_gaps[0];
@@ -237,14 +236,14 @@ static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut
     path_ps += (double)(path_starts * layer->path_startup_ps);
     broadcast_ps += (double)(broadcast_starts * layer->path_startup_ps);
     double last_ps = 0.0, stored_bytes = 0.0, store_ps = 0.0, dma_startup_ps = (double)asked->dma_startup_ps;
-    if (layer->output != TO_LOCAL) {
+    if (layer->output_memory != TO_LOCAL) {
         double tile_bytes = (double)(cut->output_bytes * layer->cores);
         last_ps = tile_bytes / layer->path_bytes_per_ps + (double)layer->path_startup_ps;
         path_ps += last_ps * (double)cut->tiles;
-        if (layer->output == TO_DDR) stored_bytes = tile_bytes * (double)cut->tiles;
+        if (layer->output_memory == TO_DDR) stored_bytes = tile_bytes * (double)cut->tiles;
     }
     double load_ps = dma_ps(asked, ddr_bytes, larger(starts - 1, 0.0));
-    if (layer->output == TO_DDR) {
+    if (layer->output_memory == TO_DDR) {
         double bursts = stored_bytes / (double)asked->burst_bytes, tiles = (double)cut->tiles;
         bursts = larger(bursts < tiles ? bursts : tiles, 1.0);
         store_ps = dma_ps(asked, stored_bytes, bursts - 1);

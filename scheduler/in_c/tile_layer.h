@@ -1,66 +1,57 @@
-/* A layer as the tile search sees it, in plain numbers (from scheduler/dsa/tiling/encoding.py), and the work of one
- * of its tiles: `TileWork` of scheduler/kernels/layer.py, and its time according to hw_models/dsa.
+/* A layer as the tile search sees it (records of scheduler/dsa/tiling/records.py, with the same names), and the work of
+ * one of its tiles: `TileWork` of scheduler/kernels/tile_work.py, and its time according to hw_models/dsa.
  */
 
 enum { MOST_RANK = 16, MOST_OPERANDS = 32, MOST_UNITS = 16, DEPTH_STEPS = MOST_RANK };
+enum { BITS = 6, MOST_DIMS = 60 / BITS - 1 }; /* bits of a key per dimension, and for the depth */
 
-typedef struct { int loop; int64_t stride; } Term;
-typedef struct { int first, count; } Span; /* a range of one of the layer's arrays */
-typedef struct { int64_t size, divisor, window; int is_exact, is_opaque; Span terms; } Dim;
-typedef struct { int tensor; Span dims; } Read;
+#define ROWS_OF(Type, name) Type *name; int n_##name /* an array and its length */
 
-typedef struct {
-    int target, is_view, unit, depth_loop; /* depth_loop: the reduction loop that tiles may split, or -1 */
-    int64_t internal_bytes, handed_bytes; /* bytes per element written, if internal or an intermediate; else 0 */
-    int64_t share, of_share; /* fraction share / of_share of its iterations that compute */
-    int64_t each[3], last[3]; /* operations per iteration and per output: MACs, simple, special */
-    int counts_iterations;
-    Span loops, writes, reads;
-} Nest;
-
-typedef struct { int64_t extent; int is_counted, role; } Loop; /* is_counted: it indexes outputs */
+typedef struct { int64_t loop, stride; } Term;
+typedef struct { int64_t size, divisor, window, is_exact, is_opaque; ROWS_OF(Term, terms); } Dim;
+typedef struct { int64_t tensor; ROWS_OF(Dim, dims); } Read;
+typedef struct { int64_t extent, is_counted, role; } Loop;
 enum { ROWS, COLUMNS, DEPTH, COUNT };
 
-/* A compute unit: SIMD lanes, or arrays that compute blocks of rows x columns (hw_models/dsa/arrays.py);
-   `rate`: of one array. */
 typedef struct {
-    int is_array;
+    int64_t target, is_view, unit, depth_loop, internal_bytes, handed_bytes, counts_iterations, share, of_share;
+    int64_t each[3], last[3]; /* operations per iteration and per output: MACs, simple, special */
+    ROWS_OF(Loop, loops);
+    ROWS_OF(Dim, writes);
+    ROWS_OF(Read, reads);
+} Nest;
+
+typedef struct {
     double rate, efficiency, special_cycles;
-    int64_t rows, columns, depth, fill_cycles, drain_cycles, drain_cycles_per_row, accumulator_sets, arrays;
+    int64_t is_array, rows, columns, depth, fill_cycles, drain_cycles, drain_cycles_per_row, accumulator_sets, arrays;
     int64_t reused_rows, reused_columns, element_bytes;
 } Unit;
 
-typedef struct { int tensor, is_share; Span shape; } Wanted; /* an output; is_share: tiled in proportion to the sink */
+typedef struct { int64_t tensor, is_share; ROWS_OF(int64_t, shape); } Output;
 
-/* An operand loaded to the cores: `Route` of scheduler/dsa/tiling/tiling.py, with the fields that cuts.py adds. */
 typedef struct {
-    int tensor, is_weight, is_broadcast, name_rank;
-    uint64_t depends; /* bit mask of the dimensions it depends on, the depth included */
+    int64_t tensor, is_weight, is_broadcast, name_rank;
+    int64_t depends; /* bit mask of the dimensions it depends on, the depth included */
     double from_ddr, streamed, filled;
-    int64_t sharing, copies, distinct_bytes; /* copies: reads of the global buffer per byte, without broadcast */
+    int64_t sharing, copies, distinct_bytes;
 } Operand;
 
-typedef struct { int rank; int64_t element_bytes; } Tensor;
+typedef struct { int64_t rank, element_bytes; } Tensor;
+typedef struct { ROWS_OF(int64_t, dims); } LoopOrder;
 
 typedef struct {
-    int n_dims, n_tensors, n_nests, n_units, n_operands, n_orders;
-    int n_wanted, n_loops, n_reads, n_indices, n_terms, n_shapes;
-    int64_t extents[MOST_RANK], sink_shape[MOST_RANK]; /* extents: a core's part, its depth last */
-    int memory_order[MOST_RANK];
-    Tensor *tensors;
-    Nest *nests; /* last first */
-    Loop *loops;
-    Read *reads;
-    Dim *dims; /* n_indices dimensions of tensors read and written */
-    Term *terms;
-    Unit *units;
-    Operand *operands;
-    int *orders; /* n_orders times n_dims */
-    Wanted *wanted;
-    int64_t *shapes;
-    int64_t cores, path_startup_ps;
+    int n_dims; /* of the sink: `extents` has one more, the depth */
+    ROWS_OF(int64_t, extents);
+    ROWS_OF(int64_t, sink_shape);
+    ROWS_OF(int64_t, memory_order);
+    ROWS_OF(Tensor, tensors);
+    ROWS_OF(Unit, units);
+    ROWS_OF(Nest, nests); /* last first */
+    ROWS_OF(Output, outputs);
+    ROWS_OF(Operand, operands);
+    ROWS_OF(LoopOrder, orders);
+    int64_t cores, output_memory, has_prefetch, has_several_products, path_startup_ps;
     double path_bytes_per_ps, broadcast_bytes_per_ps, local_bytes_per_s, cycle_ps;
-    int output, has_prefetch, has_several_products;
     int64_t (*need)[MOST_RANK]; /* scratch of work_of: elements per dimension that a tile needs of each tensor */
     char *is_needed; /* scratch: whether the tile needs any of each tensor */
     int64_t *extents_of; /* scratch: iterations per loop of a nest */
@@ -112,16 +103,16 @@ static double array_cycles(const Unit *unit, int64_t height, int64_t width, int6
 /* Return the time of a nest with these iterations on its unit, or of reading its operands if that takes longer. */
 static int64_t nest_ps(const Layer *layer, const Nest *nest, const int64_t *extents, const int64_t *operations) {
     const Unit *unit = &layer->units[nest->unit];
-    const Loop *loops = &layer->loops[nest->loops.first];
+    const Loop *loops = nest->loops;
     if (!unit->is_array) {
         int does = operations[0] || operations[1] || operations[2];
-        int64_t moved = does ? 0 : product(extents, nest->loops.count), rate = (int64_t)unit->rate;
+        int64_t moved = does ? 0 : product(extents, nest->n_loops), rate = (int64_t)unit->rate;
         double cycles = (double)(up(operations[1] + moved, rate) + up(operations[0], rate))
             + (double)up(operations[2], rate) * unit->special_cycles;
         return rounded_up_ps(cycles * layer->cycle_ps / unit->efficiency);
     }
     int64_t sizes[4] = {1, 1, 1, 1};
-    for (int n = 0; n < nest->loops.count; n++) sizes[loops[n].role] *= extents[n];
+    for (int n = 0; n < nest->n_loops; n++) sizes[loops[n].role] *= extents[n];
     int64_t rows = sizes[ROWS], columns = sizes[COLUMNS], count = sizes[COUNT], products = rows * columns * count;
     int64_t depth = sizes[DEPTH];
     if (operations[0] > 0 && products * depth > operations[0]) depth = up(operations[0], products);
@@ -145,12 +136,12 @@ static int64_t nest_ps(const Layer *layer, const Nest *nest, const int64_t *exte
 /* Set the iterations of each loop that are needed to write the region `written` of a nest's tensor. */
 static void set_iterations(const Layer *layer, const Nest *nest, const int64_t *written, int64_t depth) {
     int64_t *extents = layer->extents_of;
-    for (int n = 0; n < nest->loops.count; n++) extents[n] = layer->loops[nest->loops.first + n].extent;
-    for (int d = 0; d < nest->writes.count; d++) {
-        Span terms = layer->dims[nest->writes.first + d].terms;
+    for (int n = 0; n < nest->n_loops; n++) extents[n] = nest->loops[n].extent;
+    for (int d = 0; d < nest->n_writes; d++) {
+        const Dim *dim = &nest->writes[d];
         int64_t left = written[d];
-        for (int n = 0; n < terms.count; n++) { /* outermost loop of a merged dimension first */
-            Term term = layer->terms[terms.first + n];
+        for (int n = 0; n < dim->n_terms; n++) { /* outermost loop of a merged dimension first */
+            Term term = dim->terms[n];
             extents[term.loop] = least(extents[term.loop], up(left, term.stride));
             left = least(left, term.stride);
         }
@@ -162,8 +153,8 @@ static void set_iterations(const Layer *layer, const Nest *nest, const int64_t *
 static int64_t touched(const Layer *layer, const Dim *dim) {
     const int64_t *extents = layer->extents_of;
     int64_t reach = dim->is_opaque;
-    for (int n = 0; n < dim->terms.count; n++) {
-        Term term = layer->terms[dim->terms.first + n];
+    for (int n = 0; n < dim->n_terms; n++) {
+        Term term = dim->terms[n];
         if (dim->is_opaque) reach *= extents[term.loop];
         else reach += (term.stride < 0 ? -term.stride : term.stride) * (extents[term.loop] - 1);
     }
@@ -173,8 +164,8 @@ static int64_t touched(const Layer *layer, const Dim *dim) {
 
 static void need_read(const Layer *layer, const Read *read) {
     int64_t *need = layer->need[read->tensor];
-    for (int d = 0; d < read->dims.count; d++) {
-        int64_t further = touched(layer, &layer->dims[read->dims.first + d]);
+    for (int d = 0; d < read->n_dims; d++) {
+        int64_t further = touched(layer, &read->dims[d]);
         need[d] = layer->is_needed[read->tensor] ? most(need[d], further) : further;
     }
     layer->is_needed[read->tensor] = 1;
@@ -185,15 +176,13 @@ static void work_of(const Layer *layer, const int64_t *tile, int64_t depth, Work
     int64_t wanted[MOST_OPERANDS];
     *found = (Work){0};
     memset(layer->is_needed, 0, (size_t)layer->n_tensors);
-    for (int n = 0; n < layer->n_wanted; n++) {
-        const Wanted *one = &layer->wanted[n];
+    for (int n = 0; n < layer->n_outputs; n++) {
+        const Output *one = &layer->outputs[n];
         int64_t *need = layer->need[one->tensor];
-        for (int d = 0; d < one->shape.count; d++) {
-            int64_t size = layer->shapes[one->shape.first + d];
-            need[d] = one->is_share ? up(size * tile[d], layer->sink_shape[d]) : size;
-        }
+        for (int d = 0; d < one->n_shape; d++)
+            need[d] = one->is_share ? up(one->shape[d] * tile[d], layer->sink_shape[d]) : one->shape[d];
         layer->is_needed[one->tensor] = 1;
-        wanted[n] = product(need, one->shape.count);
+        wanted[n] = product(need, one->n_shape);
         found->output_bytes += wanted[n] * layer->tensors[one->tensor].element_bytes;
     }
     for (int n = 0; n < layer->n_nests; n++) {
@@ -202,26 +191,25 @@ static void work_of(const Layer *layer, const int64_t *tile, int64_t depth, Work
         const int64_t *written = layer->need[nest->target], *extents = layer->extents_of;
         set_iterations(layer, nest, written, depth);
         int64_t held_bytes = nest->internal_bytes + nest->handed_bytes; /* at least one of them is 0 */
-        if (held_bytes) found->between_bytes += product(written, layer->tensors[nest->target].rank) * held_bytes;
+        if (held_bytes) found->between_bytes += product(written, nest->n_writes) * held_bytes;
         if (!nest->is_view) {
             int64_t outputs = 1, operations[3];
-            for (int l = 0; l < nest->loops.count; l++)
-                if (layer->loops[nest->loops.first + l].is_counted) outputs *= extents[l];
+            for (int l = 0; l < nest->n_loops; l++) if (nest->loops[l].is_counted) outputs *= extents[l];
             int64_t times = nest->counts_iterations
-                ? product(extents, nest->loops.count) * nest->share / nest->of_share : 0;
+                ? product(extents, nest->n_loops) * nest->share / nest->of_share : 0;
             for (int c = 0; c < 3; c++) operations[c] = nest->each[c] * times + nest->last[c] * outputs;
             found->unit_ps[nest->unit] += nest_ps(layer, nest, extents, operations);
         }
-        for (int r = 0; r < nest->reads.count; r++) need_read(layer, &layer->reads[nest->reads.first + r]);
+        for (int r = 0; r < nest->n_reads; r++) need_read(layer, &nest->reads[r]);
     }
-    for (int n = 0; n < layer->n_wanted; n++) { /* halos are computed by every tile that needs them */
-        const Wanted *one = &layer->wanted[n];
-        int64_t computed = product(layer->need[one->tensor], one->shape.count);
+    for (int n = 0; n < layer->n_outputs; n++) { /* halos are computed by every tile that needs them */
+        const Output *one = &layer->outputs[n];
+        int64_t computed = product(layer->need[one->tensor], one->n_shape);
         found->between_bytes += (computed - wanted[n]) * layer->tensors[one->tensor].element_bytes;
     }
     for (int n = 0; n < layer->n_operands; n++) {
-        int tensor = layer->operands[n].tensor;
-        found->operand_bytes[n] = product(layer->need[tensor], layer->tensors[tensor].rank)
+        int64_t tensor = layer->operands[n].tensor;
+        found->operand_bytes[n] = product(layer->need[tensor], (int)layer->tensors[tensor].rank)
             * layer->tensors[tensor].element_bytes;
     }
 }

@@ -2,7 +2,7 @@
  * and cached for later searches with other free space or another DDR bandwidth.
  */
 
-enum { BITS = 6, MOST_CUTS = 1000, MOST_NEAR = 1024 };
+enum { MOST_CUTS = 1000, MOST_NEAR = 1024 };
 
 typedef struct {
     Layer layer;
@@ -183,7 +183,7 @@ static Cut *in_memory_order(Search *s, double fast_enough_ps) {
     Cut *found = NULL;
     uint64_t key = 0;
     for (int place = 0; place < layer->n_dims; place++) {
-        int dim = layer->memory_order[place];
+        int dim = (int)layer->memory_order[place];
         while (halvings_of(key, dim) < s->limits[dim]) {
             key = moved(key, dim, 1);
             Cut *cut = candidate(s, key);

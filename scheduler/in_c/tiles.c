@@ -1,10 +1,11 @@
 /* Tile search, compiled: returns the same tiles as scheduler/dsa/tiling/search.py, with the same rounding. Its input is
- * plain numbers (scheduler/dsa/tiling/encoding.py), independent of the operators and the kind of array. Layers whose
- * regions those numbers cannot express are searched in Python, and so is everything but the search itself.
+ * labelled records (scheduler/dsa/tiling/records.py), independent of the operators and the kind of array. Layers whose
+ * regions those records cannot express are searched in Python, and so is everything but the search itself.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,23 +14,14 @@
 #include "tile_cuts.h"
 #include "tile_search.h"
 #include "tile_reading.h"
+#include "tile_records.h"
 #include "../../hw_models/in_c/module.h"
 
 typedef struct {
     PyObject_HEAD
     Search search;
+    Block *blocks; /* arrays of the layer */
 } Tiles;
-
-/* Return a reader of a tuple of numbers; an empty one, with an exception set, for anything else. */
-static Numbers numbers_of(PyObject *given) {
-    if (PyTuple_Check(given)) return (Numbers){PySequence_Fast_ITEMS(given), PyTuple_GET_SIZE(given), 0};
-    PyErr_SetString(PyExc_TypeError, "not a tuple of numbers");
-    return (Numbers){0};
-}
-
-static void check_all_read(const Numbers *numbers) {
-    if (!PyErr_Occurred() && numbers->at != numbers->count) PyErr_SetString(PyExc_ValueError, "too many numbers");
-}
 
 static PyObject *tiles_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *given;
@@ -38,13 +30,11 @@ static PyObject *tiles_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Tiles *tiles = (Tiles *)type->tp_alloc(type, 0);
     if (!tiles) return NULL;
     Search *s = &tiles->search;
-    Numbers numbers = numbers_of(given);
-    read_layer(&numbers, &s->layer);
-    check_all_read(&numbers);
+    read_layer(given, &s->layer, &tiles->blocks);
+    if (PyErr_Occurred()) { Py_DECREF(tiles); return NULL; }
     s->n_limits = s->layer.n_dims + 1;
     for (int n = 0; n < s->n_limits; n++)
         while ((int64_t)1 << s->limits[n] < s->layer.extents[n]) s->limits[n]++;
-    if (PyErr_Occurred()) Py_CLEAR(tiles);
     return (PyObject *)tiles;
 }
 
@@ -53,25 +43,24 @@ static void tiles_dealloc(Tiles *tiles) {
     for (int n = 0; n < s->n_cuts; n++) free(s->cuts[n]);
     free(s->cuts);
     free(s->slots);
-    free_layer(&s->layer);
+    free_blocks(tiles->blocks);
     Py_TYPE(tiles)->tp_free((PyObject *)tiles);
 }
 
 PyDoc_STRVAR(search_doc,
     "search(asked)\n--\n\n"
     "Return the best tiling, as the number of halvings of each dimension of a core's part (the reduction depth last),\n"
-    "and its estimated time in ps; None if not even single elements fit. ``asked``: the numbers of a tile request.");
+    "and its estimated time in ps; None if not even single elements fit. ``asked``: the record `Asked` of a request.");
 
 static PyObject *tiles_search(Tiles *tiles, PyObject *given) {
-    int64_t local_gaps[MOST_RANK], global_gaps[MOST_RANK];
     Search *s = &tiles->search;
-    Asked asked = {.local_gaps = local_gaps, .global_gaps = global_gaps};
-    Numbers numbers = numbers_of(given);
-    read_asked(&numbers, &asked);
-    check_all_read(&numbers);
-    if (PyErr_Occurred()) return NULL;
+    Asked asked = {0};
+    Block *blocks = NULL;
+    read_asked(given, &asked, &blocks);
     s->has_no_memory = 0;
-    const Cut *best = search(s, &asked);
+    const Cut *best = PyErr_Occurred() ? NULL : search(s, &asked);
+    free_blocks(blocks);
+    if (PyErr_Occurred()) return NULL;
     if (s->has_no_memory) return PyErr_NoMemory();
     if (!best) Py_RETURN_NONE;
     PyObject *found = PyTuple_New(s->n_limits);

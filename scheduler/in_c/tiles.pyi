@@ -2,10 +2,12 @@
 
 from typing import Self
 
+from dsascape.scheduler.dsa.tiling.records import Asked, Layer
+
 sources: str
 
 class Tiles:
     """Tile searcher for one layer in one memory layout on machines with the same compute units; caches costs."""
 
-    def __new__(cls, layer: tuple[float, ...], /) -> Self: ...
-    def search(self, asked: tuple[float, ...], /) -> tuple[tuple[int, ...], float] | None: ...
+    def __new__(cls, layer: Layer, /) -> Self: ...
+    def search(self, asked: Asked, /) -> tuple[tuple[int, ...], float] | None: ...

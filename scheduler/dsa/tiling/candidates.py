@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dsascape.scheduler.dsa.deciding.unit_choice import unit_ps
 from dsascape.scheduler.dsa.placing.allocation import fit
 from dsascape.scheduler.dsa.tiling.cuts import Cut, Cuts
-from dsascape.scheduler.dsa.tiling.encoding import compiled_tiles, may_compile, request_numbers
+from dsascape.scheduler.dsa.tiling.encoding import asked, compiled_tiles, may_compile
 from dsascape.scheduler.dsa.tiling.estimate import Choice, stages_of
 from dsascape.scheduler.dsa.tiling.lattice import Halved, Lattice, Placed, Shape
 from dsascape.scheduler.dsa.tiling.tiling import TileRequest, Tiling
@@ -119,7 +119,7 @@ class TileCandidates:
         if compiled is None:
             return None
         try:
-            best = compiled.search(request_numbers(request, self._burst, view))
+            best = compiled.search(asked(request, self._burst, view))
         except (ValueError, OverflowError):  # more or larger gaps than the compiled search supports
             return None
         return None if best is None else self.halved(self.lattice.at(best[0]))

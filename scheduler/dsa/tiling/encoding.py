@@ -1,4 +1,4 @@
-"""Encoding of tile requests as numbers for the compiled tile search (``scheduler/in_c/tiles.c``).
+"""Encoding of tile requests as labelled records for the compiled tile search (``scheduler/in_c/tiles.c``).
 
 The compiled search handles loop nests, index reach, lanes and arrays, operands and gaps: no operators and no kinds of
 machine. Unsupported cases are left to Python: tensors that are read at several places, scalars, numbers beyond 64 bits,
@@ -7,7 +7,7 @@ piece.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dsascape.hw_models import MatrixUnit
 from dsascape.hw_models.common.product_types import BITS
@@ -16,18 +16,30 @@ from dsascape.hw_models.in_c import is_built, may_use
 from dsascape.scheduler.dsa.deciding.unit_choice import can_do
 from dsascape.scheduler.dsa.shared_work import computed_in, rate_of, units_together
 from dsascape.scheduler.dsa.tiling.cuts import Cuts
+from dsascape.scheduler.dsa.tiling.records import (
+    Asked,
+    Dim,
+    Layer,
+    Loop,
+    LoopOrder,
+    Nest,
+    Operand,
+    Output,
+    Read,
+    Tensor,
+    Term,
+    Unit,
+)
 from dsascape.scheduler.dsa.tiling.tiling import TileRequest
 from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from dsascape.scheduler.kernels.compiled import CompiledNest, LoopRole
 from dsascape.scheduler.kernels.layer import DEPTH
 from dsascape.workloads.graph import BYTE_BITS
-from dsascape.workloads.index import Index, by_stride
-from dsascape.workloads.loopnest import Extents, Operations
+from dsascape.workloads.index import by_stride
+from dsascape.workloads.loopnest import Access, Operations
 
 if is_built("dsascape.scheduler.in_c.tiles"):
     from dsascape.scheduler.in_c.tiles import Tiles
-
-Numbers = tuple[float, ...]
 
 _MODULE = "dsascape.scheduler.in_c.tiles"
 _DEPTH_BIT = 16
@@ -50,7 +62,7 @@ def compiled_tiles(request: TileRequest, cuts: Cuts, view: DsaView) -> "Tiles | 
     if not _can_compute(request, view) or not _is_known(request):
         return None
     try:
-        return Tiles(tuple(_LayerNumbers(request, cuts, view).all()))
+        return Tiles(_Encoding(request, cuts, view).layer())
     except (ValueError, OverflowError):  # more dimensions, operands or units than the compiled search supports
         return None
 
@@ -98,27 +110,29 @@ def _is_known(request: TileRequest) -> bool:
     return operand_bytes * max(request.cores, passes) < _MOST_BYTES_LOADED
 
 
-def request_numbers(request: TileRequest, store_burst_bytes: int, view: DsaView) -> Numbers:
-    """Return the numbers of one search in the order in which C reads them: free space, DDR timing, tuning."""
-    tuning = view.tuning
-    return (
-        len(request.local_gaps), *request.local_gaps, len(request.global_gaps), *request.global_gaps,
-        *(request.prefetch or (0, 0)), view.global_buffer_bytes, store_burst_bytes, *view.dma_timing, request.overlaps,
-        tuning.hidden_cost, tuning.worthwhile, tuning.overlapped, tuning.most_tiles, tuning.most_passes,
-        tuning.most_climbs, tuning.plateau_steps, tuning.depth_halvings,
+def asked(request: TileRequest, store_burst_bytes: int, view: DsaView) -> Asked:
+    """Return one search: free space, DDR timing, tuning."""
+    tuning, dma = view.tuning, view.dma_timing
+    near_bytes, far_bytes = request.prefetch or (0, 0)
+    return Asked(
+        local_gaps=request.local_gaps, global_gaps=request.global_gaps, near_bytes=near_bytes, far_bytes=far_bytes,
+        global_buffer_bytes=view.global_buffer_bytes, store_burst_bytes=store_burst_bytes,
+        ddr_bytes_per_ps=dma.bytes_per_ps, burst_bytes=dma.burst_bytes, dma_startup_ps=dma.startup_ps,
+        at_once=dma.at_once, overlaps=request.overlaps, hidden_cost=tuning.hidden_cost, worthwhile=tuning.worthwhile,
+        overlapped=tuning.overlapped, most_tiles=tuning.most_tiles, most_passes=tuning.most_passes,
+        most_climbs=tuning.most_climbs, plateau_steps=tuning.plateau_steps, depth_halvings=tuning.depth_halvings,
     )  # fmt: skip
 
 
-class _LayerNumbers:
-    """Numbers of a layer with its part and routes, in the order in which C reads them (``in_c/tile_reading.h``)."""
+class _Encoding:
+    """Records of a layer with its part and routes."""
 
     def __init__(self, request: TileRequest, cuts: Cuts, view: DsaView) -> None:
         self._request = request
         self._cuts = cuts
         self._view = view
         layer = self._layer = request.layer
-        self._nests = layer.nests
-        accesses = [access for one in self._nests for access in (one.nest.write, *one.nest.reads)]
+        accesses = [access for one in layer.nests for access in (one.nest.write, *one.nest.reads)]
         self._ranks = {access.tensor: len(access.indices) for access in accesses}
         self._number = {name: number for number, name in enumerate(self._ranks)}
         whole = layer.tile_work(request.part)
@@ -128,91 +142,91 @@ class _LayerNumbers:
         self._dtypes = _dtypes(request, view)
         self._unit_of = {work.nest: unit for work, unit in zip(whole.nests, request.units, strict=True)}
 
-    def all(self) -> Iterator[float]:
-        """Yield all numbers in order."""
+    def layer(self) -> Layer:
         request, layer, view = self._request, self._layer, self._view
-        spec = view.spec
-        yield from (len(request.part), *request.part, request.searched_depth, *layer.sink.shape, *layer.sink.order)
-        yield from (request.cores, _MEMORIES.index(request.output_memory), request.prefetch is not None)
-        yield sum(one.contraction for one in self._nests) > 1
-        yield from (view.path_startup_ps, view.path_bytes_per_ps, view.broadcast_bytes_per_ps)
-        yield from (spec.local_buffer.bandwidth_bytes_per_s, spec.cycle_ps, len(self._ranks))
-        for name, rank in self._ranks.items():
-            yield from (rank, self._element_bytes(name))
-        yield len(self._units)
-        for name in self._units:
-            yield from self._unit(name)
-        reads = [read for one in self._nests for read in one.nest.reads]
-        indices = [index for one in self._nests for index in one.nest.write.indices]
-        indices += [index for read in reads for index in read.indices]
-        yield from (sum(len(one.nest.loops) for one in self._nests), len(reads), len(indices))
-        yield from (sum(len(index.terms) for index in indices), len(self._nests))
-        for one in self._nests:
-            yield from self._nest(one)
-        yield from self._outputs()
-        yield len(self._operands)
-        for name in self._operands:
-            yield from self._operand(name)
-        yield len(self._cuts.orders) * len(request.part)
-        for order in self._cuts.orders:
-            yield from order
+        shapes = {name: layer.graph.tensors[name].shape for name in layer.outputs}
+        rank = len(layer.sink.shape)
+        return Layer(
+            extents=(*request.part, request.searched_depth), sink_shape=layer.sink.shape,
+            memory_order=layer.sink.order,
+            tensors=tuple([Tensor(rank=each, element_bytes=self._bytes(name)) for name, each in self._ranks.items()]),
+            units=tuple(map(self._unit, self._units)), nests=tuple(map(self._nest, layer.nests)),
+            outputs=tuple([
+                Output(tensor=self._number[name], is_share=len(shape) == rank, shape=shape)
+                for name, shape in shapes.items()
+            ]),
+            operands=tuple(map(self._operand, self._operands)), orders=tuple(map(LoopOrder, self._cuts.orders)),
+            cores=request.cores, output_memory=_MEMORIES.index(request.output_memory),
+            has_prefetch=request.prefetch is not None,
+            has_several_products=sum(one.contraction for one in layer.nests) > 1,
+            path_startup_ps=view.path_startup_ps, path_bytes_per_ps=view.path_bytes_per_ps,
+            broadcast_bytes_per_ps=view.broadcast_bytes_per_ps,
+            local_bytes_per_s=view.spec.local_buffer.bandwidth_bytes_per_s, cycle_ps=view.spec.cycle_ps,
+        )  # fmt: skip
 
-    def _element_bytes(self, name: str) -> int:
+    def _bytes(self, name: str) -> int:
         return self._layer.described(name).element_bits // BYTE_BITS
 
-    def _unit(self, name: str) -> Numbers:
+    def _unit(self, name: str) -> Unit:
         unit, dtype = self._view.spec.units[name], self._dtypes[name]
         rate = rate_of(unit, dtype)
-        if isinstance(unit, MatrixUnit):
-            array = (*unit.native_tile, *fill_and_drain_cycles(unit), unit.accumulator_sets, unit.count, *unit.reuse)
-            return (True, rate // unit.count, unit.efficiency, 0.0, *array, BITS[dtype] // BYTE_BITS)
-        return (False, rate, unit.efficiency, unit.special_cycles, *(1, 1, 1), *(0, 0, 0), 1, 1, *(1, 1), 0)
+        if not isinstance(unit, MatrixUnit):
+            return Unit(is_array=False, rate=rate, efficiency=unit.efficiency, special_cycles=unit.special_cycles)
+        rows, columns, depth = unit.native_tile
+        fill_cycles, drain_cycles, drain_cycles_per_row = fill_and_drain_cycles(unit)
+        reused_rows, reused_columns = unit.reuse
+        return Unit(
+            is_array=True, rate=rate // unit.count, efficiency=unit.efficiency, rows=rows, columns=columns, depth=depth,
+            fill_cycles=fill_cycles, drain_cycles=drain_cycles, drain_cycles_per_row=drain_cycles_per_row,
+            accumulator_sets=unit.accumulator_sets, arrays=unit.count, reused_rows=reused_rows,
+            reused_columns=reused_columns, element_bytes=BITS[dtype] // BYTE_BITS,
+        )  # fmt: skip
 
-    def _nest(self, one: CompiledNest) -> Iterator[float]:
+    def _nest(self, one: CompiledNest) -> Nest:
         nest, layer = one.nest, self._layer
-        bytes_each = self._element_bytes(one.target)
+        bytes_each = self._bytes(one.target)
         is_handed = not one.internal and one.target in layer.handed
         unit = self._unit_of.get(nest, self._units[0])  # any unit for nests that are not needed or only rename elements
-        yield from (self._number[one.target], one.is_view, self._units.index(unit))
-        yield from (bytes_each * one.internal, bytes_each * is_handed)
-        yield from (bool(nest.per_iteration), one.share.numerator, one.share.denominator)
-        yield from (*_classes(nest.per_iteration), *_classes(nest.per_output))
-        yield len(nest.loops)
-        roles = one.roles or ("count",) * len(nest.loops)
-        for number, (loop, role) in enumerate(zip(nest.loops, roles, strict=True)):
-            yield from (loop.extent, number in one.counted, _ROLES.index(role))
         depth_loop = layer.depth_loop if nest is layer.contraction else None
-        yield -1 if depth_loop is None else depth_loop
-        written = [(index, sorted(index.terms, key=by_stride)) for index in nest.write.indices]
-        yield from _dimensions(written, nest.write.shape)
-        yield len(nest.reads)
-        for read in nest.reads:
-            yield self._number[read.tensor]
-            yield from _dimensions([(index, index.terms) for index in read.indices], read.shape)
+        each, last = nest.per_iteration, nest.per_output
+        roles = one.roles or ("count",) * len(nest.loops)
+        return Nest(
+            target=self._number[one.target], is_view=one.is_view, unit=self._units.index(unit),
+            depth_loop=-1 if depth_loop is None else depth_loop, internal_bytes=bytes_each * one.internal,
+            handed_bytes=bytes_each * is_handed, counts_iterations=bool(each), share=one.share.numerator,
+            of_share=one.share.denominator, each_macs=each.macs, each_simple=each.simple, each_special=each.special,
+            last_macs=last.macs, last_simple=last.simple, last_special=last.special,
+            loops=tuple([
+                Loop(extent=loop.extent, is_counted=number in one.counted, role=_ROLES.index(role))
+                for number, (loop, role) in enumerate(zip(nest.loops, roles, strict=True))
+            ]),
+            writes=_dims(nest.write, [sorted(index.terms, key=by_stride) for index in nest.write.indices]),
+            reads=tuple([
+                Read(tensor=self._number[read.tensor], dims=_dims(read, [index.terms for index in read.indices]))
+                for read in nest.reads
+            ]),
+        )  # fmt: skip
 
-    def _outputs(self) -> Iterator[float]:
-        layer = self._layer
-        shapes = [layer.graph.tensors[name].shape for name in layer.outputs]
-        yield from (sum(map(len, shapes)), len(shapes))
-        for name, shape in zip(layer.outputs, shapes, strict=True):
-            yield from (self._number[name], len(shape) == len(layer.sink.shape), len(shape), *shape)
-
-    def _operand(self, name: str) -> Numbers:
+    def _operand(self, name: str) -> Operand:
         layer, cuts, route = self._layer, self._cuts, self._request.routes[name]
-        depends = sum(1 << (_DEPTH_BIT if dim == DEPTH else dim) for dim in layer.dependencies.get(name, ()))
-        return (
-            self._number[name], layer.graph.tensors[name].role == "weight", route.broadcast, self._rank_of_name[name],
-            depends, route.from_ddr, route.streamed, cuts.filled[name], route.cores_sharing,
-            route.cores_sharing if self._view.has_global_buffer else 1, cuts.distinct[name],
+        return Operand(
+            tensor=self._number[name], is_weight=layer.graph.tensors[name].role == "weight",
+            is_broadcast=route.broadcast, name_rank=self._rank_of_name[name],
+            depends=sum(1 << (_DEPTH_BIT if dim == DEPTH else dim) for dim in layer.dependencies.get(name, ())),
+            from_ddr=route.from_ddr, streamed=route.streamed, filled=cuts.filled[name], sharing=route.cores_sharing,
+            copies=route.cores_sharing if self._view.has_global_buffer else 1, distinct_bytes=cuts.distinct[name],
         )  # fmt: skip
 
 
-def _dimensions(dims: Sequence[tuple[Index, Sequence[tuple[int, int]]]], shape: Extents) -> Iterator[float]:
-    yield len(dims)
-    for (index, terms), size in zip(dims, shape, strict=True):
-        yield from (size, index.divisor, index.window, index.rounding == "exact", index.opaque, len(terms))
-        for term in terms:
-            yield from term
+def _dims(access: Access, terms: Sequence[Sequence[tuple[int, int]]]) -> tuple[Dim, ...]:
+    """Return the dimensions that an access has, with the terms of each in the given order."""
+    return tuple([
+        Dim(
+            size=size, divisor=index.divisor, window=index.window, is_exact=index.rounding == "exact",
+            is_opaque=index.opaque, terms=tuple([Term(loop=loop, stride=stride) for loop, stride in own]),
+        )
+        for index, size, own in zip(access.indices, access.shape, terms, strict=True)
+    ])
 
 
 def _classes(operations: Operations) -> tuple[int, int, int]:

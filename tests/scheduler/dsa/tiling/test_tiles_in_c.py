@@ -1,6 +1,6 @@
 """The compiled tile search returns the tiles that Python returns, or leaves the request to Python."""
 
-from collections.abc import Sequence
+from collections import namedtuple
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.deciding.unit_choice import choose_units
 from dsascape.scheduler.dsa.tiling.candidates import TileCandidates
 from dsascape.scheduler.dsa.tiling.cuts import Cuts
-from dsascape.scheduler.dsa.tiling.encoding import compiled_tiles, request_numbers
+from dsascape.scheduler.dsa.tiling.encoding import asked, compiled_tiles
 from dsascape.scheduler.dsa.tiling.search import TilingError, choose_tiling
 from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
 from dsascape.scheduler.dsa.view import DsaView
@@ -77,7 +77,7 @@ def check_alike(request: TileRequest, view: DsaView) -> bool:
     if found is None or of_python is None:
         return False
     burst_bytes = candidates.tiling(of_python).store_burst_bytes
-    halvings, estimate_ps = found.search(request_numbers(request, burst_bytes, view))
+    halvings, estimate_ps = found.search(asked(request, burst_bytes, view))
     assert (candidates.lattice.at(halvings).tile, estimate_ps) == (of_python.cut.tile, of_python.estimate_ps)
     return True
 
@@ -100,15 +100,15 @@ def specs(draw: st.DrawFn) -> ClusteredDsa:
 @given(data=st.data(), spec=specs(), graph=networks())
 def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: ClusteredDsa, graph: Graph) -> None:
     view, draw = DsaView(spec, spec.clusters), data.draw
-    asked = draw(st.sampled_from(layers(graph, view)))
-    cores, has_global = asked.cores, bool(view.global_buffer_bytes)
+    drawn = draw(st.sampled_from(layers(graph, view)))
+    cores, has_global = drawn.cores, bool(view.global_buffer_bytes)
     routes = {
-        name: Route(*draw(ROUTES), draw(st.sampled_from([1, cores])), draw(st.booleans())) for name in asked.routes
+        name: Route(*draw(ROUTES), draw(st.sampled_from([1, cores])), draw(st.booleans())) for name in drawn.routes
         if draw(st.integers(0, 5))
     }  # fmt: skip
     for _ in range(3):  # what the first search leaves behind serves the others
         request = replace(
-            asked, routes=routes, output_memory=draw(st.sampled_from(["ddr", "global_buffer", "local_buffer"])),
+            drawn, routes=routes, output_memory=draw(st.sampled_from(["ddr", "global_buffer", "local_buffer"])),
             local_gaps=tuple(sorted(draw(GAPS), reverse=True)), overlaps=draw(st.booleans()),
             global_gaps=tuple(sorted(draw(GAPS), reverse=True)) if has_global else (0,),
             prefetch=draw(st.sampled_from([None, (500, 4000), (20_000, 60_000)])) if has_global else None,
@@ -149,8 +149,8 @@ def test_where_not_even_single_elements_fit_nothing_is_found() -> None:
     found = compiled(request, view)
 
     assert found is not None
-    assert found.search(request_numbers(request, 64, view)) is not None
-    assert found.search(request_numbers(replace(request, local_gaps=(3,)), 64, view)) is None
+    assert found.search(asked(request, 64, view)) is not None
+    assert found.search(asked(replace(request, local_gaps=(3,)), 64, view)) is None
     assert TileCandidates(replace(request, local_gaps=(3,)), view).searched() is None
 
 
@@ -167,49 +167,104 @@ def test_numbers_beyond_64_bits_are_left_to_python() -> None:
     huge = net.graph(net.relu(net.input(2**18, 2**18)))
     layer, view = Layer(huge, (0,), Analysis(huge)), DsaView(machine(), 1)
     request, _ = convolution()
-    asked = replace(
+    huge_request = replace(
         request, layer=layer, box=layer.sink.shape, part=layer.sink.shape, routes={"in1": Route(1.0, 0.0, 1)},
         units=choose_units(layer, layer.sink.shape, view, "fp16"),
     )  # fmt: skip
 
-    assert compiled(asked, view) is None
+    assert compiled(huge_request, view) is None
 
 
-def layer_numbers() -> list[float]:
-    """Return the numbers of a layer, as compiled code takes them."""
-    given: list[Sequence[float]] = []
-
-    def take(numbers: Sequence[float]) -> None:
-        given.append(numbers)
-
+def layer_record() -> Any:
+    """Return the record of a layer, as compiled code takes it."""
+    given: list[Any] = []
     request, view = convolution()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dsascape.scheduler.dsa.tiling.encoding.Tiles", take)
+        patch.setattr("dsascape.scheduler.dsa.tiling.encoding.Tiles", given.append)
         compiled(request, view)
-    return list(given[0])
+    return given[0]
+
+
+Place = tuple[int, ...]
+
+
+def places(record: object, within: Place = ()) -> list[Place]:
+    """Return where the numbers, arrays and records of a record are: the indices that lead to each."""
+    inner = [(*within, n) for n in range(len(record))] if isinstance(record, tuple) else []
+    return inner + [place for one in inner for place in places(at(record, one[-1:]), one)]
+
+
+def at(record: Any, place: Place) -> Any:
+    for n in place:
+        record = record[n]
+    return record
+
+
+def changed(record: Any, place: Place, value: object) -> Any:
+    """Return a record with another value at a place."""
+    first, *rest = place
+    items = list(record)
+    items[first] = changed(record[first], tuple(rest), value) if rest else value
+    return record._make(items) if hasattr(record, "_make") else tuple(items)
 
 
 @settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
-def test_malformed_numbers_are_refused_or_harmless(data: st.DataObject) -> None:
+def test_malformed_records_are_refused_or_harmless(data: st.DataObject) -> None:
     """Whatever they are, nothing outside of what was given is read; sanitizers say whether."""
-    numbers, (request, view) = layer_numbers(), convolution()
-    place = data.draw(st.integers(0, len(numbers) - 1))
-    wrong = data.draw(st.sampled_from([-1, 0, 1, 2, 7, 17, 40, 2.5, 2**70, None, "x"]))
-    changed: list[object] = data.draw(st.sampled_from([
-        [*numbers[:place], wrong, *numbers[place + 1 :]], numbers[:place], [*numbers, 0],
-        [*numbers[:place], *numbers[place + 1 :]],
-    ]))  # fmt: skip
+    record, (request, view) = layer_record(), convolution()
+    place = data.draw(st.sampled_from(places(record)))
+    own = at(record, place)
+    others: list[object] = [own[1:], (*own, *own[:1])] if isinstance(own, tuple) and not hasattr(own, "_make") else []
+    wrong = data.draw(st.sampled_from([-1, 0, 1, 2, 7, 17, 40, 2.5, 2**70, None, "x", (), (1,), *others]))
     with suppress(TypeError, ValueError, OverflowError):
-        tiles.Tiles(tuple(changed)).search(request_numbers(request, 64, view))
+        tiles.Tiles(changed(record, place, wrong)).search(asked(request, 64, view))
 
 
-@pytest.mark.parametrize("asked", [(), (1,), (1, 64.5), ("one",), [1, 64], None, (17, *range(17)), (1, 64, 1, 64)])
-def test_invalid_requests_are_refused(asked: object) -> None:
-    found = tiles.Tiles(tuple(layer_numbers()))
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cores": 0}, "Layer.cores is out of range: 0"),
+        ({"path_bytes_per_ps": 0.0}, "Layer.path_bytes_per_ps is out of range: 0.0"),
+        ({"extents": (1, 4, 0, 8, 36)}, "Layer.extents is out of range: 0"),
+        ({"memory_order": (0, 1, 2, 4)}, "records of a layer do not agree"),
+        ({"tensors": ()}, "records of a layer do not agree"),
+    ],
+)
+def test_a_refusal_names_the_record_and_the_field(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tiles.Tiles(layer_record()._replace(**change))
+
+
+def test_records_with_other_fields_are_refused_by_name() -> None:
+    """Fields in another order, or with another name: numbers never land where they do not belong."""
+    record = layer_record()
+    turned = namedtuple("turned", ["element_bytes", "rank"])
+    more = namedtuple("more", ["rank", "element_bytes", "scale"])
+
+    with pytest.raises(TypeError, match="field 0 of Tensor is 'element_bytes'; C reads rank"):
+        tiles.Tiles(record._replace(tensors=(turned(2, 4),)))
+    with pytest.raises(TypeError, match="is no record Tensor of 2 fields"):
+        tiles.Tiles(record._replace(tensors=(more(4, 2, 1),)))
+    with pytest.raises(TypeError, match="is no record Tensor of 2 fields"):
+        tiles.Tiles(record._replace(tensors=((4, 2),)))
+    with pytest.raises(TypeError, match="is no record Layer of 18 fields"):
+        tiles.Tiles(tuple(record))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"local_gaps": (1,) * 17}, {"local_gaps": [64]}, {"at_once": 0.5}, {"most_climbs": 2.5}, {"overlaps": "no"}],
+)
+def test_invalid_requests_are_refused(change: dict[str, Any]) -> None:
+    request, view = convolution()
+    found = tiles.Tiles(layer_record())
 
     with pytest.raises((TypeError, ValueError)):
-        found.search(asked)
+        found.search(asked(request, 64, view)._replace(**change))
+    for nothing in ((), None, tuple(asked(request, 64, view))):
+        with pytest.raises(TypeError):
+            found.search(nothing)
     with pytest.raises(TypeError):
         tiles.Tiles()
     with pytest.raises(TypeError):
