@@ -25,7 +25,7 @@ from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.question.network import network, own_batch
 from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.hw_models import ClusteredDsa, dsa_energy, dsa_machine, load_hardware, simulate, with_values
-from dsascape.hw_models.simulation.compiled_run import is_compiled
+from dsascape.hw_models.simulation.engines import available_engines
 from dsascape.hw_models.simulation.pause import collect_seldom
 from dsascape.scheduler import make_policy
 
@@ -110,7 +110,7 @@ def _evenly(least: int, most: int, steps: int) -> list[int]:
 def main() -> None:
     """Print the table."""
     collect_seldom()  # as the processes that compute points do
-    print(f"the innermost loops run in {'C' if is_compiled() else 'Python'}")
+    print(f"engine: {available_engines()[0]}")
     wide = (("coarse", 11), ("aim", 7), ("before", 9), ("finer", 9), ("known", 9), ("first", 11), ("aim", 7))
     columns = " ".join([f"{name:>{width}}" for name, width in (*wide, ("simulate", 9))])
     print(f"{'network':14} {'images':>6} {'policy':14} {'machine':14} {columns}")

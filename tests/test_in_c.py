@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsascape.hw_models import Program, ProgramError, dsa_machine, unrolled, with_values
-from dsascape.hw_models.in_c import digest, is_current, sources_of
+from dsascape.hw_models import ProgramError
+from dsascape.hw_models.in_c import digest, is_current, may_use, sources_of
 from dsascape.hw_models.simulation.columns import Column, Rows, column
 from dsascape.scheduler.programs import list_scheduling
 from dsascape.scheduler.programs.list_scheduling import Steps, WorkTime
 from dsascape.scheduler.programs.relocation import relocation
-from tests.hw_models.story import SPEC, add, program, simulated
+from tests.hw_models.story import add, program, simulated
 
 handler = pytest.importorskip("dsascape.hw_models.in_c.handler")
 columns = pytest.importorskip("dsascape.scheduler.in_c.columns")
@@ -292,14 +292,22 @@ def test_python_runs_what_is_busy_for_longer_than_64_bits_count() -> None:
     """Three times 10^18 ps on each of four cores."""
     made = program(*[add(str(number), 10**18) for number in range(3)], clusters=2, cores=2)
 
-    assert simulated(made).busy_ps["vector"] == 12 * 10**18
+    result = simulated(made)
+
+    assert (result.engine, result.busy_ps["vector"]) == ("simpy", 12 * 10**18)
 
 
-def test_python_runs_on_more_memories_than_c_holds() -> None:
-    spec = with_values(SPEC, {"clusters": 9, "cores_per_cluster": 8})
-    made: Program = dsa_machine(spec).program((add("a", 3), add("b", 3)), (), cluster=9, core=8)
+def test_the_log_says_once_that_a_module_is_not_built(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DSASCAPE_PURE", "1")
+    assert not may_use("dsascape.hw_models.in_c.nothing")  # as asked for: nothing to log
+    monkeypatch.delenv("DSASCAPE_PURE")
+    assert not any(may_use("dsascape.hw_models.in_c.nothing") for _ in range(3))
 
-    assert simulated(unrolled(made), spec).makespan_ps == 6
+    [line] = caplog.records
+    assert line.levelname == "WARNING"
+    assert line.getMessage().startswith("dsascape.hw_models.in_c.nothing is not built; Python does its work")
 
 
 def test_a_module_built_of_other_sources_is_not_used(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         bottleneck=result.bottleneck,
         critical=_rounded({name: spent / result.makespan_ps for name, spent in result.critical_ps.items()}),
         simulated_events=result.simulated_events,
+        engine=result.engine,
         wall_s=time.perf_counter() - started,
     )
     if job.passed is not None:

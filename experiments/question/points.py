@@ -363,6 +363,8 @@ class RunRecord:
     language: Mapping[str, float]
     """Figures of a language model's pass (see ``experiments/point/language.py``); empty for other networks."""
     simulated_events: int
+    engine: str
+    """Name of the simulation engine that ran it; the figures are the same on every engine."""
     wall_s: float
 
     def as_json(self) -> dict[str, Any]:

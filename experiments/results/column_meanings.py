@@ -46,6 +46,7 @@ RUNS: Mapping[str, Column] = {
     "peak_macs_per_s": Column("1/s", "peak rate of the machine; of products in several dtypes the mean by time"),
     "off_chip_bytes_per_s": Column("B/s", "peak off-chip bandwidth of the machine"),
     "simulated_events": Column("", "events of the simulation of one iteration"),
+    "engine": Column("", "simulation engine that ran it, `compiled` or `simpy`: figures are the same on both"),
     "wall_s": Column("s", "time that planning, scheduling and simulating took here; no two runs have the same"),
     "area_mm2": Column("mm2", "area of the machine, where its file has the figures; missing for others"),
     "error": Column("", "why the point has no figures; missing if it has"),

@@ -93,12 +93,21 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
+class _Version(argparse.Action):
+    """Prints the version and the simulation engines that this installation has, the one in use first; then exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        available: Callable[[], list[str]] = resolve_name("dsascape.hw_models.simulation.engines:available_engines")
+        sys.stdout.write(f"{parser.prog} {__version__} (engines: {', '.join(available())})\n")
+        parser.exit()
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     main = _Parser(
         prog="dsascape", description="Design-space explorer for machines that run neural networks.", epilog=EXIT_CODES
     )
-    main.add_argument("--version", action="version", version=f"dsascape {__version__}")
+    main.add_argument("--version", action=_Version, nargs=0, help="print the version and the simulation engines")
     main.add_argument("-v", "--verbose", action="store_true", help=_TOLD)
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add = partial(_added, commands)

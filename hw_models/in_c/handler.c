@@ -2,10 +2,10 @@
  * bandwidth. SimPy's clock advances from one timestamp ("instant") to the next (hw_models/simulation/clock.py).
  *
  * This is a port of running.py, units.py, pipelining.py, space.py and bandwidth.py in hw_models/simulation, with the
- * same order of events and the same rounding, on plain numbers that compiled_run.py derives from a program and a
+ * same order of events and the same rounding, on plain numbers that compiled_engine.py derives from a program and a
  * machine; it is independent of the kinds of instructions and machines. Most functions have the names of the methods
  * they port. Repeated parts of a program are simulated once (repeats.h), with identical results. Any failure ends the
- * run; Python then repeats it and reports the error.
+ * run: a limit that is exceeded with ArithmeticError, a mistake of the program with RuntimeError.
  *
  * This file is the interface to Python. The rest is in these files, each of which needs those before it:
  */
@@ -19,16 +19,19 @@
 
 /* ---- a run ---- */
 
+/* Set the exception for a failed run; return -1. */
+static int raise_failure(const Handler *h) {
+    PyErr_SetString(h->is_mistake ? PyExc_RuntimeError : PyExc_ArithmeticError, h->failure);
+    return -1;
+}
+
 /* Return a new handler, fully initialised: it is not subclassed and has no __init__ that could run again. */
 static PyObject *handler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     Handler *h = (Handler *)type->tp_alloc(type, 0);
     if (!h) return NULL;
     int failed = read_arguments(h, args, kwargs) || find_stretches(h);
     for (int w = 0; !failed && w < h->n_workers; w++) take(h, w);
-    if (!failed && h->failure) {
-        PyErr_SetString(PyExc_ArithmeticError, h->failure);
-        failed = -1;
-    }
+    if (!failed && h->failure) failed = raise_failure(h);
     if (failed) Py_CLEAR(h);
     return (PyObject *)h;
 }
@@ -45,7 +48,7 @@ static PyObject *handler_happen(Handler *h, PyObject *Py_UNUSED(none)) {
     }
     if (h->now < 0) { PyErr_SetString(PyExc_RuntimeError, "nothing is to come"); return NULL; }
     happen(h);
-    if (h->failure) { PyErr_SetString(PyExc_ArithmeticError, h->failure); return NULL; }
+    if (h->failure) { raise_failure(h); return NULL; }
     return PyLong_FromLongLong(h->n_coming ? h->coming_ps[0] - h->now_ps : -1);
 }
 

@@ -1,4 +1,4 @@
-"""Compiled event handler of the simulation: see ``handler.c`` and `hw_models.simulation.compiled_run`."""
+"""Compiled event handler of the simulation: see ``handler.c`` and `hw_models.simulation.compiled_engine`."""
 
 from typing import Self
 

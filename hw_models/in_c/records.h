@@ -87,7 +87,7 @@ typedef struct {
     int count, n_works, n_demands, n_loads, n_queues, n_ports, n_workers, n_buffers, n_spaces, n_limits, n_kinds;
     int unfinished;
     int64_t now_ps, events;
-    const char *failure;
+    const char *failure; int is_mistake; /* is_mistake: of the program, which other engines cannot run either */
     int *work_of;
     Rows after, allocates, frees;
     Work *works; Demand *demands; Load *loads; Queue *queues; Port *ports; Worker *workers;
@@ -115,6 +115,8 @@ typedef struct {
 } Handler;
 
 static void fail(Handler *h, const char *why) { if (!h->failure) h->failure = why; }
+
+static void fail_program(Handler *h, const char *why) { if (!h->failure) { h->failure = why; h->is_mistake = 1; } }
 
 /* Return `items` with room for one more than `count`, or NULL with a failure set. */
 static void *grown(Handler *h, void *items, int count, int *room, size_t size) {

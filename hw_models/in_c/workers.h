@@ -47,7 +47,7 @@ static void finish(Handler *h, int position, int limit) {
         int buffer = h->frees.items[n];
         if (--h->holders[buffer]) continue;
         int allocator = h->allocators[buffer];
-        if (allocator < 0 || h->issued_ps[allocator] < 0) { fail(h, "freed before it has its space"); return; }
+        if (allocator < 0 || h->issued_ps[allocator] < 0) { fail_program(h, "a buffer is freed before it is allocated"); return; }
         give_back(h, buffer, position);
     }
 }

@@ -78,7 +78,7 @@ class Demands:
 
     def __init__(self, program: Program, machine: Machine) -> None:
         self._program = program
-        self._machine = machine
+        self.machine = machine
         self.names = self._port_names()
         self._position = {name: place for place, name in enumerate(self.names)}
         memories = [machine.memories[base_name(name)] for name in self.names]
@@ -97,7 +97,7 @@ class Demands:
     def _port_names(self) -> list[str]:
         program = self._program
         if not program.is_unrolled:
-            return list(self._machine.memories)
+            return list(self.machine.memories)
         members = {b.memory for b in program.buffers.distinct}
         for payload in (work.payload for work in program.instructions.works):
             if isinstance(payload, Transfer):
@@ -120,7 +120,7 @@ class Demands:
 
     def _bound(self, number: int) -> list[Demand]:
         work = self._program.instructions.works[number]
-        program, unit = self._program, self._machine.units[base_name(work.unit)]
+        program, unit = self._program, self.machine.units[base_name(work.unit)]
         if program.is_unrolled:
             return [self._find(work, _kind_of(unit.members, work.unit), 1, 1.0)]
         executions = program.executions(work)
@@ -183,7 +183,7 @@ class Demands:
         return demand
 
     def _of_members(self, work: Work, group: MemberGroup) -> Demand:
-        unit = self._machine.units[base_name(work.unit)]
+        unit = self.machine.units[base_name(work.unit)]
         service = unit.members[group.kind].serve(work.payload, group.blocks)
         depth, parents = self._unit_depth[unit.name], self._program.parents(work.unit)
         members, every = group.members * parents, self._program.width(unit.level) * parents

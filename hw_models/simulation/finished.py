@@ -1,7 +1,7 @@
-"""Raw figures of a finished run, from the compiled handler or the Python simulator."""
+"""Raw figures of a finished run, as every engine returns them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dsascape.hw_models.simulation.trace import Trace
 
@@ -10,6 +10,8 @@ from dsascape.hw_models.simulation.trace import Trace
 class FinishedRun:
     """Trace and counters of a finished run; per-memory values are in the order of ``ports``."""
 
+    engine: str = field(compare=False)
+    """Name of the engine that ran it; runs that differ in nothing else are equal."""
     trace: Trace
     busy_ps: Mapping[str, int]
     """Busy time per kind of unit, summed over its members."""

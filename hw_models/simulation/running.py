@@ -8,7 +8,6 @@ from dsascape.hw_models.simulation.columns import column, times
 from dsascape.hw_models.simulation.demands import Bound, Demand, Demands, MemberGroup
 from dsascape.hw_models.simulation.finished import FinishedRun
 from dsascape.hw_models.simulation.instructions import ProgramError, base_name
-from dsascape.hw_models.simulation.machine import Machine
 from dsascape.hw_models.simulation.program import Program
 from dsascape.hw_models.simulation.space import Requester, SharedSpace, Space
 from dsascape.hw_models.simulation.trace import NO_CAUSE, Trace
@@ -23,9 +22,9 @@ _MOST_LINES = 6
 class Running:
     """Simulation of one program on one machine; workers record starts and ends of instructions here."""
 
-    def __init__(self, program: Program, machine: Machine, clock: Clock, demands: Demands) -> None:
+    def __init__(self, program: Program, clock: Clock, demands: Demands) -> None:
         self.program = program
-        self.machine = machine
+        self.machine = demands.machine
         self.clock = clock
         self.demands = demands
         names = self.demands.names
@@ -132,8 +131,8 @@ class Running:
                     raise ProgramError(f"{label} frees buffer {name!r} before it is allocated; add a dependency")
                 self.space.release(buffer, position)
 
-    def finished(self, busy_ps: dict[str, int]) -> FinishedRun:
-        """Return the trace and counters of the finished run; ``busy_ps`` is by kind of unit."""
+    def finished(self, engine: str, busy_ps: dict[str, int]) -> FinishedRun:
+        """Return the trace and counters of the finished run of ``engine``; ``busy_ps`` is by kind of unit."""
         program, ports = self.program, self.bandwidth.ports
         used = dict.fromkeys([work.unit for work in self.table.works])
         trace = Trace(
@@ -149,6 +148,7 @@ class Running:
             occupancy_bytes={space.name: changes for space in self.space.spaces if (changes := space.changes())},
         )
         return FinishedRun(
+            engine=engine,
             trace=trace,
             busy_ps=busy_ps,
             waited_ps=self.waited_ps,

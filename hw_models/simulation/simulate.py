@@ -12,33 +12,34 @@ members' private memories.
 
 from collections.abc import Mapping
 
-from dsascape.hw_models.simulation.clock import Clock
-from dsascape.hw_models.simulation.compiled_run import compiled_run
 from dsascape.hw_models.simulation.demands import Demands
 from dsascape.hw_models.simulation.energy import EnergyModel, energy_pj
+from dsascape.hw_models.simulation.engine import Engine
+from dsascape.hw_models.simulation.engines import run_by_fastest
 from dsascape.hw_models.simulation.finished import FinishedRun
 from dsascape.hw_models.simulation.instructions import base_name
 from dsascape.hw_models.simulation.machine import Machine, SimulationError, check_program
 from dsascape.hw_models.simulation.pause import collector_paused
 from dsascape.hw_models.simulation.program import Program
-from dsascape.hw_models.simulation.running import Running
-from dsascape.hw_models.simulation.starting import start_units
 from dsascape.hw_models.simulation.trace import SimulationResult
 from dsascape.hw_models.text.quantities import PS_PER_S
 
 __all__ = ["SimulationError", "simulate"]
 
 
-def simulate(program: Program, machine: Machine, energy: EnergyModel) -> SimulationResult:
+def simulate(
+    program: Program, machine: Machine, energy: EnergyModel, engine: Engine | None = None
+) -> SimulationResult:
     """Simulate ``program`` on ``machine`` and return its figures (picoseconds, bytes, picojoules).
 
+    ``engine``: one of `simulation.engines.ENGINES`; by default the fastest that is there and supports the program.
     Raises ``ProgramError`` for a program that names what the machine lacks, ``HardwareError`` for a dtype
     that its units do not compute, ``SimulationError`` for buffers that cannot fit and for deadlock.
     """
     check_program(program, machine)
     with collector_paused():
         demands = Demands(program, machine)
-        run = compiled_run(program, machine, demands) or _run(program, machine, demands)
+        run = run_by_fastest(program, demands) if engine is None else engine.run(program, demands)
     moved_bytes = [demands.moved_bytes(number) for number in range(len(program.instructions.works))]
     in_use = {level.name: _share_in_use(program, machine, level.name) for level in machine.levels}
     return _result(machine, run, energy_pj(program, energy, run.trace.makespan_ps), moved_bytes, in_use)
@@ -52,20 +53,6 @@ def _share_in_use(program: Program, machine: Machine, level: str) -> float:
         if one.name == level:
             break
     return share
-
-
-def _run(program: Program, machine: Machine, demands: Demands) -> FinishedRun:
-    """Return the run of ``program``, simulated in Python."""
-    clock = Clock()
-    running = Running(program, machine, clock, demands)
-    workers = start_units(running)
-    clock.run()
-    if running.unfinished:
-        raise SimulationError(running.deadlock())
-    busy_ps: dict[str, int] = {}
-    for worker in workers:
-        busy_ps[worker.kind] = busy_ps.get(worker.kind, 0) + worker.busy_ps
-    return running.finished(busy_ps)
 
 
 def _result(
@@ -103,6 +90,7 @@ def _result(
         waited_ps=run.waited_ps,
         energy_pj=energy,
         simulated_events=run.events,
+        engine=run.engine,
         trace=trace,
         was_short_of_space=run.was_short_of_space,
         moved_bytes=moved_bytes,

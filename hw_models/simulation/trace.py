@@ -116,6 +116,8 @@ class SimulationResult:
     """
     energy_pj: Mapping[str, float]
     simulated_events: int
+    engine: str = field(compare=False)
+    """Name of the engine that ran the program; results that differ in nothing else are equal."""
     trace: Trace
     was_short_of_space: bool = False
     """Whether any allocation had to wait for space; if none did, the run is the same with larger memories."""

@@ -32,6 +32,7 @@ def point(policy: str, latency_s: float, model: str = "resnet50", **more: object
         "kernels": 20,
         "bottleneck": "ddr",
         "simulated_events": 1000,
+        "engine": "compiled",
         "wall_s": 0.1,
         "error": None,
         "traffic_bytes.ddr": 1e8,

@@ -14,6 +14,7 @@ from dsascape.experiments.question.version import __version__
 from dsascape.experiments.report.words import TIMES
 from dsascape.experiments.shell.cli import main
 from dsascape.hw_models import preset_names
+from dsascape.hw_models.simulation.engines import available_engines
 from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
 from dsascape.scheduler import policy_types
 from dsascape.workloads import exported_names, zoo_entry
@@ -26,8 +27,8 @@ SIMULATE_KEYS = [
     "energy_parts_j", "kernels",
     "traffic_bytes", "utilisation", "utilisation_at_work", "peak_occupancy_bytes", "tensor_scopes", "bottleneck",
     "critical", "parts", "parts_at_work", "parts_share", "padded", "batch_at_once", "iterations", "macs",
-    "peak_macs_per_s", "off_chip_bytes_per_s", "simulated_events", "wall_s", "batch_dims", "no_batch", "layers",
-    "warnings",
+    "peak_macs_per_s", "off_chip_bytes_per_s", "simulated_events", "engine", "wall_s", "batch_dims", "no_batch",
+    "layers", "warnings",
 ]  # fmt: skip
 FUSE_KEYS = {
     "model", "policy", "operators", "kernels", "intermediate_bytes_before", "intermediate_bytes_after",
@@ -371,7 +372,8 @@ class TestMistakes:
 @pytest.mark.parametrize("argv", [["--version"], ["--help"], ["simulate", "--help"], ["run", "--help"]])
 def test_help_and_version_end_with_zero(argv: list[str], terminal: Terminal) -> None:
     shown = terminal.out(*argv)
-    assert shown == f"dsascape {__version__}\n" if argv == ["--version"] else shown.startswith("usage: dsascape")
+    version = f"dsascape {__version__} (engines: {', '.join(available_engines())})\n"
+    assert shown == version if argv == ["--version"] else shown.startswith("usage: dsascape")
 
 
 def test_help_imports_none_of_the_heavy_libraries() -> None:

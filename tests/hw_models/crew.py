@@ -26,7 +26,7 @@ from dsascape.hw_models import (
 from dsascape.hw_models.simulation.instructions import CHIP, Payload
 from dsascape.hw_models.simulation.machine import Serve, ceil_ps
 from dsascape.hw_models.text.quantities import PS_PER_S
-from tests.hw_models.both_ways import simulated_both_ways
+from tests.hw_models.every_engine import simulated_on_every_engine
 
 LAUNCH_PS = 7
 CAPACITY_BYTES = 100
@@ -95,7 +95,7 @@ class Crew:
         return self.machine.program(instructions, buffers)
 
     def simulated(self, program: Program) -> SimulationResult:
-        return simulated_both_ways(program, self.machine, ENERGY)
+        return simulated_on_every_engine(program, self.machine, ENERGY)
 
     def run(self, *instructions: Instruction, buffers: tuple[Buffer, ...] = ()) -> SimulationResult:
         return self.simulated(self.program(*instructions, buffers=buffers))

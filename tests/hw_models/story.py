@@ -21,7 +21,7 @@ from dsascape.hw_models import (
     load_hardware,
     with_values,
 )
-from tests.hw_models.both_ways import simulated_both_ways
+from tests.hw_models.every_engine import simulated_on_every_engine
 
 SPEC = with_values(
     load_hardware("stcp920", ClusteredDsa),
@@ -60,7 +60,7 @@ def program(
 
 
 def simulated(program: Program, spec: ClusteredDsa = SPEC) -> SimulationResult:
-    return simulated_both_ways(program, dsa_machine(spec), dsa_energy(spec))
+    return simulated_on_every_engine(program, dsa_machine(spec), dsa_energy(spec))
 
 
 def run(

@@ -23,7 +23,7 @@ STORY = Trace(
 
 
 def result(trace: Trace, energy_pj: dict[str, float]) -> SimulationResult:
-    return SimulationResult(trace.makespan_ps, {}, {}, {}, {}, {}, energy_pj, 1, trace)
+    return SimulationResult(trace.makespan_ps, {}, {}, {}, {}, {}, energy_pj, 1, "simpy", trace)
 
 
 def one_after_the_other(*paced_by: tuple[str, int]) -> Trace:

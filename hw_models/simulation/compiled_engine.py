@@ -1,40 +1,52 @@
-"""Simulation runs in compiled code (``handler.c``), where that is built and supports the program.
+"""Compiled engine: event handlers in C (``handler.c``), called by SimPy.
 
-A program and a machine become plain numbers here: works, demands, queues, ports, the space of buffers. The compiled
-handler leaves dispatched work, deadlocks and mistakes to Python.
+A program and its demands become plain numbers here: works, demands, queues, ports, the space of buffers.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from dsascape.hw_models.in_c import is_built, may_use
+from dsascape.hw_models.in_c import is_built, why_not
 from dsascape.hw_models.simulation.clock import run_instants
 from dsascape.hw_models.simulation.columns import Column
 from dsascape.hw_models.simulation.demands import Demand, Demands, PortBuffer
+from dsascape.hw_models.simulation.engine import Engine, EngineLimitError
 from dsascape.hw_models.simulation.finished import FinishedRun
 from dsascape.hw_models.simulation.instructions import ProgramError, base_name
-from dsascape.hw_models.simulation.machine import Machine, SimulationError
+from dsascape.hw_models.simulation.machine import SimulationError
 from dsascape.hw_models.simulation.program import Program
 from dsascape.hw_models.simulation.running import SPACE
 from dsascape.hw_models.simulation.trace import Trace
+from dsascape.wording import count
 
 if is_built("dsascape.hw_models.in_c.handler"):
     from dsascape.hw_models.in_c.handler import Handler, spaces_asked
 
 
-def is_compiled() -> bool:
-    """Return whether the compiled handler is built and enabled."""
-    return may_use("dsascape.hw_models.in_c.handler")
+@dataclass(frozen=True)
+class CompiledEngine:
+    """Engine in C. It runs bound work only; mistakes and deadlocks are reported by the reference engine."""
 
+    reference: Engine
+    name: str = "compiled"
 
-def compiled_run(program: Program, machine: Machine, demands: Demands) -> FinishedRun | None:
-    """Return the run of ``program`` on ``machine``, given its ``demands``; None if Python has to run it."""
-    table = program.instructions
-    if not is_compiled() or any(work.blocks for work in table.works):
-        return None
-    try:
-        return _EncodedRun(program, demands).run(machine)
-    except (ProgramError, SimulationError, ArithmeticError):  # Python finds it again, and reports where
-        return None
+    def absence(self) -> str:
+        """Return why the compiled handler cannot be used; empty if it can."""
+        return why_not("dsascape.hw_models.in_c.handler")
+
+    def refusal(self, program: Program) -> str:
+        """Return that the engine runs no dispatched work, if ``program`` has any; otherwise an empty text."""
+        return "it runs no dispatched work" if any(work.blocks for work in program.instructions.works) else ""
+
+    def run(self, program: Program, demands: Demands) -> FinishedRun:
+        """Return the run of ``program``; raise as ``Engine.run`` does."""
+        try:
+            return _EncodedRun(program, demands).run(self.name)
+        except (ProgramError, SimulationError):
+            self.reference.run(program, demands)  # fails as well, and says where
+            raise
+        except ArithmeticError as error:
+            raise EngineLimitError(str(error)) from error
 
 
 class _EncodedRun:
@@ -52,22 +64,31 @@ class _EncodedRun:
         limits = [part.limit for bound in self._bound.values() for part in bound.parts]
         self._limits = sorted({*demands.names, *limits})
 
-    def run(self, machine: Machine) -> FinishedRun | None:
-        """Return the run; None if it deadlocks."""
+    def run(self, engine: str) -> FinishedRun:
+        """Return the run, by the engine of that name; raise ``SimulationError`` for a deadlock."""
+        try:
+            handler = self._handler()
+            run_instants(handler.happen)
+        except RuntimeError as error:
+            raise ProgramError(str(error)) from error
+        if handler.unfinished:
+            raise SimulationError(f"{count(handler.unfinished, 'instruction')} can never start")
+        return self._finished(handler, engine)
+
+    def _handler(self) -> "Handler":
+        """Return the compiled handler at the start of the run."""
         table, demands = self._program.instructions, self._demands
         works, parts = self._works()
         spaces, space_of = self._spaces()
         limits = {name: number for number, name in enumerate(self._limits)}
         ports = zip(demands.bytes_per_ps, demands.capacities_bytes, demands.names, strict=True)
-        handler = Handler(
+        return Handler(
             work_of=table.work_of, after=table.after.pair, allocates=table.allocates.pair, frees=table.frees.pair,
             works=works,
-            demands=tuple([_numbers(part, limits) for part in parts]), queues=self._queues(machine),
+            demands=tuple([_numbers(part, limits) for part in parts]), queues=self._queues(),
             ports=tuple([(rate, capacity, limits[name]) for rate, capacity, name in ports]), spaces=spaces,
             space_of=space_of, kinds=len(self._kinds), limits=len(limits),
         )  # fmt: skip
-        run_instants(handler.happen)
-        return None if handler.unfinished else self._finished(handler)
 
     def _works(self) -> tuple[tuple[tuple[int, ...], ...], list[Demand]]:
         """Return per work: queue, kind of unit, members, start-up, index and number of its demands; and all demands."""
@@ -82,8 +103,9 @@ class _EncodedRun:
             parts += own
         return tuple(works), parts
 
-    def _queues(self, machine: Machine) -> tuple[tuple[int, int, int], ...]:
+    def _queues(self) -> tuple[tuple[int, int, int], ...]:
         """Return per queue: kind of unit, servers, instructions in flight per server."""
+        machine = self._demands.machine
         units = [(self._kinds.index(base_name(name)), machine.units[base_name(name)]) for name in self._units]
         return tuple([(kind, unit.servers, unit.in_flight) for kind, unit in units])
 
@@ -93,7 +115,7 @@ class _EncodedRun:
         requests, space_of = spaces_asked(table.allocates.pair, table.work_of, buffers.which)
         return tuple([tuple(demands.space(buffers.distinct[buffer], work)) for buffer, work in requests]), space_of
 
-    def _finished(self, handler: "Handler") -> FinishedRun:
+    def _finished(self, handler: "Handler", engine: str) -> FinishedRun:
         """Return the handler's results, with names in place of numbers."""
         program, names = self._program, self._limits
         issued_ps, start_ps, end_ps, startup_ps, released_by, limits = handler.columns()
@@ -114,7 +136,8 @@ class _EncodedRun:
             },
         )
         return FinishedRun(
-            trace=trace, busy_ps=self._busy_ps(busy), waited_ps=self._waited_ps(waited), ports=self._demands.names,
+            engine=engine, trace=trace, busy_ps=self._busy_ps(busy), waited_ps=self._waited_ps(waited),
+            ports=self._demands.names,
             moved_bytes=[moved_bytes for moved_bytes, *_ in memories],
             peak_bytes=[peak_bytes for _, peak_bytes, *_ in memories],
             was_short_of_space=any(was_short for *_, was_short, _ in memories), events=handler.events,
