@@ -40,8 +40,8 @@ class MemoryLevel:
     """Sustained bandwidth, shared by reads and writes."""
     pj_per_byte: float
     """Energy per byte read or written, in picojoules."""
-    load: Mover | None = None
+    load: Mover
     """Unit that brings its data inwards: to the local buffers from the global one, to the global one from all others
-    (to the local ones if there is no global one); None for the local buffers, from which cores compute."""
-    store: Mover | None = None
+    (to the local ones if there is no global one). Local buffers: to those of other cores, without a global one."""
+    store: Mover
     """Unit that writes to it from there."""

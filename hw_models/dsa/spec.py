@@ -254,18 +254,18 @@ class ClusteredDsa(MachineSpec):
     @property
     def levels(self) -> tuple[MemoryLevel, ...]:
         """Memories of the machine, innermost first; the last one is DDR, the only one that is not on chip."""
-        local, shared, path, energy = self.local_buffer, self.global_buffer, self.on_chip_path, self.energy
+        local, shared, energy = self.local_buffer, self.global_buffer, self.energy
+        of_core = Mover(ON_CHIP_PATHS[0], CORE, self.on_chip_path), Mover(ON_CHIP_PATHS[1], CORE, self.on_chip_path)
         levels = [
             MemoryLevel(
                 "local_buffer", CORE, self.cores, local.capacity_bytes, local.bandwidth_bytes_per_s,
-                self._sram_pj(energy.local_buffer, local.capacity_bytes),
+                self._sram_pj(energy.local_buffer, local.capacity_bytes), *of_core,
             )
         ]  # fmt: skip
         if shared is not None:
             levels.append(MemoryLevel(
                 "global_buffer", CLUSTER, self.clusters, shared.capacity_bytes, shared.bandwidth_bytes_per_s,
-                self._sram_pj(energy.global_buffer, shared.capacity_bytes),
-                Mover(ON_CHIP_PATHS[0], CORE, path), Mover(ON_CHIP_PATHS[1], CORE, path),
+                self._sram_pj(energy.global_buffer, shared.capacity_bytes), *of_core,
             ))  # fmt: skip
         for name, level in self.further_levels.items():
             levels.append(MemoryLevel(
@@ -283,12 +283,11 @@ class ClusteredDsa(MachineSpec):
 
     @property
     def movers(self) -> tuple[Mover, ...]:
-        """Units that move data: the cores' paths, which exchange data where there is no global buffer, then others."""
-        path = self.on_chip_path
-        broadcast = (Mover(ON_CHIP_PATHS[2], CLUSTER, path),) if path.broadcast else ()
-        of_cores = [Mover(unit, CORE, path) for unit in ON_CHIP_PATHS[:2]]
-        beyond = [mover for level in self.levels for mover in (level.load, level.store) if mover is not None]
-        return (*of_cores, *broadcast, *(mover for mover in beyond if mover.of == CLUSTER))
+        """Units that move data, those of the innermost memories first."""
+        local, *others = self.levels
+        broadcast = (Mover(ON_CHIP_PATHS[2], CLUSTER, self.on_chip_path),) if self.on_chip_path.broadcast else ()
+        beyond = [mover for level in others for mover in (level.load, level.store)]
+        return tuple(dict.fromkeys([local.load, local.store, *broadcast, *beyond]))
 
     def _sram_pj(self, given: float | None, capacity_bytes: int) -> float:
         """Return picojoules per byte of an SRAM: as given, or derived from its size."""

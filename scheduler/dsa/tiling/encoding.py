@@ -202,7 +202,7 @@ class _LayerNumbers:
         depends = sum(1 << (_DEPTH_BIT if dim == DEPTH else dim) for dim in layer.dependencies.get(name, ()))
         return (
             self._number[name], layer.graph.tensors[name].role == "weight", route.broadcast, self._rank_of_name[name],
-            depends, route.from_ddr, route.streamed, cuts.filled[name], route.cores_sharing,
+            depends, route.from_outside, route.streamed, cuts.filled[name], route.cores_sharing,
             route.cores_sharing if self._view.has_global_buffer else 1, cuts.distinct[name],
         )  # fmt: skip
 
