@@ -5,10 +5,12 @@ from dataclasses import replace
 from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
 from dsascape.hw_models.dsa.arrays import product_cycles
-from dsascape.hw_models.dsa.spec import Channel, ClusteredDsa, ComputeUnit, MatrixUnit, OnChipPath
+from dsascape.hw_models.dsa.levels import CLUSTER, CORE
+from dsascape.hw_models.dsa.memories import Channel, OnChipPath
+from dsascape.hw_models.dsa.spec import ON_CHIP_PATHS, ClusteredDsa, ComputeUnit, MatrixUnit
 from dsascape.hw_models.simulation.clock import whole_ps
 from dsascape.hw_models.simulation.energy import EnergyModel
-from dsascape.hw_models.simulation.instructions import CHIP, Compute, Launch, Payload, ProgramError, Transfer
+from dsascape.hw_models.simulation.instructions import Compute, Launch, Payload, ProgramError, Transfer
 from dsascape.hw_models.simulation.machine import (
     HardwareError,
     Level,
@@ -21,52 +23,30 @@ from dsascape.hw_models.simulation.machine import (
     ceil_ps,
 )
 
-CLUSTER, CORE = "cluster", "core"
-_ON_CHIP = ("path_load", "path_store", "broadcast")
-"""Units that move data between global and local buffers."""
-
 
 def dsa_machine(spec: ClusteredDsa) -> Machine:
     """Return the memories and units of a clustered scratchpad accelerator.
 
     Units: those of the cores, by their names; per core ``path_load`` and ``path_store`` between global and
-    local buffer; per cluster ``broadcast`` to all cores, ``dma_load``, ``dma_store`` and ``launch``.
+    local buffer; per cluster ``broadcast`` to all cores, a load and a store unit for each memory beyond the global
+    buffer (``dma_load`` and ``dma_store`` for DDR), and ``launch``.
     """
-    local, further = spec.local_buffer, spec.global_buffer
-    memories = [
-        Memory("local_buffer", CORE, local.capacity_bytes, local.bandwidth_bytes_per_s),
-        _ddr(spec),
-    ]
-    if further is not None:
-        memories.append(Memory("global_buffer", CLUSTER, further.capacity_bytes, further.bandwidth_bytes_per_s))
+    levels = spec.levels
+    memories = [Memory(each.name, each.of, each.capacity_bytes, each.bandwidth_bytes_per_s) for each in levels]
     units = []
     for name, unit in spec.units.items():
         units.append(Unit(name, CORE, (Members(spec.cores_per_cluster, _computing(spec, name, unit)),)))
-    path, dma = spec.on_chip_path, spec.dma
-    for name in ("path_load", "path_store"):
-        serve = Members(spec.cores_per_cluster, _moving(name, path))
-        units.append(Unit(name, CORE, (serve,), in_flight=path.in_flight))
-    if path.broadcast:
-        units.append(_of_cluster(spec, "broadcast", _moving("broadcast", path), 1, path.in_flight))
-    for name, channel, count in (
-        ("dma_load", dma.load, dma.load_channels), ("dma_store", dma.store, dma.store_channels),
-    ):  # fmt: skip
-        units.append(_of_cluster(spec, name, _moving(name, channel), count, channel.in_flight))
-    units.append(_of_cluster(spec, "launch", _launching(spec)))
+    for mover in spec.movers:
+        width = spec.cores_per_cluster if mover.of == CORE else spec.clusters
+        serve = Members(width, _moving(mover.unit, mover.channel))
+        units.append(Unit(mover.unit, mover.of, (serve,), mover.servers, mover.channel.in_flight))
+    units.append(Unit("launch", CLUSTER, (Members(spec.clusters, _launching(spec)),)))
     return Machine(
         spec.name,
         (Level(CLUSTER, spec.clusters), Level(CORE, spec.cores_per_cluster)),
         {memory.name: memory for memory in memories},
         {unit.name: unit for unit in units},
     )
-
-
-def _ddr(spec: ClusteredDsa) -> Memory:
-    """Return the DDR memory: one for the chip, or an equal part for every cluster."""
-    ddr = spec.ddr
-    if ddr.sharing == "shared":
-        return Memory("ddr", CHIP, ddr.capacity_bytes, ddr.sustained_bytes_per_s)
-    return Memory("ddr", CLUSTER, ddr.capacity_bytes // spec.clusters, ddr.sustained_bytes_per_s / spec.clusters)
 
 
 def dsa_energy(spec: ClusteredDsa) -> EnergyModel:
@@ -78,8 +58,8 @@ def dsa_energy(spec: ClusteredDsa) -> EnergyModel:
         simple_pj=energy.vector_op,
         special_pj=energy.special_op,
         link="on_chip_path",
-        link_pj=dict.fromkeys(_ON_CHIP, energy.on_chip_path) if energy.on_chip_path else {},
-        byte_pj={**spec.sram_pj_per_byte, "ddr": energy.ddr},
+        link_pj=dict.fromkeys(ON_CHIP_PATHS, energy.on_chip_path) if energy.on_chip_path else {},
+        byte_pj={level.name: level.pj_per_byte for level in spec.levels},
         static_power_w=spec.static_power_w,
     )
 
@@ -88,12 +68,10 @@ def dsa_summary(spec: ClusteredDsa) -> MachineSummary:
     """Return a one-line summary; the peak is for the first dtype of the first compute unit."""
     unit = next(iter(spec.units.values()))
     dtype = next(iter(unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes))
-    further = spec.global_buffer
-    memories = [OnChipTotal(name="local_buffer", capacity_bytes=spec.local_buffer.capacity_bytes, copies=spec.cores)]
-    if further is not None:
-        memories.append(
-            OnChipTotal(name="global_buffer", capacity_bytes=further.capacity_bytes, copies=spec.clusters)
-        )
+    memories = [
+        OnChipTotal(name=level.name, capacity_bytes=level.capacity_bytes, copies=level.copies)
+        for level in spec.levels[:-1]
+    ]
     return MachineSummary(
         cores=spec.cores, arrangement=f"{spec.clusters} x {spec.cores_per_cluster}", dtype=dtype,
         peak_macs_per_s=spec.peak_macs_per_s(dtype), on_chip=tuple(memories),
@@ -107,10 +85,6 @@ def dsa_dtypes(spec: ClusteredDsa) -> frozenset[str]:
     vector = [set(u.rates) for u in spec.units.values() if not isinstance(u, MatrixUnit)]
     every = set().union(*vector) & {*NETWORK_DTYPES}
     return frozenset(every & set().union(*matrix) if matrix else every)
-
-
-def _of_cluster(spec: ClusteredDsa, name: str, serve: Serve, servers: int = 1, in_flight: int = 1) -> Unit:
-    return Unit(name, CLUSTER, (Members(spec.clusters, serve),), servers, in_flight)
 
 
 def _launching(spec: ClusteredDsa) -> Serve:

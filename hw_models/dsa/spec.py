@@ -14,10 +14,19 @@ from dsascape.hw_models.common.machine_spec import MachineSpec
 from dsascape.hw_models.common.product_types import ProductType, operands_of
 from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, PerCycle
 from dsascape.hw_models.common.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
+from dsascape.hw_models.dsa.levels import CHIP, CLUSTER, CORE, MemoryLevel, Mover
+from dsascape.hw_models.dsa.memories import (
+    Ddr,
+    Dma,
+    FurtherLevel,
+    GlobalBuffer,
+    LevelName,
+    LocalBuffer,
+    OnChipPath,
+    not_reserved,
+)
 from dsascape.hw_models.text.quantities import (
     PS_PER_S,
-    Bytes,
-    BytesPerSecond,
     Hertz,
     Nanometres,
     Picojoules,
@@ -31,22 +40,10 @@ from dsascape.hw_models.text.quantities import (
     WattsPerGbPerS,
 )
 
+ON_CHIP_PATHS = ("path_load", "path_store", "broadcast")
+"""Units that move data between global and local buffers: into those of one core, out of them, and into all."""
 Extent = Annotated[int, Field(gt=0, le=2**16)]
-InFlight = Annotated[int, Field(gt=0, le=256)]
-RESERVED_NAMES = (
-    "launch", "dma_load", "dma_store", "path_load", "path_store", "broadcast",
-    "local_buffer", "global_buffer", "ddr", "space",
-)  # fmt: skip
-"""Names that the figures of a run use: units and memories of every machine, and the wait for space."""
-
-
-def _not_reserved(name: str) -> str:
-    if name in RESERVED_NAMES:
-        raise ValueError(f"is a reserved name; needs another one than {', '.join(RESERVED_NAMES)}")
-    return name
-
-
-UnitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$"), AfterValidator(_not_reserved)]
+UnitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$"), AfterValidator(not_reserved)]
 
 
 class MatrixUnit(BaseModel):
@@ -116,98 +113,6 @@ class VectorUnit(BaseModel):
 ComputeUnit = Annotated[MatrixUnit | VectorUnit, Field(discriminator="kind")]
 
 
-class LocalBuffer(BaseModel):
-    """Software-managed scratchpad of one core. Nothing is evicted unless the program says so."""
-
-    model_config = STRICT
-
-    capacity_bytes: Bytes = Field(alias="capacity")
-    """Capacity per core."""
-    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Bandwidth per core, shared by reads and writes."""
-    weight_window: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """Share of the capacity that a schedule reserves for streamed weights."""
-
-
-class GlobalBuffer(BaseModel):
-    """Scratchpad that the cores of one cluster share."""
-
-    model_config = STRICT
-
-    capacity_bytes: Bytes = Field(alias="capacity")
-    """Capacity per cluster."""
-    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Bandwidth per cluster, shared by reads and writes."""
-
-
-class Ddr(BaseModel):
-    """Off-chip memory of the chip."""
-
-    model_config = STRICT
-
-    capacity_bytes: Bytes = Field(alias="capacity")
-    """Capacity of the whole chip."""
-    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Peak bandwidth of the whole chip, shared by reads and writes."""
-    efficiency: Efficiency = 1.0
-    """Share of the peak bandwidth that long bursts reach."""
-    sharing: Literal["shared", "private"] = "shared"
-    """``shared``: clusters share all of it. ``private``: each has an equal part to itself, so weights are stored once
-    per cluster, and idle clusters leave their bandwidth unused. Clusters that share every kernel read the others'
-    results from their parts (assumed: every DMA engine reaches all of DDR)."""
-
-    @property
-    def sustained_bytes_per_s(self) -> int:
-        """Bandwidth of the whole chip that long bursts reach."""
-        return max(1, int(self.bandwidth_bytes_per_s * self.efficiency))
-
-
-class Channel(BaseModel):
-    """DMA channel: moves the data of one transfer at a time, in order, each after its start-up."""
-
-    model_config = STRICT
-
-    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Bandwidth while data move."""
-    startup_ps: Picoseconds = Field(alias="startup")
-    """Latency from the descriptor's issue to the first byte."""
-    in_flight: InFlight = 4
-    """Outstanding descriptors: start-ups of that many transfers overlap, also with the data of earlier transfers.
-
-    The default is an assumption; with 1, the channel moves nothing during a start-up.
-    """
-
-
-class Dma(BaseModel):
-    """DMA engine of one cluster: channels from DDR and channels to DDR."""
-
-    model_config = STRICT
-
-    load: Channel
-    """Channels from DDR to the global buffer (to the local buffers if there is no global one)."""
-    store: Channel
-    """Channels from the global buffer to DDR (from the local buffers if there is no global one)."""
-    load_channels: Count = 1
-    """Load channels per cluster; each has the bandwidth stated under `load`."""
-    store_channels: Count = 1
-    """Store channels per cluster; each has the bandwidth stated under `store`."""
-
-
-class OnChipPath(BaseModel):
-    """Path of one core between global and local buffer: one transfer in each direction at a time."""
-
-    model_config = STRICT
-
-    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Bandwidth per core in each direction, while data move."""
-    startup_ps: Picoseconds = Field(alias="startup")
-    """Latency from the command's issue to the first byte."""
-    in_flight: InFlight = 1
-    """Outstanding copy commands, as for DMA; the default, one at a time, is an assumption."""
-    broadcast: bool
-    """Whether one read of the global buffer can fill the local buffers of all cores of the cluster."""
-
-
 class Energy(BaseModel):
     """Energy by component."""
 
@@ -244,7 +149,7 @@ class Area(BaseModel):
     mac: SquareMillimetres
     """Placed area of one multiply-accumulate of a matrix unit, for the dtype with the most of them per cycle."""
     sram: SquareMillimetresPerMib
-    """Area of local and global buffers, per MiB."""
+    """Area of local and global buffers and of further levels, per MiB."""
     ddr: SquareMillimetresPerGbPerSOrByNode = None
     """Area of the interface to DDR (PHY and controller) by its peak bandwidth; by default that of DDR at 4 GT/s
     (`hw_models.common.silicon`)."""
@@ -271,6 +176,9 @@ class ClusteredDsa(MachineSpec):
     """The compute units of one core, by name."""
     local_buffer: LocalBuffer
     global_buffer: GlobalBuffer | None
+    further_levels: dict[LevelName, FurtherLevel] = Field(default_factory=dict, max_length=4)
+    """Memories between the global buffer and DDR, by name, innermost first: a tensor that one does not hold goes to the
+    next. Tensors in them pass through the global buffer on their way to and from the cores."""
     ddr: Ddr
     dma: Dma
     on_chip_path: OnChipPath
@@ -283,6 +191,21 @@ class ClusteredDsa(MachineSpec):
     def _can_compute(self) -> "ClusteredDsa":
         if not any(unit.kind != "matrix" for unit in self.units.values()):
             raise ValueError("units has matrix units only; needs a vector or scalar unit for everything else")
+        return self
+
+    @model_validator(mode="after")
+    def _has_levels_of_their_own_names(self) -> "ClusteredDsa":
+        if self.further_levels and self.global_buffer is None:
+            names = ", ".join(self.further_levels)
+            raise ValueError(f"further_levels has {names}; needs a global_buffer, through which their data pass")
+        for name in self.further_levels:
+            own = (name, f"{name}_load", f"{name}_store")
+            taken = [each for each in own if each in self.units or (each != name and each in self.further_levels)]
+            if taken:
+                raise ValueError(
+                    f"further_levels.{name}: {taken[0]} is the name of another part; the level and its paths are called"
+                    f" {', '.join(own)}: needs another name"
+                )
         return self
 
     @model_validator(mode="after")
@@ -309,9 +232,7 @@ class ClusteredDsa(MachineSpec):
     def area_parts_mm2(self) -> dict[str, float]:
         """Square millimetres of MAC arrays (``macs``), scratchpads (``sram``), interface to DDR and the rest."""
         macs = sum(max(u.rates.values()) for u in self.units.values() if isinstance(u, MatrixUnit))
-        sram_bytes = self.cores * self.local_buffer.capacity_bytes
-        if self.global_buffer is not None:
-            sram_bytes += self.clusters * self.global_buffer.capacity_bytes
+        sram_bytes = sum(level.copies * level.capacity_bytes for level in self.levels[:-1])
         area = self.area
         return {
             "macs": self.cores * macs * area.mac,
@@ -331,14 +252,46 @@ class ClusteredDsa(MachineSpec):
         return self.energy.static_power_w + interface_w(self.ddr.bandwidth_bytes_per_s, self.energy.ddr_static)
 
     @property
-    def sram_pj_per_byte(self) -> dict[str, float]:
-        """Picojoules per byte of the local and the global buffer: as stated, or derived from their sizes."""
-        sizes = {"local_buffer": self.local_buffer.capacity_bytes}
-        if self.global_buffer is not None:
-            sizes["global_buffer"] = self.global_buffer.capacity_bytes
-        given = {"local_buffer": self.energy.local_buffer, "global_buffer": self.energy.global_buffer}
-        by_size = {name: sram_pj_per_byte(size, self.energy.node_nm) for name, size in sizes.items()}
-        return {name: by_size[name] if (value := given[name]) is None else value for name in sizes}
+    def levels(self) -> tuple[MemoryLevel, ...]:
+        """Memories of the machine, innermost first; the last one is DDR, the only one that is not on chip."""
+        local, shared, energy = self.local_buffer, self.global_buffer, self.energy
+        of_core = Mover(ON_CHIP_PATHS[0], CORE, self.on_chip_path), Mover(ON_CHIP_PATHS[1], CORE, self.on_chip_path)
+        levels = [
+            MemoryLevel(
+                "local_buffer", CORE, self.cores, local.capacity_bytes, local.bandwidth_bytes_per_s,
+                self._sram_pj(energy.local_buffer, local.capacity_bytes), *of_core,
+            )
+        ]  # fmt: skip
+        if shared is not None:
+            levels.append(MemoryLevel(
+                "global_buffer", CLUSTER, self.clusters, shared.capacity_bytes, shared.bandwidth_bytes_per_s,
+                self._sram_pj(energy.global_buffer, shared.capacity_bytes), *of_core,
+            ))  # fmt: skip
+        for name, level in self.further_levels.items():
+            levels.append(MemoryLevel(
+                name, level.of, 1 if level.of == CHIP else self.clusters, level.capacity_bytes,
+                level.bandwidth_bytes_per_s, self._sram_pj(level.energy, level.capacity_bytes),
+                Mover(f"{name}_load", CLUSTER, level.path), Mover(f"{name}_store", CLUSTER, level.path),
+            ))  # fmt: skip
+        ddr, dma = self.ddr, self.dma
+        of, parts = (CHIP, 1) if ddr.sharing == "shared" else (CLUSTER, self.clusters)
+        bandwidth = ddr.sustained_bytes_per_s if parts == 1 else ddr.sustained_bytes_per_s / parts
+        load = Mover("dma_load", CLUSTER, dma.load, dma.load_channels)
+        store = Mover("dma_store", CLUSTER, dma.store, dma.store_channels)
+        off_chip = MemoryLevel("ddr", of, parts, ddr.capacity_bytes // parts, bandwidth, energy.ddr, load, store)
+        return (*levels, off_chip)
+
+    @property
+    def movers(self) -> tuple[Mover, ...]:
+        """Units that move data, those of the innermost memories first."""
+        local, *others = self.levels
+        broadcast = (Mover(ON_CHIP_PATHS[2], CLUSTER, self.on_chip_path),) if self.on_chip_path.broadcast else ()
+        beyond = [mover for level in others for mover in (level.load, level.store)]
+        return tuple(dict.fromkeys([local.load, local.store, *broadcast, *beyond]))
+
+    def _sram_pj(self, given: float | None, capacity_bytes: int) -> float:
+        """Return picojoules per byte of an SRAM: as given, or derived from its size."""
+        return sram_pj_per_byte(capacity_bytes, self.energy.node_nm) if given is None else given
 
     def ddr_parts(self, clusters: int) -> int:
         """Return the number of clusters that DDR is divided among when ``clusters`` are in use."""

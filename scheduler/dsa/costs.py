@@ -97,7 +97,10 @@ class DsaCosts:
 
     @cached_property
     def on_chip(self) -> tuple[OnChipMemory, ...]:
-        """On-chip memories for tensors: local buffers less their weight window, the global buffer's output share."""
+        """On-chip memories for tensors: local buffers less their weight window, the global one's output share, others.
+
+        Innermost first; of further levels a cluster has all of its own, or its part of a shared one.
+        """
         view, spec = self.view, self.view.spec
         compute_bytes_per_s = spec.local_buffer.bandwidth_bytes_per_s * self.cores
         local_bytes = view.local_buffer_bytes - view.weight_window_bytes
@@ -108,7 +111,15 @@ class DsaCosts:
         share = min(tuning.outputs_share_of_global_buffer, 1 - tuning.prefetch_share_of_global_buffer)
         global_bytes = int(view.global_buffer_bytes * share)
         dma_bytes = int(view.dma_startup_ps * view.ddr_bytes_per_ps)
-        return local, OnChipMemory(GLOBAL, global_bytes, 1, view.path_bytes_per_ps * PS_PER_S, dma_bytes)
+        shared = OnChipMemory(GLOBAL, global_bytes, 1, view.path_bytes_per_ps * PS_PER_S, dma_bytes)
+        further = (
+            OnChipMemory(
+                level.name, view.room_bytes[level.name], 1, view.bytes_per_ps(level) * PS_PER_S,
+                int(level.load.channel.startup_ps * view.bytes_per_ps(level)),
+            )
+            for level in view.outer[:-1]
+        )
+        return local, shared, *further
 
     @property
     def off_chip_bytes_per_s(self) -> float:

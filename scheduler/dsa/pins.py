@@ -20,7 +20,7 @@ from dsascape.scheduler.pins.pins import LayerPin, Pinned, PinsOfPlan
 from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
 
-BufferName = Annotated[str, Field(pattern="^(local_buffer|global_buffer|ddr)$")]
+BufferName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
 _Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 
@@ -33,7 +33,8 @@ class DsaPin(LayerPin):
     unit: str | _Names | None = None
     """Compute unit of all the layer's loop nests that it can do, or a list with the unit of each nest."""
     output: BufferName | None = None
-    """Memory that all the layer's outputs are written to: ``local_buffer``, ``global_buffer`` or ``ddr``."""
+    """Memory that all the layer's outputs are written to: ``local_buffer``, ``global_buffer``, a further level of the
+    machine, or ``ddr``."""
     binding: str | dict[str, Size] | Sizes | None = None
     """Parts among cores: a dimension (``rows``, ``columns``, ``channels``, ``h``), into as many as divide it well; or
     the number of parts by dimension, cores being numbered along the first one slowest."""

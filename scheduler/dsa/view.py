@@ -6,10 +6,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dsascape.hw_models import ClusteredDsa
+from dsascape.hw_models.dsa.levels import CHIP, MemoryLevel
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.tuning import DsaTuning
 
 LOCAL, GLOBAL, DDR = "local_buffer", "global_buffer", "ddr"
+"""Names of the memories that data of every machine pass through, innermost first; further levels have names of their
+own (`DsaView.levels`)."""
 _CAPACITY = {"capacity_bytes": True}
 
 
@@ -63,6 +66,28 @@ class DsaView:
                 "global_buffer": _CAPACITY,
             }
         )  # fmt: skip
+
+    @cached_property
+    def levels(self) -> tuple[MemoryLevel, ...]:
+        """Memories of the machine, innermost first; the last one is DDR."""
+        return self.spec.levels
+
+    @cached_property
+    def level(self) -> Mapping[str, MemoryLevel]:
+        """Memories of the machine by name."""
+        return {level.name: level for level in self.levels}
+
+    @cached_property
+    def outer(self) -> tuple[MemoryLevel, ...]:
+        """Memories whose data pass through the global buffer, if there is one: further levels and DDR."""
+        return self.levels[2:] if self.has_global_buffer else self.levels[1:]
+
+    @cached_property
+    def room_bytes(self) -> Mapping[str, int]:
+        """Bytes that one cluster has of each on-chip memory, by name: of local buffers those of one core."""
+        return {
+            level.name: level.capacity_bytes // (self.clusters if level.of == CHIP else 1) for level in self.levels[:-1]
+        }
 
     @property
     def divides_kernels(self) -> bool:
@@ -152,13 +177,23 @@ class DsaView:
     @cached_property
     def _channels(self) -> Mapping[str, tuple[int, int, float]]:
         """Start-up in ps, transfers in flight, and bytes per ps when all clusters load, per unit that moves data."""
-        dma, path = self.spec.dma, self.spec.on_chip_path
-        on_chip = path.startup_ps, path.in_flight, path.bandwidth_bytes_per_s / PS_PER_S
-        return {
-            "dma_load": (dma.load.startup_ps, dma.load.in_flight, self.ddr_bytes_per_ps),
-            "dma_store": (dma.store.startup_ps, dma.store.in_flight, self.ddr_bytes_per_ps),
-            "path_load": on_chip, "path_store": on_chip, "broadcast": on_chip,
+        limits = {
+            mover.unit: self.bytes_per_ps(level)
+            for level in self.outer for mover in (level.load, level.store)
         }  # fmt: skip
+        return {
+            unit: (
+                channel.startup_ps, channel.in_flight, limits.get(unit, channel.bandwidth_bytes_per_s / PS_PER_S)
+            )
+            for unit, _, channel, _ in self.spec.movers
+        }  # fmt: skip
+
+    def bytes_per_ps(self, level: MemoryLevel) -> float:
+        """Return the bandwidth between one cluster and an outer level when all clusters load, in bytes per ps."""
+        if level.name == DDR:
+            return self.ddr_bytes_per_ps
+        share = level.bandwidth_bytes_per_s / (self.clusters if level.of == CHIP else 1)
+        return min(share, level.load.channel.bandwidth_bytes_per_s) / PS_PER_S
 
     def transfer_ps(self, unit: str, size_bytes: int) -> tuple[int, int]:
         """Return (time it occupies ``unit``, latency from issue to end) in ps of one uncontended transfer."""

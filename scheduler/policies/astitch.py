@@ -104,7 +104,7 @@ def _search(plan: FusionPlan, costs: DsaCosts, policy: str) -> Evaluated:
 
     for at, uses_local, most_exchanged in tried():
         capacity = Capacity(
-            at.on_chip[0].outputs_bytes, 0, uses_local, spills_longest=False, most_exchanged=most_exchanged
+            at.on_chip[0].outputs_bytes, (), uses_local, spills_longest=False, most_exchanged=most_exchanged
         )
         layout_key = policy, plan.groups, capacity, at.cores, costs.view.tuning.most_padding
         make = partial(candidate, costs.analysis, layout_key, partial(_layout, plan, at, capacity))

@@ -237,7 +237,7 @@ class GraphTurbo:
         """Yield the distinct plans that may win: lower bound of the cost in seconds, number, plan."""
         seen: set[_PlanKey] = set()
         capacity = self._capacity(at)
-        room_bytes = max(at.cores * capacity.local_bytes * capacity.uses_local, capacity.global_bytes)
+        room_bytes = capacity.largest_bytes(at.cores)
         for number, plan in enumerate(self._plans(at)):
             key = _plan_key(plan)
             if key in seen or has_too_many_instances(plan, at):
@@ -312,9 +312,8 @@ class GraphTurbo:
         local, *further = costs.on_chip
         tile_bytes = min(local.startup_bytes, local.outputs_bytes // 2)
         tuning = costs.view.tuning
-        return Capacity(
-            local.outputs_bytes - tile_bytes, further[0].outputs_bytes if further else 0,
-            uses_local=self.outputs == "local", spills_longest=self.spill == "longest",
+        return Capacity.of(
+            costs.on_chip, tile_bytes, uses_local=self.outputs == "local", spills_longest=self.spill == "longest",
             most_exchanged=tuning.most_exchanged if further else 1.0,
             apart_steps=tuning.most_layers_at_work if self.instruction_scheduling else 0,
         )  # fmt: skip

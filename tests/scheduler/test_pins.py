@@ -235,7 +235,7 @@ def refusal(kind: str, pins: Mapping[str, object], policy: str = "fixed-pattern"
         ("cpu", {"relu1": {"threads": 99}}, ["threads: has 99", "kirin990"]),
         ("cpu", {"relu1": {"order": ["n", "c"]}}, ["order", "n, c, h, w"]),
         ("clustered_dsa", {"relu1": {"threads": 1}}, ["threads: is unknown", "binding"]),
-        ("clustered_dsa", {"relu1": {"output": "l2"}}, ["output", "'l2'", "local_buffer|global_buffer|ddr"]),
+        ("clustered_dsa", {"relu1": {"output": "l2"}}, ["output", "'l2'", "local_buffer, global_buffer, ddr"]),
         ("clustered_dsa", {"relu1": {"unit": "martix"}}, ["'martix' (did you mean matrix?)"]),
         ("clustered_dsa", {"relu1": {"binding": {"c": 64}}}, ["64 parts", "8 cores"]),
         ("clustered_dsa", {"relu1": {"binding": {"h": 8}}}, ["8 parts of 14", "most_padding"]),

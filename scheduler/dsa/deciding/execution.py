@@ -170,7 +170,10 @@ def fetched_at_once(
 
 
 def buffer_sizes(tiling: Tiling, exchange: HaloExchange) -> dict[str, tuple[int, ...]]:
-    """Return the bytes of each of a run's buffers by memory, those of its halo exchange last."""
+    """Return the bytes of each of a run's buffers by memory, those of its halo exchange last.
+
+    Tiles have buffers in the local and the global buffer alone.
+    """
     return {
         LOCAL: (*tiling.local_buffers, exchange.core_bytes),
         GLOBAL: (*tiling.global_buffers, exchange.staged_bytes),

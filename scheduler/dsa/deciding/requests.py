@@ -54,10 +54,9 @@ class TileRequests(NamedTuple):
 
 
 def capacities(view: DsaView, prefetch: PrefetchBuffers | None) -> dict[str, int]:
-    """Return the bytes of each on-chip memory less its prefetch buffer."""
-    if prefetch is None:
-        return {LOCAL: view.local_buffer_bytes, GLOBAL: view.global_buffer_bytes}
-    return {LOCAL: prefetch.local_address, GLOBAL: prefetch.global_address}
+    """Return the bytes that a cluster has of each on-chip memory, of local buffers a core, less its prefetch buffer."""
+    own = {} if prefetch is None else {LOCAL: prefetch.local_address, GLOBAL: prefetch.global_address}
+    return {LOCAL: view.local_buffer_bytes, GLOBAL: view.global_buffer_bytes, **view.room_bytes, **own}
 
 
 def requests_of(layout: Layout, costs: DsaCosts, options: ExecutionOptions, needs: Sequence[RunNeeds]) -> TileRequests:

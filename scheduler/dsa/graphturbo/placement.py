@@ -1,10 +1,10 @@
 """Placement (section 4.3): memory and address of every tensor slice, with spilling.
 
 A slice occupies its address from its write to its last read. Where the local buffers do not hold all live slices, the
-one with the longest live range is spilled to the global buffer, and from there to DDR (Fig. 12); so are slices that fit
-no gap, since addresses are fixed for the whole live range. A slice is spilled for its whole live range, not from the
-overflow on: placement is static, and writing further out at once costs one store instead of an additional load and
-store.
+one with the longest live range is spilled to the global buffer, from there to the further levels that a machine may
+have, one after the other, and then to DDR (Fig. 12); so are slices that fit no gap, since addresses are fixed for the
+whole live range. A slice is spilled for its whole live range, not from the overflow on: placement is static, and
+writing further out at once costs one store instead of an additional load and store.
 
 The local buffers' weight window stays free for weights and tiles passing through. A slice that the cores would mostly
 have to exchange, because its readers are bound differently, goes to the global buffer, as mismatches do in Algorithm 4.
@@ -14,10 +14,13 @@ On a machine without one, whose cores reach each other directly, it is exchanged
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from typing import Any
 
+from dsascape.fusion.costs import OnChipMemory
 from dsascape.scheduler.dsa.placing.allocation import LiveBuffer, addresses, without_spilled
 from dsascape.scheduler.dsa.placing.needs import evaluated_cores, lacking
 from dsascape.scheduler.dsa.schedule.schedule import BufferScope, LayerRun, TensorSlice, live_ranges
+from dsascape.scheduler.dsa.view import DDR, LOCAL
 from dsascape.scheduler.errors import PinError
 from dsascape.workloads.analysis import Table
 
@@ -27,10 +30,12 @@ _MOST_EXCHANGED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Capacity for slices: bytes per core in the local buffer, per cluster in the global one; and placement options."""
+    """Capacity for slices of each on-chip memory, and placement options."""
 
     local_bytes: int
-    global_bytes: int
+    """Bytes per core of the local buffers."""
+    outer: tuple[tuple[str, int], ...] = ()
+    """Bytes per cluster of each memory between the local buffers and DDR, by name, innermost first."""
     uses_local: bool = True
     """Whether slices may be in the local buffers; False: none are, as in the ablation's first variant."""
     spills_longest: bool = True
@@ -40,6 +45,17 @@ class Capacity:
     buffer."""
     apart_steps: int = 0
     """Number of layers that may still be executing when the next one begins: slices avoid their addresses."""
+
+    @classmethod
+    def of(cls, memories: Sequence[OnChipMemory], spared_bytes: int = 0, **options: Any) -> "Capacity":
+        """Return the capacity of on-chip ``memories``, innermost first, less ``spared_bytes`` of each local buffer."""
+        local, *outer = memories
+        rooms = tuple([(memory.name, memory.outputs_bytes) for memory in outer])
+        return cls(local.outputs_bytes - spared_bytes, rooms, **options)
+
+    def largest_bytes(self, cores: int) -> int:
+        """Return the bytes of the largest memory that one cluster of ``cores`` keeps slices in."""
+        return max([cores * self.local_bytes * self.uses_local, *(size_bytes for _, size_bytes in self.outer)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,44 +91,42 @@ class Placement:
         cores fetch from each other. Raises ``PinError`` for a pinned slice that has no place in its memory.
         """
         near: list[LiveBuffer] = []
-        kept = {memory: self._pinned_to(memory) for memory in ("local_buffer", "global_buffer", "ddr")}
-        if capacity.uses_local or kept["local_buffer"]:
+        kept = self._pinned_to(LOCAL)
+        if capacity.uses_local or kept:
             may_be = self._may_be_near(capacity)
-            near = without_spilled(
-                may_be, capacity.local_bytes, longest=capacity.spills_longest, kept=kept["local_buffer"]
-            )
+            near = without_spilled(may_be, capacity.local_bytes, longest=capacity.spills_longest, kept=kept)
         local = addresses(near, capacity.local_bytes, capacity.apart_steps)
-        elsewhere = {*local, *kept["local_buffer"], *kept["ddr"]}
-        far = [buffer for buffer in self._far if buffer.owner not in elsewhere]
-        far = without_spilled(
-            far, capacity.global_bytes, longest=capacity.spills_longest, kept=kept["global_buffer"]
-        )
-        further = addresses(far, capacity.global_bytes)
-        self._check_pinned(local, further, capacity)
-        return tuple(
-            [_placed(each, local.get(number), further.get(number)) for number, each in enumerate(self._slices)]
-        )
+        found = {number: (LOCAL, address) for number, address in local.items()}
+        for memory, size_bytes in capacity.outer:
+            kept = self._pinned_to(memory)
+            elsewhere = {*found, *self._pinned} - kept
+            coming = [buffer for buffer in self._far if buffer.owner not in elsewhere]
+            staying = without_spilled(coming, size_bytes, longest=capacity.spills_longest, kept=kept)
+            there = addresses(staying, size_bytes)
+            found.update((number, (memory, address)) for number, address in there.items())
+        self._check_pinned(found, capacity)
+        return tuple([_placed(each, found.get(number)) for number, each in enumerate(self._slices)])
 
     def _pinned_to(self, memory: str) -> frozenset[int]:
         """Return the slices that the user fixes to ``memory``."""
         return frozenset([number for number, pin in self._pinned.items() if pin.memory == memory])
 
-    def _check_pinned(self, local: Container[int], further: Container[int], capacity: Capacity) -> None:
+    def _check_pinned(self, found: Container[int], capacity: Capacity) -> None:
         """Raise ``PinError`` for a pinned slice without an address in its memory."""
-        found = {"local_buffer": (local, capacity.local_bytes), "global_buffer": (further, capacity.global_bytes)}
+        room_bytes = {LOCAL: capacity.local_bytes, **dict(capacity.outer)}
         staying = {buffer.owner for buffer in self._far}
         for number, pin in self._pinned.items():
-            if pin.memory == "ddr" or number in found[pin.memory][0]:
+            if pin.memory == DDR or number in found:
                 continue
             each = self._slices[number]
             if number not in staying:
                 raise PinError(
                     f"{pin.where}: output: {each.tensor!r} is a result of the network, or nothing reads it; needs ddr"
                 )
-            size_bytes = each.core_bytes if pin.memory == "local_buffer" else each.size_bytes
+            size_bytes = each.core_bytes if pin.memory == LOCAL else each.size_bytes
             raise PinError(
                 f"{pin.where}: output: {each.tensor!r} needs {size_bytes} B of {pin.memory} from its write to its last"
-                f" read; {found[pin.memory][1]} B are for outputs, what lives beside it included"
+                f" read; {room_bytes.get(pin.memory, 0)} B are for outputs, what lives beside it included"
             )
 
     @cached_property
@@ -127,7 +141,7 @@ class Placement:
 
     @cached_property
     def _far(self) -> Sequence[LiveBuffer]:
-        """Slices that may stay on chip, with their sizes and live ranges in the global buffer."""
+        """Slices that may stay on chip, with their sizes and live ranges in memories beyond the local buffers."""
         lives, readers, slices = live_ranges(self._runs), self._readers, self._slices
         # results leave, even if read
         results = {run.layer.graph.storage[name] for run in self._runs[:1] for name in run.layer.graph.outputs}
@@ -141,19 +155,19 @@ class Placement:
 
     def _may_be_near(self, capacity: Capacity) -> Iterator[LiveBuffer]:
         """Yield the slices eligible for the local buffers: those that fit and are not mostly exchanged."""
-        most_exchanged, has_global_buffer = capacity.most_exchanged, capacity.global_bytes > 0
+        most_exchanged, has_outer = capacity.most_exchanged, any(size_bytes for _, size_bytes in capacity.outer)
         for buffer in self._far:
             number, each = buffer.owner, self._slices[buffer.owner]
             size_bytes, pin = each.core_bytes, self._pinned.get(buffer.owner)
             if pin is not None:
-                if pin.memory == "local_buffer":
+                if pin.memory == LOCAL:
                     halos = _exchanged(each, self._readers[number], self._looked_at, 1.0)
                     yield LiveBuffer(number, size_bytes, buffer.live, halos or {})
                 continue
             if not capacity.uses_local:
                 continue
             never_fits = size_bytes > capacity.local_bytes  # and is spilled whatever cores would exchange of it
-            if never_fits or (number in self._mismatched and has_global_buffer):
+            if never_fits or (number in self._mismatched and has_outer):
                 continue
             work_out = partial(_exchanged, each, self._readers[number], self._looked_at, most_exchanged)
             halos = self._exchanged.get((number, most_exchanged), work_out)
@@ -161,12 +175,10 @@ class Placement:
                 yield LiveBuffer(number, size_bytes, buffer.live, halos)
 
 
-def _placed(each: TensorSlice, local: int | None, further: int | None) -> TensorSlice:
-    if local is not None:
-        return each.at("local_buffer", local)
-    if further is not None:
-        return each.at("global_buffer", further)
-    return each if each.memory == "ddr" else each.at("ddr", None)
+def _placed(each: TensorSlice, found: tuple[str, int] | None) -> TensorSlice:
+    if found is not None:
+        return each.at(*found)
+    return each if each.memory == DDR else each.at(DDR, None)
 
 
 def _exchanged(

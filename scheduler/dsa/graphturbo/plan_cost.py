@@ -68,9 +68,10 @@ def no_overlap_s(costs: DsaCosts, layout: Layout) -> float:
     view, slices, total_ps = costs.view, layout.slices, float(layout.kernels * costs.view.spec.launch_ps)
     bytes_per_ps = costs.most_off_chip_bytes_per_s / PS_PER_S
     on_chip_ps = view.path_startup_ps if view.has_global_buffer else 0
-    load_ps, store_ps = view.dma_startup_ps + on_chip_ps, view.spec.dma.store.startup_ps + on_chip_ps
-    loading = {DDR: load_ps, GLOBAL: on_chip_ps, LOCAL: 0}
-    storing = {DDR: store_ps, GLOBAL: on_chip_ps, LOCAL: 0}
+    loading = {LOCAL: 0, GLOBAL: on_chip_ps}
+    loading |= {level.name: level.load.channel.startup_ps + on_chip_ps for level in view.outer}
+    storing = {LOCAL: 0, GLOBAL: on_chip_ps}
+    storing |= {level.name: level.store.channel.startup_ps + on_chip_ps for level in view.outer}
     for run in layout.runs:
         read = [(_memory(number, slices), size_bytes) for number, size_bytes in _read_by(run, slices)]
         written = [(_memory(number, slices), slices[number].size_bytes) for number in run.writes]
@@ -88,7 +89,7 @@ def _memory(number: int, slices: Sequence[TensorSlice]) -> str:
 
 
 def moved_bytes(layout: Layout, reads: Reads | None = None) -> dict[str, int]:
-    """Return the bytes of outputs, inputs and weights that one cluster moves to and from DDR and the global buffer.
+    """Return the bytes of outputs, inputs and weights that one cluster moves to and from each memory but local buffers.
 
     ``reads``: bytes that the layout's runs read; computed if None. Data that only passes through the global buffer is
     not counted there.
@@ -97,10 +98,10 @@ def moved_bytes(layout: Layout, reads: Reads | None = None) -> dict[str, int]:
     bytes_read = reads_of(layout.runs, slices) if reads is None else reads
     total = {DDR: bytes_read.ddr_bytes, GLOBAL: 0, LOCAL: 0}
     for each in slices:
-        total[each.memory] += each.size_bytes
+        total[each.memory] = total.get(each.memory, 0) + each.size_bytes
     for number, size_bytes in bytes_read.slice_bytes:
         total[slices[number].memory] += size_bytes
-    return {memory: total[memory] for memory in (DDR, GLOBAL)}
+    return {memory: size_bytes for memory, size_bytes in total.items() if memory != LOCAL}
 
 
 def _weights_read(layer: Layer, extents: Sequence[int]) -> int:

@@ -36,7 +36,7 @@ class Bursts:
     ahead: tuple[Ahead, ...]
     """Bursts of the prefetched operands, in the order of the tiling."""
     stored_bytes: int
-    """Bytes of gathered output tiles at which a burst to DDR is sent."""
+    """Bytes of gathered output tiles at which a burst beyond the global buffer is sent."""
 
 
 def bursts_of(run: LayerRun, execution: Execution, burst_bytes: int, prefetch_bytes: int, *, stores: bool) -> Bursts:

@@ -1,9 +1,10 @@
 """Context of lowering one layer run: writer, decisions, transfers, labels and addresses."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dsascape.hw_models import Transfer, Work
+from dsascape.hw_models.dsa.levels import CORE
 from dsascape.scheduler.dsa.lower.bursts import Bursts
 from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun
 from dsascape.scheduler.dsa.view import DsaView
@@ -11,8 +12,6 @@ from dsascape.scheduler.programs.fragments import Addresses, FragmentWriter, Lab
 
 SLOTS = 2
 """Buffers per operand and output (double buffering): one is filled while the other is used."""
-_OF_CORES = frozenset({"path_load", "path_store"})
-"""Data-moving units that exist once per core."""
 BETWEEN, OUTPUT, HALO, PASSING, STORING, SENT = range(6)
 """Indices of a layer run's own addresses in `addresses_of`."""
 _OF_OPERANDS = 6
@@ -38,8 +37,10 @@ def room_for(buffer: int, admission: int) -> Outside:
 class Transfers:
     """Cache of a layer run's transfers by unit, purpose, path, size and receivers: equal ones share one work."""
 
-    def __init__(self, writer: FragmentWriter, run: LayerRun) -> None:
+    def __init__(self, writer: FragmentWriter, run: LayerRun, view: DsaView) -> None:
         self._writer = writer
+        self._of_cores = {mover.unit for mover in view.spec.movers if mover.of == CORE}
+        """Data-moving units that exist once per core."""
         self._own_name = len(run.layer.inputs)
         """Index of the layer's name in `names_of`."""
         self._active_cores = run.binding.cores
@@ -51,7 +52,7 @@ class Transfers:
         entry = self._known.get(key)
         if entry is None:
             move = Transfer(source=path[0], destination=path[1], size_bytes=size_bytes, fan_out=fan_out)
-            participants = self._active_cores if unit in _OF_CORES else 0
+            participants = self._active_cores if unit in self._of_cores else 0
             number = self._writer.work(Work(unit=unit, payload=move, participants=participants))
             entry = self._known[key] = number, (self._own_name, f" {what}")
         return entry
@@ -69,7 +70,7 @@ class Emitting:
     shares: Mapping[str, float]
     """Fraction of the output that goes to each memory, 0 to 1."""
     output_memory: str
-    """Memory that the output goes to; the outermost if outputs go to several."""
+    """Memory that the output goes to, ``ddr`` for all beyond the global buffer; the outermost if it goes to several."""
     bursts: Bursts
     dtype: str
     active_cores: int
@@ -93,6 +94,17 @@ class Emitting:
         """Add a transfer along ``path`` (source, destination); return its position in the fragment."""
         work, label = self.transfers.of(unit, what, path, size_bytes, fan_out)
         return self.writer.add(work, label, after)
+
+
+def shared_out(whole_bytes: int, shares: Sequence[tuple[str, float]]) -> list[tuple[str, int]]:
+    """Return ``whole_bytes`` divided among memories by their shares: (memory, bytes), in order, nothing left over."""
+    total, before, begin, parts = sum([share for _, share in shares]), 0.0, 0, list[tuple[str, int]]()
+    for memory, share in shares:
+        before += share
+        end = whole_bytes if memory == shares[-1][0] else round(whole_bytes * before / max(total, before))
+        parts.append((memory, end - begin))
+        begin = end
+    return parts
 
 
 def content_key(run: LayerRun, execution: Execution) -> Hashable:

@@ -50,10 +50,8 @@ class WrittenLayer:
     done: tuple[int, ...]
     """Instruction that completes each tile."""
     first_compute: int
-    first_path_store: int
-    """Position of the first transfer of outputs into the global buffer."""
-    first_dma_store: int
-    """Position of the first transfer of outputs into DDR."""
+    first_stores: Mapping[str, int]
+    """Position of the first transfer of outputs into each memory, by name."""
     equivalent_bytes: range
     """Range of output burst sizes, in bytes, for which the instructions are the same."""
     fetches: tuple[Fetches, ...] = ()
@@ -62,17 +60,14 @@ class WrittenLayer:
     def in_bursts(self, burst_bytes: int) -> "WrittenLayer":
         """Return this layer run with all fetches coalesced into bursts of ``burst_bytes``."""
         coalesced = gathered(self.fragment, self.fetches, burst_bytes)
-        first_compute, first_path_store, first_dma_store = coalesced.moved(
-            column((self.first_compute, self.first_path_store, self.first_dma_store))
-        )
+        first_compute, *first_stores = coalesced.moved(column((self.first_compute, *self.first_stores.values())))
         return replace(
             self,
             fragment=coalesced.fragment,
             prefetch=tuple([passing.moved(coalesced.moved) for passing in self.prefetch]),
             done=tuple(coalesced.moved(column(self.done))),
             first_compute=first_compute,
-            first_path_store=first_path_store,
-            first_dma_store=first_dma_store,
+            first_stores=dict(zip(self.first_stores, first_stores, strict=True)),
             fetches=(),
         )
 
@@ -144,7 +139,7 @@ class _LayerEmitter:
         self._loader.release()
         if self._halo is not None:
             self._at.writer.free(last, self._halo)
-        firsts = self._first_compute, self._storer.first_path_store, self._storer.first_dma_store
+        firsts = self._first_compute, self._storer.first_stores
         prefetch = () if self._prefetch is None else self._prefetch.noted()
         fragment = self._at.writer.written()
         outside = tuple([what for what in fragment.outside if what.kind != ROOM or what.part == 0])

@@ -1,8 +1,8 @@
 """Loads of operands into the local buffers: tile by tile, double-buffered; weights through prefetch buffers.
 
-A tile's operands come from DDR over DMA into the global buffer and from there over the on-chip path into the local
-buffers; data needed by several cores is broadcast if the machine supports it. Operands that stay in the global buffer
-for the layer are fetched once, in bursts.
+A tile's operands come from DDR over DMA, or from a further level over its path, into the global buffer, and from there
+over the on-chip path into the local buffers; data needed by several cores is broadcast if the machine supports it.
+Operands that stay in the global buffer for the layer are fetched once, in bursts (`lower.staged`).
 """
 
 import math
@@ -13,15 +13,14 @@ from typing import Any, NamedTuple
 
 from dsascape.scheduler.dsa.lower.emit import LAUNCH, PASSING, SLOTS, Emitting
 from dsascape.scheduler.dsa.lower.fetches import Fetches
-from dsascape.scheduler.dsa.lower.prefetch import FURTHER, LOCAL, Burst, PrefetchedOperand, PrefetchUse
+from dsascape.scheduler.dsa.lower.prefetch import FURTHER, NEAR, Burst, PrefetchedOperand, PrefetchUse
+from dsascape.scheduler.dsa.lower.staged import staged_parts
 from dsascape.scheduler.dsa.tiling.cuts import operands_filled
 from dsascape.scheduler.dsa.tiling.tiling import Route
+from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL
 from dsascape.scheduler.kernels.layer import DEPTH
 from dsascape.scheduler.kernels.tile_work import TileWork
 from dsascape.scheduler.programs.fragments import FragmentBuffer, Label
-
-_DDR_TO_GLOBAL = ("ddr", "global_buffer")
-_GLOBAL_TO_LOCAL = ("global_buffer", "local_buffer")
 
 
 @dataclass(slots=True)
@@ -33,8 +32,9 @@ class _Operand:
     """Function from a tile's position to the version key; with ``by_depth`` the depth step is added to the key."""
     by_depth: bool
     is_weight: bool
-    from_ddr: float
-    """Ratio of bytes from DDR for all cores to bytes of one core's tile."""
+    outside: tuple[tuple[str, float], ...]
+    """Memories beyond the global buffer that it comes from; for each, the ratio of bytes for all cores to bytes of one
+    core's tile."""
     label: Label
     addresses: int
     """Index of its tiles' addresses in `addresses_of`."""
@@ -49,24 +49,14 @@ class _Operand:
     """Last user of each version (instruction position)."""
 
 
-@dataclass(slots=True)
-class _Staged:
-    """State of an operand that stays in the global buffer: its fetches so far, version by version."""
-
-    fetches: Fetches
-    left_bytes: int
-    buffer: int = -1
-    versions: dict[Any, int] = field(default_factory=dict)
-    """DMA transfer that loaded each version."""
-
-
 class TileBytes(NamedTuple):
     """Bytes of each streamed operand for one tile."""
 
     streamed: Mapping[str, int]
     """Bytes loaded into one core's local buffer."""
-    from_ddr: Mapping[str, int]
-    """Bytes from DDR for all cores; staged operands are not listed."""
+    outside: Mapping[str, Mapping[str, int]]
+    """Bytes from each memory beyond the global buffer, by memory and operand, for all cores; staged operands are not
+    listed."""
 
 
 class _Moved(NamedTuple):
@@ -95,13 +85,17 @@ class OperandLoader:
 
     def __init__(self, emitting: Emitting, prefetch: PrefetchUse | None) -> None:
         self._at = emitting
+        self._path, self._ddr = emitting.view.levels[0], emitting.view.levels[-1]
         self._prefetch = prefetch
         run, tiling = emitting.run, emitting.execution.tiling
         self._filled = operands_filled(run.layer, run.extents, tiling.part, tiling.loads)
         self._operands = {name: self._operand(name) for name in tiling.loads}
         self._prefetched = {name: PrefetchedOperand(*parts) for name, parts in tiling.prefetched.items()}
         self._ahead = dict(zip(tiling.prefetched, emitting.bursts.ahead, strict=True))
-        self._staged = {name: _Staged(Fetches(size), size) for name, size in tiling.staged.items()}
+        outside = {name: emitting.execution.routes[name].outside for name in tiling.staged}
+        self._staged = {name: staged_parts(size, outside[name]) for name, size in tiling.staged.items()}
+        self._sources = self._passing_sources()
+        """Memories beyond the global buffer that operands come from which are not staged."""
         self._together: dict[tuple[str, ...], _Changing] = {}
         """Cached transfers by the operands whose versions change together."""
         self._passed: list[tuple[int, ...]] = []
@@ -113,12 +107,19 @@ class OperandLoader:
         depends = layer.dependencies.get(name, frozenset())
         is_weight = layer.graph.tensors[name].role == "weight"
         route = at.execution.routes[name]
-        from_ddr = route.from_ddr * at.active_cores / route.cores_sharing * self._filled[name]
+        outside = tuple([
+            (memory, share * at.active_cores / route.cores_sharing * self._filled[name])
+            for memory, share in route.outside
+        ])  # fmt: skip
         of_cluster = route.broadcast or not at.view.has_global_buffer  # a unit that fills all local buffers
         return _Operand(
-            route, _place(sorted(depends - {DEPTH})), DEPTH in depends, is_weight, from_ddr, at.operand(name),
+            route, _place(sorted(depends - {DEPTH})), DEPTH in depends, is_weight, outside, at.operand(name),
             at.addresses(name), at.view.cores_per_cluster if of_cluster else 1,
         )  # fmt: skip
+
+    def _passing_sources(self) -> tuple[str, ...]:
+        each = [operand.outside for name, operand in self._operands.items() if name not in self._staged]
+        return tuple(dict.fromkeys([memory for outside in each for memory, _ in outside]))
 
     def used_by(self, position: int) -> None:
         """Record that the instruction at ``position`` uses the current version of every operand."""
@@ -131,7 +132,13 @@ class OperandLoader:
         operands, whole = self._operands.items(), work.operand_bytes
         return TileBytes(
             {name: math.ceil(whole[name] * operand.route.streamed) for name, operand in operands},
-            {name: math.ceil(whole[name] * operand.from_ddr) for name, operand in operands if name not in self._staged},
+            {
+                memory: {
+                    name: math.ceil(whole[name] * dict(operand.outside).get(memory, 0.0))
+                    for name, operand in operands if name not in self._staged
+                }
+                for memory in self._sources
+            },
         )
 
     def load(self, position: tuple[int, ...], depth_step: int, work: TileWork, needed: TileBytes) -> list[int]:
@@ -149,15 +156,16 @@ class OperandLoader:
             return transfers
         together = self._changing(tuple(changing))
         waits = self._free_slots(changing)
-        kept = [self._from_global(name, work) for name in together.staged]
-        fetched, buffer = self._from_ddr(together.passing, needed.from_ddr, waits)
+        kept = [load for name in together.staged for load in self._to_stay(name, work)]
+        fetched, buffers = self._passing(together.passing, needed.outside, waits)
         moved = fetched
         if self._at.view.has_global_buffer:
             after = (*waits, *fetched, *kept)
             moved = [self._to_cores(each, needed.streamed, after) for each in together.moved]
             if fetched:
                 for transfer in moved:
-                    self._at.writer.free(transfer, buffer)
+                    for buffer in buffers:
+                        self._at.writer.free(transfer, buffer)
                 self._passed.append(tuple(moved))
         for name in changing:
             owner = moved[-1] if self._operands[name].route.broadcast else moved[0]
@@ -193,8 +201,8 @@ class OperandLoader:
             if operand.buffer >= 0:
                 self._at.writer.free(operand.users[-1], operand.buffer)
             if weights.entry >= 0:
-                self._prefetch.used_by(LOCAL, weights.entry, operand.users[-1])
-            weights.entry, room = self._prefetch.admit(LOCAL, work.operand_bytes[name])
+                self._prefetch.used_by(NEAR, weights.entry, operand.users[-1])
+            weights.entry, room = self._prefetch.admit(NEAR, work.operand_bytes[name])
             waits[room] = None
             operand.users.append(-1)
         large = [name for name in names if not self._ahead[name].versions]
@@ -213,7 +221,7 @@ class OperandLoader:
                 if not bursts[name].left:
                     self._at.writer.free(transfers[-1], bursts[name].buffer)
                     self._prefetch.used_by(FURTHER, bursts[name].entry, transfers[-1])
-        self._prefetch.filled_by(LOCAL, transfers)
+        self._prefetch.filled_by(NEAR, transfers)
         return transfers
 
     def _cluster_bytes(self, name: str, work: TileWork) -> int:
@@ -235,9 +243,9 @@ class OperandLoader:
             size = left // (chunks - chunk)
             left -= size
             entry, room = self._prefetch.admit(FURTHER, size)
-            load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, (launch, room))
+            load = self._at.transfer(self._ddr.load.unit, "weights", (DDR, GLOBAL), size, (launch, room))
             self._prefetch.filled_by(FURTHER, (load,))
-            buffer = self._at.writer.allocate(load, FragmentBuffer("global_buffer", size, self._at.operand(name)))
+            buffer = self._at.writer.allocate(load, FragmentBuffer(GLOBAL, size, self._at.operand(name)))
             transfers.append(self._to_cores(moved, streamed_bytes, (*waits, load), (chunk, chunks)))
             self._at.writer.free(transfers[-1], buffer)
             self._prefetch.used_by(FURTHER, entry, transfers[-1])
@@ -261,10 +269,10 @@ class OperandLoader:
             wanted[name] = size, versions, entry
         if wanted:
             total = sum(size for size, _, _ in wanted.values())
-            load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, total, after)
+            load = self._at.transfer(self._ddr.load.unit, "weights", (DDR, GLOBAL), total, after)
             self._prefetch.filled_by(FURTHER, (load,))
             for name, (size, versions, entry) in wanted.items():
-                buffer = self._at.writer.allocate(load, FragmentBuffer("global_buffer", size, self._at.operand(name)))
+                buffer = self._at.writer.allocate(load, FragmentBuffer(GLOBAL, size, self._at.operand(name)))
                 self._prefetched[name].burst = Burst(load, buffer, entry, versions)
         current = ((name, self._prefetched[name].burst) for name in names)
         return {name: burst for name, burst in current if burst is not None}
@@ -281,41 +289,36 @@ class OperandLoader:
             operand.users.append(-1)
         return tuple(waits)
 
-    def _from_ddr(
-        self, names: tuple[str, ...], needed_bytes: Mapping[str, int], waits: tuple[int, ...]
-    ) -> tuple[list[int], int]:
-        """Load operands from DDR into the global buffer, or directly into the local ones if there is none.
+    def _passing(
+        self, names: tuple[str, ...], needed_bytes: Mapping[str, Mapping[str, int]], waits: tuple[int, ...]
+    ) -> tuple[list[int], list[int]]:
+        """Load operands from beyond the global buffer into it, or directly into the local ones if there is none.
 
-        Return the transfers and the number of the global buffer's buffer, -1 for none.
+        Return the transfers, one from each memory, and the numbers of the global buffer's buffers.
         """
-        size = sum([needed_bytes[name] for name in names])
-        if not size:
-            return [], -1
-        if not self._at.view.has_global_buffer:
-            fan_out = self._operands[names[0]].route.cores_sharing if len(names) == 1 else 1
-            return [self._at.transfer("dma_load", "load", ("ddr", "local_buffer"), size, waits, fan_out)], -1
-        slot = self._passed[-SLOTS] if len(self._passed) >= SLOTS else ()
-        load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, size, slot)
-        buffer = FragmentBuffer("global_buffer", size, self._at.label(" load"), PASSING, len(self._passed) % SLOTS)
-        return [load], self._at.writer.allocate(load, buffer)
+        at, loads, buffers, offset = self._at, list[int](), list[int](), 0
+        for memory, by_name in needed_bytes.items():
+            size = sum([by_name[name] for name in names])
+            if not size:
+                continue
+            unit = at.view.level[memory].load.unit
+            if not at.view.has_global_buffer:
+                fan_out = self._operands[names[0]].route.cores_sharing if len(names) == 1 else 1
+                loads.append(at.transfer(unit, "load", (memory, LOCAL), size, waits, fan_out))
+                continue
+            passed = len(self._passed)
+            slot = self._passed[-SLOTS] if passed >= SLOTS else ()
+            loads.append(at.transfer(unit, "load", (memory, GLOBAL), size, slot))
+            buffer = FragmentBuffer(GLOBAL, size, at.label(" load"), PASSING, passed % SLOTS, offset)
+            buffers.append(at.writer.allocate(loads[-1], buffer))
+            offset += size
+        return loads, buffers
 
-    def _from_global(self, name: str, work: TileWork) -> int:
-        """Return the DMA transfer that loads a staged operand's current version, a new one if necessary."""
-        staged, version = self._staged[name], self._operands[name].version
-        if version in staged.versions:
-            return staged.versions[version]
-        size = math.ceil(self._cluster_bytes(name, work) * self._at.execution.routes[name].from_ddr)
-        if size and staged.left_bytes:
-            fetched = min(size, staged.left_bytes)
-            load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, fetched)
-            if staged.buffer < 0:
-                whole, there = staged.fetches.whole_bytes, self._at.addresses(name, staged=True)
-                buffer = FragmentBuffer("global_buffer", whole, self._at.operand(name), there)
-                staged.buffer = self._at.writer.allocate(load, buffer)
-            staged.left_bytes -= fetched
-            staged.fetches.note(load, size)
-        staged.versions[version] = staged.fetches.positions[-1]
-        return staged.versions[version]
+    def _to_stay(self, name: str, work: TileWork) -> list[int]:
+        """Return the transfers that load a staged operand's current version, new ones if necessary."""
+        version, cluster_bytes = self._operands[name].version, self._cluster_bytes(name, work)
+        loads = (part.load(self._at, name, version, cluster_bytes) for part in self._staged[name])
+        return [load for load in loads if load >= 0]
 
     def _to_cores(
         self, moved: _Moved, streamed_bytes: Mapping[str, int], after: tuple[int, ...], part: tuple[int, int] = (0, 1)
@@ -326,9 +329,9 @@ class OperandLoader:
         whole = sum([streamed_bytes[name] for name in names])
         streamed = whole * (chunk + 1) // chunks - whole * chunk // chunks
         if not one_for_all:
-            return self._at.transfer("path_load", what, _GLOBAL_TO_LOCAL, streamed, after)
+            return self._at.transfer(self._path.load.unit, what, (GLOBAL, LOCAL), streamed, after)
         distinct = -(-streamed * self._at.active_cores // sharing)
-        return self._at.transfer("broadcast", what, _GLOBAL_TO_LOCAL, distinct, after, sharing)
+        return self._at.transfer("broadcast", what, (GLOBAL, LOCAL), distinct, after, sharing)
 
     def _allocate_operand(self, name: str, owner: int, size_bytes: int) -> None:
         """Allocate the operand's new version in the local buffers."""
@@ -337,14 +340,14 @@ class OperandLoader:
         buffer = operand.held.get(key)
         if buffer is None:
             buffer = operand.held[key] = FragmentBuffer(
-                "local_buffer", size_bytes, operand.label, operand.addresses, key[1], fan_out=operand.copies
+                LOCAL, size_bytes, operand.label, operand.addresses, key[1], fan_out=operand.copies
             )
         operand.buffer = self._at.writer.allocate(owner, buffer)
 
     @property
     def fetches(self) -> tuple[Fetches, ...]:
         """Fetches of each operand that stays in the global buffer."""
-        return tuple([staged.fetches for staged in self._staged.values()])
+        return tuple([part.fetches for parts in self._staged.values() for part in parts])
 
     def release(self) -> None:
         """Free the last versions of all operands."""
@@ -354,10 +357,11 @@ class OperandLoader:
         for name, weights in self._prefetched.items():
             if weights.entry >= 0:
                 assert self._prefetch is not None
-                self._prefetch.used_by(LOCAL, weights.entry, self._operands[name].users[-1])
-        for name, staged in self._staged.items():
-            if staged.buffer >= 0:
-                self._at.writer.free(self._last_transfer[name], staged.buffer)
+                self._prefetch.used_by(NEAR, weights.entry, self._operands[name].users[-1])
+        for name, parts in self._staged.items():
+            for part in parts:
+                if part.buffer >= 0:
+                    self._at.writer.free(self._last_transfer[name], part.buffer)
 
 
 def _place(dims: Sequence[int]) -> Callable[[tuple[int, ...]], Any]:

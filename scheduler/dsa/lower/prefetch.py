@@ -12,7 +12,7 @@ from dsascape.scheduler.dsa.lower.emit import room_for
 from dsascape.scheduler.dsa.lower.prefetch_buffer import Passing, PrefetchBuffer
 from dsascape.scheduler.programs.fragments import FragmentWriter
 
-LOCAL, FURTHER = 1, 0
+NEAR, FURTHER = 1, 0
 """Indices of the prefetch buffers: in the local buffers, in the global buffer."""
 
 
@@ -55,7 +55,7 @@ class Prefetch:
 
     def pass_through(self, passing: Sequence[Passing], first: int) -> Sequence[Rows]:
         """Return the dependencies of a run's admissions by buffer: see `PrefetchBuffer.pass_through`."""
-        local = self.local.pass_through(passing[LOCAL], first)
+        local = self.local.pass_through(passing[NEAR], first)
         return self.further.pass_through(passing[FURTHER], first), local
 
 

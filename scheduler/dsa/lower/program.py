@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from dsascape.hw_models import Buffer, Launch, Program, Work, dsa_machine
+from dsascape.hw_models.dsa.levels import CORE
 from dsascape.hw_models.simulation.columns import Rows
 from dsascape.hw_models.simulation.pause import collector_paused
 from dsascape.scheduler.dsa.lower.bursts import Bursts, bursts_of, staged_burst_bytes
@@ -34,7 +35,7 @@ from dsascape.scheduler.dsa.lower.tile_waits import TileWaits, Waits, WrittenRun
 from dsascape.scheduler.dsa.placing.needs import outermost_memory, output_shares
 from dsascape.scheduler.dsa.schedule.limits import network_bytes
 from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun, Schedule
-from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
+from dsascape.scheduler.dsa.view import DDR, LOCAL, DsaView
 from dsascape.scheduler.programs.builder import ProgramBuilder
 from dsascape.scheduler.programs.fragments import FragmentWriter, Outside
 from dsascape.scheduler.programs.relocation import relocation
@@ -131,7 +132,8 @@ class _Lowering:
         sizes = schedule.burst_bytes, execution.tiling.store_burst_bytes, prefetch_bytes
 
         def of_bursts() -> WrittenLayer:
-            bursts = bursts_of(run, execution, schedule.burst_bytes, prefetch_bytes, stores=DDR in shares)
+            stores = outermost_memory(shares) == DDR
+            bursts = bursts_of(run, execution, schedule.burst_bytes, prefetch_bytes, stores=stores)
             staged_bytes, analysis = staged_burst_bytes(execution, schedule.burst_bytes), run.layer.analysis
             variants = analysis.table(EquivalentLayers, _MOST_LAYERS).get((key, bursts.ahead), EquivalentLayers)
             layer = variants.get(bursts.stored_bytes, partial(write, bursts))
@@ -143,7 +145,7 @@ class _Lowering:
         def write(bursts: Bursts) -> WrittenLayer:
             writer = FragmentWriter()
             emitting = Emitting(
-                writer, Transfers(writer, run), view, run, execution, shares, outermost_memory(shares), bursts,
+                writer, Transfers(writer, run, view), view, run, execution, shares, outermost_memory(shares), bursts,
                 schedule.dtype, run.binding.cores,
             )  # fmt: skip
             return written_layer(emitting, PrefetchUse(writer) if self._prefetch is not None else None, waits)
@@ -185,10 +187,10 @@ class _Lowering:
         stored = self._slices[number]
         if stored.memory == LOCAL:
             writing, size = layer.first_compute, stored.core_bytes
-        elif stored.memory == GLOBAL:
-            writing, size = layer.first_path_store, stored.size_bytes // cores  # all together no more than planned
         else:
-            writing, size = layer.first_dma_store, stored.size_bytes
+            writing, size = layer.first_stores[stored.memory], stored.size_bytes
+            if self._view.level[stored.memory].store.of == CORE:
+                size //= cores  # all together no more than planned
         buffer = Buffer(stored.memory, size, label=stored.tensor, address=stored.address)
         self._buffers[number] = self._builder.allocate(first + writing, buffer)
 

@@ -1,8 +1,10 @@
-"""Stores of finished tiles: to the global buffer, and in bursts to DDR."""
+"""Stores of finished tiles: to the global buffer, and from there in bursts to the memories beyond it."""
 
 import math
+from collections.abc import Iterable
 
-from dsascape.scheduler.dsa.lower.emit import SLOTS, STORING, Emitting
+from dsascape.scheduler.dsa.lower.emit import SLOTS, STORING, Emitting, shared_out
+from dsascape.scheduler.dsa.view import GLOBAL, LOCAL
 from dsascape.scheduler.kernels.tile_work import TileWork
 from dsascape.scheduler.parts import filled
 from dsascape.scheduler.programs.fragments import FragmentBuffer
@@ -20,8 +22,14 @@ class OutputStorer:
         """Instruction that moves each output tile out of the local buffer."""
         self._gathered: list[tuple[int, int, int]] = []
         """Output tiles waiting in the global buffer for a burst: (transfer, buffer, bytes)."""
-        self._sent: list[int] = []
-        """Instructions of the bursts to DDR."""
+        self._sent: list[tuple[int, ...]] = []
+        """Instructions of each burst to the memories beyond the global buffer."""
+        view, shares = emitting.view, emitting.shares
+        self._beyond = [(level.name, shares[level.name]) for level in view.outer if level.name in shares]
+        """Memories beyond the global buffer that the output goes to, with their shares of it."""
+        self._beyond_share = sum([share for _, share in self._beyond], 0.0)
+        self._leaving_share = sum([shares.get(level.name, 0.0) for level in view.levels[1:]], 0.0)
+        """Fraction of the output that does not stay in the local buffers."""
         run, tiling = emitting.run, emitting.execution.tiling
         self._burst_room = tiling.global_buffers[-1] if tiling.global_buffers else 0
         """Bytes of the global buffer in which a burst is gathered."""
@@ -31,37 +39,35 @@ class OutputStorer:
         """Bytes of a full output tile (not cut short by an edge), for all cores."""
         self._kept_bytes, self._sent_bytes = -1, _MOST_BYTES
         """Largest gathered size that was not sent, and smallest that was, where the burst size decided."""
-        self.first_path_store = -1
-        self.first_dma_store = -1
+        self.first_stores: dict[str, int] = {}
+        """First transfer into each memory."""
 
     def slot(self) -> tuple[int, ...]:
         """Return the instructions that have to end before another output tile has space."""
         return tuple(self._stored[-SLOTS:][:1]) if len(self._stored) >= SLOTS else ()
 
     def store(self, work: TileWork, computed: int, output: int, *, final: bool) -> None:
-        """Store the tile ``computed`` last, in buffer ``output``, to its memory; gather tiles for DDR into bursts."""
+        """Store the tile ``computed`` last, in buffer ``output``, to its memory; gather tiles into bursts."""
         at, memory = self._at, self._at.output_memory
-        if memory == "local_buffer":
+        if memory == LOCAL:
             return
-        size, cores = self._leaving(work, ("global_buffer", "ddr")), at.active_cores
+        size, cores = math.ceil(work.output_bytes * self._leaving_share), at.active_cores
         if not at.view.has_global_buffer:
-            whole = math.ceil(size * cores * self._filled)
-            sent = at.transfer("dma_store", "store", ("local_buffer", "ddr"), whole, (computed,))
+            (sent,) = self._sent_from(LOCAL, math.ceil(size * cores * self._filled), (computed,))
             at.writer.free(sent, output)
             self._stored.append(sent)
-            self._note_burst(sent)
             return
-        moved = at.transfer("path_store", "store", ("local_buffer", "global_buffer"), size, (computed,))
+        moved = at.transfer(at.view.level[GLOBAL].store.unit, "store", (LOCAL, GLOBAL), size, (computed,))
         at.writer.free(moved, output)
         self._stored.append(moved)
-        self.first_path_store = moved if self.first_path_store < 0 else self.first_path_store
-        if memory == "ddr":
-            size = self._leaving(work, ("ddr",))
+        self.first_stores.setdefault(GLOBAL, moved)
+        if self._beyond:
+            size = math.ceil(work.output_bytes * self._beyond_share)
             if not self._gathered and len(self._sent) >= SLOTS:
-                at.writer.wait(moved, (self._sent[-SLOTS],))
+                at.writer.wait(moved, self._sent[-SLOTS])
             gathered = sum(gathered_bytes for _, _, gathered_bytes in self._gathered)
             place = STORING, len(self._sent) % SLOTS, gathered
-            held = FragmentBuffer("global_buffer", size, at.label(" store"), *place)
+            held = FragmentBuffer(GLOBAL, size, at.label(" store"), *place)
             buffer = at.writer.allocate(moved, held)
             self._gathered.append((moved, buffer, size * cores))
             gathered += size * cores
@@ -78,20 +84,20 @@ class OutputStorer:
         """Range of burst sizes, in bytes, with which the stores so far are the same."""
         return range(self._kept_bytes + 1, self._sent_bytes + 1)
 
-    def _leaving(self, work: TileWork, memories: tuple[str, ...]) -> int:
-        """Return the bytes of one core's output tile that go to ``memories``."""
-        return math.ceil(work.output_bytes * sum([self._at.shares.get(memory, 0.0) for memory in memories], 0.0))
-
     def _send(self) -> None:
-        """Write the gathered tiles to DDR in one burst."""
+        """Write the gathered tiles out in one burst to each memory."""
         total = math.ceil(sum(size for _, _, size in self._gathered) * self._filled)
         sources = [moved for moved, _, _ in self._gathered]
-        sent = self._at.transfer("dma_store", "store", ("global_buffer", "ddr"), total, sources)
-        for _, buffer, _ in self._gathered:
-            self._at.writer.free(sent, buffer)
+        for sent in self._sent_from(GLOBAL, total, sources):
+            for _, buffer, _ in self._gathered:
+                self._at.writer.free(sent, buffer)
         self._gathered = []
-        self._note_burst(sent)
 
-    def _note_burst(self, sent: int) -> None:
-        self._sent.append(sent)
-        self.first_dma_store = sent if self.first_dma_store < 0 else self.first_dma_store
+    def _sent_from(self, source: str, size_bytes: int, after: Iterable[int]) -> tuple[int, ...]:
+        """Return the transfers of one burst from ``source``, one to each memory beyond the global buffer."""
+        at, sent = self._at, list[int]()
+        for memory, part_bytes in shared_out(size_bytes, self._beyond):
+            sent.append(at.transfer(at.view.level[memory].store.unit, "store", (source, memory), part_bytes, after))
+            self.first_stores.setdefault(memory, sent[-1])
+        self._sent.append(tuple(sent))
+        return self._sent[-1]

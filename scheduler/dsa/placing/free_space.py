@@ -68,11 +68,12 @@ class FreeSpace:
             others = [block for one in at_work for block in one.blocks[memory]]
             if any(overlap(mine, other) for mine in own[memory] for other in others):
                 return None
-            blocks = put([size for size in sizes[memory] if size], self._gaps(memory, others))
+            wanted = sizes.get(memory, ())
+            blocks = put([size for size in wanted if size], self._gaps(memory, others))
             if blocks is None:
                 return None
             placed = iter(blocks)
-            placed_blocks[memory] = [next(placed) if size else Block(0, 0) for size in sizes[memory]]
+            placed_blocks[memory] = [next(placed) if size else Block(0, 0) for size in wanted]
         return placed_blocks
 
     def everything(self) -> Blocks:

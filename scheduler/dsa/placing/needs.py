@@ -13,6 +13,7 @@ from dsascape.scheduler.kernels.layer import Layer, layer_needs
 from dsascape.workloads.loopnest import Box, box_volume, intersect
 from dsascape.workloads.regions import at_origin, placed_regions
 
+_EVERYWHERE = (DDR, GLOBAL, LOCAL)
 _MOST_NEEDS = 64
 """Size of the cache of per-core needs, in runs: a thousand cores take a megabyte; operands are evaluated one by one."""
 
@@ -119,7 +120,8 @@ def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) ->
             by_operand[name] = Route(1.0, 0.0, sharing, broadcast)
             continue
         held = share_by_memory([slices[number] for number in run.reads[name]], need[name])
-        route = Route(held.get(DDR, 0.0), held.get(GLOBAL, 0.0), sharing, broadcast)
+        further = tuple(sorted((memory, share) for memory, share in held.items() if memory not in _EVERYWHERE))
+        route = Route(held.get(DDR, 0.0), held.get(GLOBAL, 0.0), sharing, broadcast, further)
         if route.streamed:
             by_operand[name] = route
     return by_operand
@@ -180,8 +182,13 @@ def output_shares(run: LayerRun, slices: Sequence[TensorSlice]) -> dict[str, flo
 
 
 def outermost_memory(shares: Mapping[str, float]) -> str:
-    """Return the outermost memory in ``shares``: DDR, else the global buffer, else the local buffers."""
-    return next(memory for memory in (DDR, GLOBAL, LOCAL) if memory in shares)
+    """Return the outermost of three memories in ``shares``: DDR, else the global buffer, else the local buffers.
+
+    Further levels are DDR here: outputs leave the global buffer for either, gathered into bursts.
+    """
+    if any(memory not in (GLOBAL, LOCAL) for memory in shares):
+        return DDR
+    return GLOBAL if GLOBAL in shares else LOCAL
 
 
 def exchange_rounds(core_bytes: int, cores: int, room_bytes: int) -> HaloExchange:

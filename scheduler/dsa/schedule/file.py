@@ -1,10 +1,11 @@
 """Records of a schedule file: its schema, validated on reading."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from dsascape.scheduler.dsa.schedule.schedule import BufferScope, ClustersShare, QueueOrder
+from dsascape.scheduler.dsa.tiling.tiling import Route
 from dsascape.scheduler.kernels.schedule_file import NetworkRecord, Number, Numbers, OriginRecord, Record, Size
 from dsascape.scheduler.pins.pins import AppliedPin
 
@@ -63,12 +64,32 @@ class SliceRecord(Record):
 
 
 class RouteRecord(Record):
-    """Route of an operand: shares from DDR and from the global buffer, and the number of cores sharing the bytes."""
+    """Route of an operand: share from each memory, and the number of cores sharing the bytes."""
 
     from_ddr: Share
     from_global: Share
     cores_sharing: Size
     broadcast: bool
+    from_further: dict[str, Share] = Field(default_factory=dict)
+    """Shares from levels between the global buffer and DDR, by name."""
+
+    @classmethod
+    def of(cls, route: Route) -> "RouteRecord":
+        """Return the record of ``route``."""
+        return cls(**{**route._asdict(), "from_further": dict(route.from_further)})
+
+    @property
+    def route(self) -> Route:
+        """Route that the record is of."""
+        further = tuple(self.from_further.items())
+        return Route(self.from_ddr, self.from_global, self.cores_sharing, self.broadcast, further)
+
+    @model_serializer(mode="wrap")
+    def _without_empty_levels(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        if not self.from_further:
+            del written["from_further"]
+        return written
 
 
 class AddressesRecord(Record):

@@ -105,7 +105,7 @@ def _run_record(schedule: Schedule, run: LayerRun, number: int) -> RunRecord:
         order=run.binding.order, reads=dict(run.reads), writes=run.writes, tile=tiling.tile, tile_order=tiling.order,
         depth=tiling.depth, prefetched=tuple(tiling.prefetched), staged=tuple(tiling.staged),
         store_burst_bytes=tiling.store_burst_bytes, units=execution.units,
-        routes={name: RouteRecord.model_validate(route._asdict()) for name, route in execution.routes.items()},
+        routes={name: RouteRecord.of(route) for name, route in execution.routes.items()},
         halo=HaloRecord(core_bytes=halo.core_bytes, rounds=halo.rounds), begins_after=execution.begins_after,
         divided=_parts(run.divided), from_clusters_bytes=execution.from_clusters_bytes,
         addresses=AddressesRecord.model_validate(_fields(execution.addresses)),
@@ -205,6 +205,9 @@ class _Reader:
         self._in_shape(record.box, tensor.shape, where)
         binding = _binding(record.cores, record.order, len(tensor.shape), where)
         divided = _division(record.divided, record.box, where)
+        if record.memory not in self._costs.view.level:
+            known = ", ".join(self._costs.view.level)
+            raise ScheduleError(f"{where}: there is no memory {record.memory!r}; the machine has {known}")
         size_bytes = tensor.bytes_of(box_volume(record.box)) // (1 if divided is None else divided.cores)
         return TensorSlice(record.tensor, record.box, record.memory, binding, size_bytes, record.address, divided)
 
@@ -231,7 +234,7 @@ class _Reader:
         return LayerRun(layer, record.box, binding, dict(record.reads), record.writes, divided)
 
     def _execution(self, record: RunRecord, run: LayerRun, slices: tuple[TensorSlice, ...]) -> Execution:
-        routes = {name: Route(**route.model_dump()) for name, route in record.routes.items()}
+        routes = {name: route.route for name, route in record.routes.items()}
         exchange = HaloExchange(record.halo.core_bytes)
         if record.halo.core_bytes and self._costs.view.global_buffer_bytes:
             exchange = in_rounds(record.halo.core_bytes, run.binding.cores, record.halo.rounds)

@@ -16,13 +16,15 @@ from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.dsa.deciding.unit_choice import Units
 from dsascape.scheduler.dsa.placing.binding import Binding
 from dsascape.scheduler.dsa.tiling.tiling import Route, Tiling
+from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.pins.pins import AppliedPin, pins_text
 from dsascape.wording import count
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Box
 
-BufferScope = Literal["local_buffer", "global_buffer", "ddr"]
+BufferScope = str
+"""Name of a memory of the machine: ``local_buffer``, ``global_buffer``, a further level, ``ddr``."""
 QueueOrder = Literal["by layer", "list scheduling"]
 ClustersShare = Literal["batch", "kernels"]
 """Work that clusters share: the images of the batch, each cluster running the whole network on its own images; or every
@@ -69,7 +71,7 @@ class TensorSlice(NamedTuple):
     @property
     def held_bytes(self) -> int:
         """Bytes occupied in one instance of its memory, from its address on."""
-        return self.core_bytes if self.memory == "local_buffer" else self.size_bytes
+        return self.core_bytes if self.memory == LOCAL else self.size_bytes
 
 
 @lru_cache(maxsize=4096)
@@ -243,9 +245,9 @@ class Layout:
     @cached_property
     def tensor_scopes(self) -> dict[str, int]:
         """Number of layer outputs (kernel outputs, where a kernel is one layer) kept in each memory."""
-        counts: dict[str, int] = {"local_buffer": 0, "global_buffer": 0, "ddr": 0}
+        counts = dict.fromkeys((LOCAL, GLOBAL, DDR), 0)
         for each in self.slices:
-            counts[each.memory] += 1
+            counts[each.memory] = counts.get(each.memory, 0) + 1
         return counts
 
     @cached_property

@@ -177,8 +177,8 @@ class _Replay:
         for other in range(execution.begins_after + 1, number):
             if fetched.intersection(schedule.runs[other].writes):
                 yield f"begins while run {other} may still write what it fetches as a whole"
-        for memory in (LOCAL, GLOBAL):
-            needed = len(buffer_sizes(execution.tiling, execution.exchange)[memory])
+        for memory in self._room:
+            needed = len(buffer_sizes(execution.tiling, execution.exchange).get(memory, ()))
             placed = len(_places(execution, memory))
             if execution.addresses.are_fixed and placed != needed:
                 buffers = count(needed, "buffer")
@@ -203,7 +203,7 @@ class _Replay:
         execution = self._schedule.executions[number]
         if not execution.addresses.are_fixed:
             return [Block(0, self._room[memory])]
-        sizes = buffer_sizes(execution.tiling, execution.exchange)[memory]
+        sizes = buffer_sizes(execution.tiling, execution.exchange).get(memory, ())
         return [Block(at, size) for at, size in zip(_places(execution, memory), sizes, strict=False) if size]
 
     def _held(self, number: int, memory: str) -> list[int]:
@@ -226,6 +226,8 @@ def _places(execution: Execution, memory: str) -> list[int]:
     if memory == LOCAL:
         operands = (at for each in places.operands.values() for at in each)
         return [*operands, *places.between, *places.output, *places.halo]
+    if memory != GLOBAL:
+        return []
     staged = (at for each in places.staged.values() for at in each)
     return [*staged, *places.passing, *places.storing, *places.sent]
 

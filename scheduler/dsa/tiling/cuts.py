@@ -103,7 +103,8 @@ class Cuts:
         """Candidate orders of the sink dimensions, the outermost first."""
         whole = layer.tile_work(request.box)
         self.distinct: Mapping[str, int] = {
-            name: math.ceil(whole.operand_bytes.get(name, 0) * route.from_ddr) for name, route in request.routes.items()
+            name: math.ceil(whole.operand_bytes.get(name, 0) * route.from_outside)
+            for name, route in request.routes.items()
         }
         """Bytes of each operand in DDR, each byte counted once, for all cores."""
         self.filled: Mapping[str, float] = operands_filled(layer, request.box, request.part, request.routes)
@@ -192,13 +193,13 @@ class Cuts:
         comes_ahead = is_weight and route.from_ddr == 1.0 and versions == times
         needed = tile_bytes * self._cores / route.cores_sharing
         return CutOperand(
-            name, times, route.from_ddr, route.broadcast, tile_bytes, math.ceil(tile_bytes * route.streamed),
+            name, times, route.from_outside, route.broadcast, tile_bytes, math.ceil(tile_bytes * route.streamed),
             needed, needed * route.streamed, route.cores_sharing, versions if comes_ahead else 0,
         )  # fmt: skip
 
     def _passing_bytes(self, name: str, work: TileWork) -> int:
         route = self._routes[name]
-        cluster_bytes = math.ceil(work.operand_bytes.get(name, 0) * route.from_ddr) * self._cores
+        cluster_bytes = math.ceil(work.operand_bytes.get(name, 0) * route.from_outside) * self._cores
         return math.ceil(cluster_bytes / route.cores_sharing * self.filled[name])
 
 

@@ -213,7 +213,7 @@ class _Encoding:
             tensor=self._number[name], is_weight=layer.graph.tensors[name].role == "weight",
             is_broadcast=route.broadcast, name_rank=self._rank_of_name[name],
             depends=sum(1 << (_DEPTH_BIT if dim == DEPTH else dim) for dim in layer.dependencies.get(name, ())),
-            from_ddr=route.from_ddr, streamed=route.streamed, filled=cuts.filled[name], sharing=route.cores_sharing,
+            from_ddr=route.from_outside, streamed=route.streamed, filled=cuts.filled[name], sharing=route.cores_sharing,
             copies=route.cores_sharing if self._view.has_global_buffer else 1, distinct_bytes=cuts.distinct[name],
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dsascape.scheduler.dsa.deciding.unit_choice import Units
+from dsascape.scheduler.dsa.view import DDR, GLOBAL
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents
 
@@ -26,7 +27,7 @@ class TilePin(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Route of an operand to the local buffers: shares from DDR and the global buffer; the rest is resident."""
+    """Route of an operand to the local buffers: shares from each memory; the rest is resident."""
 
     from_ddr: float
     from_global: float
@@ -34,15 +35,27 @@ class Route(NamedTuple):
     """Number of cores that need the same bytes."""
     broadcast: bool = False
     """Whether one read of the global buffer fills the local buffers of all sharing cores."""
+    from_further: tuple[tuple[str, float], ...] = ()
+    """Shares from levels between the global buffer and DDR, by name."""
+
+    @property
+    def outside(self) -> tuple[tuple[str, float], ...]:
+        """Memories beyond the global buffer from which it comes, with the share of each."""
+        return (*self.from_further, (DDR, self.from_ddr)) if self.from_ddr else self.from_further
+
+    @property
+    def from_outside(self) -> float:
+        """Share from beyond the global buffer."""
+        return self.from_ddr + sum([share for _, share in self.from_further])
 
     @property
     def streamed(self) -> float:
         """Share of the operand that is brought to the local buffers tile by tile."""
-        return self.from_ddr + self.from_global
+        return self.from_outside + self.from_global
 
     def __str__(self) -> str:
-        sources = (self.from_ddr, "ddr"), (self.from_global, "global_buffer")
-        shares = [f"{share:.0%} {name}" for share, name in sources if share]
+        sources = (*self.outside[::-1], (GLOBAL, self.from_global))
+        shares = [f"{share:.0%} {name}" for name, share in sources if share]
         return f"{'+'.join(shares)} x{self.cores_sharing}{' broadcast' if self.broadcast else ''}"
 
 
@@ -143,6 +156,7 @@ class TileRequest:
     routes: Mapping[str, Route]
     """Route of each streamed operand; operands resident in the local buffer are not listed."""
     output_memory: str
+    """Memory of the output; ``ddr`` for every memory beyond the global buffer."""
     local_gaps: tuple[int, ...]
     """Bytes of each free gap of the local buffer, the largest first."""
     global_gaps: tuple[int, ...]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dsascape.hw_models import HardwareError, load_hardware
-from dsascape.hw_models.dsa.spec import RESERVED_NAMES
+from dsascape.hw_models.dsa.memories import RESERVED_NAMES
 
 PRESET = (importlib.resources.files("dsascape.hw_models") / "presets/stcp920.yaml").read_text(encoding="utf-8")
 

@@ -20,8 +20,14 @@ from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import costs_on, drawn_schedule, schedule_of
 from tests.tiers import examples
 
-ROOMY = Capacity(2**40, 2**40)
-NOTHING = Capacity(0, 0)
+
+def room(local_bytes: int, global_bytes: int, *, spills_longest: bool = True) -> Capacity:
+    """Return the capacity of a machine without further levels."""
+    return Capacity(local_bytes, (("global_buffer", global_bytes),), spills_longest=spills_longest)
+
+
+ROOMY = room(2**40, 2**40)
+NOTHING = room(0, 0)
 
 
 def chain(length: int = 3) -> Layout:
@@ -50,12 +56,12 @@ class TestChain:
         assert memories(chain(), ROOMY) == ["local_buffer", "local_buffer", "ddr"]
 
     def test_two_slices_alive_at_once_need_room_for_both(self) -> None:
-        assert memories(chain(4), Capacity(512, 0)) == ["local_buffer"] * 3 + ["ddr"]
+        assert memories(chain(4), room(512, 0)) == ["local_buffer"] * 3 + ["ddr"]
         # live ranges are equally long: the later one goes
-        assert memories(chain(4), Capacity(511, 0)) == ["local_buffer", "ddr", "local_buffer", "ddr"]
+        assert memories(chain(4), room(511, 0)) == ["local_buffer", "ddr", "local_buffer", "ddr"]
 
     def test_slices_that_do_not_fit_go_to_the_global_buffer(self) -> None:
-        assert memories(chain(4), Capacity(511, 1024)) == ["local_buffer", "global_buffer", "local_buffer", "ddr"]
+        assert memories(chain(4), room(511, 1024)) == ["local_buffer", "global_buffer", "local_buffer", "ddr"]
 
     def test_without_room_everything_goes_to_ddr(self) -> None:
         assert memories(chain(), NOTHING) == ["ddr", "ddr", "ddr"]
@@ -95,26 +101,26 @@ class TestSpilling:
     """Room for three tensors in the local buffers of four cores."""
 
     def test_the_tensor_with_the_longest_live_range_goes_to_the_global_buffer(self) -> None:
-        placed = self.placed(Capacity(self.THREE, self.TENSOR_BYTES))
+        placed = self.placed(room(self.THREE, self.TENSOR_BYTES))
 
         assert {name for name, each in placed.items() if each.memory != "local_buffer"} == {"out1"}
         assert placed["out1"].memory == "global_buffer"
 
     def test_it_goes_to_ddr_where_the_global_buffer_has_no_room_either(self) -> None:
-        assert self.placed(Capacity(self.THREE, self.TENSOR_BYTES - 1))["out1"].memory == "ddr"
+        assert self.placed(room(self.THREE, self.TENSOR_BYTES - 1))["out1"].memory == "ddr"
 
     def test_with_room_for_four_nothing_is_spilled(self) -> None:
-        placed = self.placed(Capacity(4 * self.THREE // 3, 0))
+        placed = self.placed(room(4 * self.THREE // 3, 0))
 
         assert {each.memory for each in placed.values()} == {"local_buffer"}
 
     def test_the_space_of_a_released_tensor_is_used_again(self) -> None:
-        placed = self.placed(Capacity(self.THREE, self.TENSOR_BYTES))
+        placed = self.placed(room(self.THREE, self.TENSOR_BYTES))
 
         assert placed["out3"].address == placed["in1"].address
 
     def test_the_latest_slice_is_spilled_under_that_option(self) -> None:
-        placed = self.placed(Capacity(self.THREE, self.TENSOR_BYTES, spills_longest=False))
+        placed = self.placed(room(self.THREE, self.TENSOR_BYTES, spills_longest=False))
 
         assert {name for name, each in placed.items() if each.memory != "local_buffer"} == {"out4"}
 
@@ -183,7 +189,7 @@ def test_more_room_sends_no_more_slices_to_ddr(data: st.DataObject, graph: Graph
     schedule = schedule_of(make_policy("graphturbo"), graph, machine())
     assume(len(schedule.slices) > 1)
     local_bytes, global_bytes = data.draw(st.integers(0, 4096)), data.draw(st.integers(0, 16384))
-    little = Placement(schedule.runs, schedule.slices).within(Capacity(local_bytes, global_bytes))
+    little = Placement(schedule.runs, schedule.slices).within(room(local_bytes, global_bytes))
     much = Placement(schedule.runs, schedule.slices).within(ROOMY)
 
     for near, far in zip(much, little, strict=True):

@@ -21,7 +21,7 @@ SPEC = machine(cores_per_cluster=2)
 
 
 def written(equivalent_bytes: range) -> WrittenLayer:
-    return WrittenLayer(FragmentWriter().written(), (), (), (), -1, -1, -1, equivalent_bytes)
+    return WrittenLayer(FragmentWriter().written(), (), (), (), -1, {}, equivalent_bytes)
 
 
 def unfused() -> Schedule:

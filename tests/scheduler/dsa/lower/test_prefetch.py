@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dsascape.hw_models.simulation.columns import Rows
 from dsascape.scheduler import ScheduleError
-from dsascape.scheduler.dsa.lower.prefetch import FURTHER, LOCAL, PrefetchUse
+from dsascape.scheduler.dsa.lower.prefetch import FURTHER, NEAR, PrefetchUse
 from dsascape.scheduler.dsa.lower.prefetch_buffer import IN_USE, Passing, PrefetchBuffer, prefetch_buffer
 from dsascape.scheduler.programs.fragments import FragmentWriter
 
@@ -126,20 +126,20 @@ def test_compiled_code_lets_in_what_python_does(passing: list[Passing], in_fligh
 
 def test_what_a_run_does_is_noted_by_buffer() -> None:
     use = PrefetchUse(FragmentWriter())
-    near, _ = use.admit(LOCAL, 10)
+    near, _ = use.admit(NEAR, 10)
     far, _ = use.admit(FURTHER, 80)
     use.filled_by(FURTHER, (0,))
     use.used_by(FURTHER, far, 1)
-    use.filled_by(LOCAL, (1,))
-    use.admit(LOCAL, 20)
-    use.used_by(LOCAL, near, 2)
-    use.filled_by(LOCAL, (3,))
+    use.filled_by(NEAR, (1,))
+    use.admit(NEAR, 20)
+    use.used_by(NEAR, near, 2)
+    use.filled_by(NEAR, (3,))
 
     passing = use.noted()
 
     assert list(passing[FURTHER].sizes_bytes) == [80]
     assert (list(passing[FURTHER].users), list(passing[FURTHER].stated_before)) == ([1], [1])
     assert (list(passing[FURTHER].filled), list(passing[FURTHER].transfers)) == ([1], [(0,)])
-    assert list(passing[LOCAL].sizes_bytes) == [10, 20]
-    assert (list(passing[LOCAL].users), list(passing[LOCAL].stated_before)) == ([2, -1], [2, IN_USE])
-    assert (list(passing[LOCAL].filled), list(passing[LOCAL].transfers)) == ([1, 2], [(1,), (3,)])
+    assert list(passing[NEAR].sizes_bytes) == [10, 20]
+    assert (list(passing[NEAR].users), list(passing[NEAR].stated_before)) == ([2, -1], [2, IN_USE])
+    assert (list(passing[NEAR].filled), list(passing[NEAR].transfers)) == ([1, 2], [(1,), (3,)])
