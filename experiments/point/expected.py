@@ -2,13 +2,14 @@
 
 The simulation is a bound that good code comes near. A machine file may say how near, by kind of kernel
 (``library_efficiency``): a stretch of the critical path that a memory or a transfer limits takes its time by the
-efficiency of ``memory``, launches take what they take, and all else its time by the efficiency of the kernel's kind.
+efficiency of ``memory``, one that tensor units limit by that of ``tensor``, launches take what they take, and all else
+its time by the efficiency of the kernel's kind, as does what tensor units limit where ``tensor`` is not stated.
 """
 
 from collections.abc import Mapping
 
 from dsascape.hw_models import AnyHardware, Launch, Program, SimulationResult, Transfer
-from dsascape.hw_models.common.spec_types import MEMORY
+from dsascape.hw_models.common.spec_types import MEMORY, TENSOR
 from dsascape.scheduler import MachineSchedule
 from dsascape.workloads.kernel_kinds import OTHER, kind_of_kernel
 
@@ -29,6 +30,8 @@ def expected_ps(
             share = 1.0
         elif paced_by in program.memories or isinstance(payload, Transfer):
             share = stated.get(MEMORY, 1.0)
+        elif paced_by == TENSOR and TENSOR in stated:
+            share = stated[TENSOR]
         else:
             share = stated.get(kinds[layer_run] if layer_run in range(len(kinds)) else OTHER, 1.0)
         total += (end_ps - start_ps) / share

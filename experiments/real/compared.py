@@ -57,6 +57,7 @@ class Comparison:
         return {
             "measured_s": None if timing is None else timing.seconds,
             "measured_spread": None if timing is None else timing.spread,
+            "measured_j": measurement.network.joules,
             "measured_threads": measurement.threads, "is_correct": int(bool(measurement.correct)), **self.figures(),
             "target": measurement.target, "device": measurement.device.processor,
             "device_facts": json.dumps(asdict(measurement.device), sort_keys=True),

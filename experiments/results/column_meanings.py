@@ -54,6 +54,7 @@ RUNS: Mapping[str, Column] = {
     "command": Column("", "command that simulates this point alone"),
     "measured_s": Column("s", "measured time of the network, the median of the runs"),
     "measured_spread": Column("share", "interquartile range of the measured times by their median"),
+    "measured_j": Column("J", "energy of a run by the processor's counters, all on its packages; missing without them"),
     "measured_threads": Column("", "threads that the code ran on"),
     "is_correct": Column("", "1 if all results agree with onnxruntime's"),
     "mape": Column("share", "mean of |predicted - measured| / measured over kernels"),

@@ -25,8 +25,9 @@ OF_KERNELS = {
 }  # fmt: skip
 """Columns that the table of measured kernels always has, with their types."""
 OF_MEASUREMENT = {
-    "measured_s": "REAL", "measured_spread": "REAL", "measured_threads": "INTEGER", "is_correct": "INTEGER",
-    "mape": "REAL", "spearman": "REAL", "kendall": "REAL", "target": "TEXT", "device": "TEXT", "device_facts": "TEXT",
+    "measured_s": "REAL", "measured_spread": "REAL", "measured_j": "REAL", "measured_threads": "INTEGER",
+    "is_correct": "INTEGER", "mape": "REAL", "spearman": "REAL", "kendall": "REAL", "target": "TEXT",
+    "device": "TEXT", "device_facts": "TEXT",
     "measured_at": "TEXT", "warnings": "TEXT", "flushed_caches": "INTEGER",
 }  # fmt: skip
 """Columns of measured points."""

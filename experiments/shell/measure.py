@@ -215,6 +215,8 @@ def show_measurement(measurement: Measurement, data: dict[str, Any], comparison:
             f"  {_time(whole.timing.seconds)} for {count(len(measurement.kernels), 'kernel')} in a row{flushed}, spread"
             f" {whole.timing.spread:.1%}; outputs differ from onnxruntime's by {whole.deviation or 0:.1g}"
         )
+    if whole.joules is not None:
+        console.print(f"  {whole.joules:.3g} J a run by the processor's energy counters, all that runs there included")
     if comparison is not None:
         _show_prediction(comparison, data)
     for warning in measurement.warnings:

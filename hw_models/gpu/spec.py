@@ -119,6 +119,9 @@ class Sms(BaseModel):
     """Loads and stores per SM and cycle, counted per thread."""
     l2_bytes_per_cycle: Rate
     """Bandwidth between one SM and the L2, reads and writes together, in bytes per cycle."""
+    cluster: Annotated[int, Field(gt=0, le=64)] = 1
+    """Most blocks of a cluster, on as many neighbouring SMs, that share what they load: an operand that several of
+    them need comes from the L2 once and is multicast to their shared memories. 1: blocks load for themselves."""
     shared: SharedMemory
     registers: Annotated[int, Field(gt=0, le=2**24)]
     """Number of 32-bit registers per SM."""

@@ -49,6 +49,7 @@ class GpuKernel(Kernel):
         loops = " ".join(f"d{dim}" for dim in tiles.order)
         fronts = "".join([f", {self._front(number)}" for number in range(len(tiles.fronts))])
         split = f", reductions split {count(tiles.split, 'way')}" if tiles.split > 1 else ""
+        split += f", blocks in clusters of {shown(tiles.cluster)}" if tiles.cluster else ""
         split += f", {tiles.stream} of the depth at a time" if tiles.stream is not None else ""
         split += f", reductions shared by {count(tiles.shares, 'block')}" if tiles.shares > 1 else ""
         return (

@@ -1,5 +1,6 @@
 """A GPU schedule as JSON: written, edited by hand perhaps, and read back, each part checked."""
 
+import math
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -8,6 +9,7 @@ from pydantic import Field
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.checked import checked_steps
+from dsascape.scheduler.gpu.clusters import can_cluster
 from dsascape.scheduler.gpu.code import block_needs
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.nests import BlockNest, Product, nests_of
@@ -74,6 +76,7 @@ class _Kernel(KernelRecord):
     fronts: Annotated[tuple[_Front, ...], Field(strict=False)] = ()
     stream: Size | None = None
     rows: _Paddings = ()
+    cluster: Sizes = ()
     steps: list[dict[str, Any]] | None = None
 
 
@@ -92,7 +95,7 @@ def _kernel_record(kernel: GpuKernel) -> _Kernel:
     return _Kernel(
         output=kernel.name, group=kernel.group, operators=kernel.layer.ops, tile=tiles.tile, order=tiles.order,
         part=tiles.part, split=tiles.split, depth_step=tiles.depth_step, stages=tiles.stages, unit=tiles.unit,
-        shares=tiles.shares, stream=tiles.stream, rows=_padding(tiles.rows),
+        shares=tiles.shares, stream=tiles.stream, rows=_padding(tiles.rows), cluster=tiles.cluster,
         fronts=tuple([
             _Front(
                 part=front.part, depth_step=front.depth_step, unit=front.unit, at_once=front.at_once,
@@ -136,6 +139,7 @@ def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKe
             ]),
             stream=record.stream,
             rows=_rows(record.rows),
+            cluster=record.cluster,
         )
     except ValueError as error:
         raise ScheduleError(f"{where}: {error}") from error
@@ -155,6 +159,12 @@ def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> 
         _check_tensor(where, nests.product(layer, tiles.part), view)
     if tiles.shares > nests.shared_iterations:
         raise ScheduleError(f"{where}: shares: {count(tiles.shares, 'block')} cannot share a reduction of this kernel")
+    if tiles.cluster and (math.prod(tiles.cluster) > view.spec.sms.cluster or not can_cluster(layer, tiles)):
+        most = count(view.spec.sms.cluster, "block")
+        raise ScheduleError(
+            f"{where}: cluster: has {shown(tiles.cluster)}; a cluster of {view.spec.name} has {most} at most, of one"
+            " product whose operands are staged"
+        )
     if tiles.stream is not None and not layer.streamed:
         raise ScheduleError(f"{where}: stream: this kernel has no softmax in front of a product, done piece by piece")
     needs = block_needs(layer, tiles, view)

@@ -86,6 +86,8 @@ class GpuTiles:
     block adds up what they give before it begins with the next ones. None: all of them first."""
     rows: Rows = ()
     """Padding of the rows of the anchor's staged operands."""
+    cluster: Extents = ()
+    """Blocks of each dimension that form a cluster and share their loads (`scheduler.gpu.clusters`); empty: none do."""
 
     def __post_init__(self) -> None:
         dims = len(self.tile)
@@ -95,6 +97,8 @@ class GpuTiles:
             raise ValueError(f"part {self.part} is larger than tile {self.tile}")
         if self.shares < 1 or (self.shares > 1 and self.depth_step is not None):
             raise ValueError(f"{count(self.shares, 'block')} share a reduction; needs at least one, and nothing staged")
+        if self.cluster and (len(self.cluster) != dims or self.unit != "tensor"):
+            raise ValueError(f"cluster {self.cluster}: needs blocks of {count(dims, 'dimension')}, on tensor units")
         _check_unit(self.unit, self.depth_step)
         _check_rows(self.rows, self.depth_step)
 

@@ -20,6 +20,7 @@ from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.errors import PinError
 from dsascape.scheduler.gpu.bounds import Grids
 from dsascape.scheduler.gpu.candidates import candidates, grid_orders, runs
+from dsascape.scheduler.gpu.clusters import clustered
 from dsascape.scheduler.gpu.conflicts import padded
 from dsascape.scheduler.gpu.fixed import FixedTiles, with_fixed
 from dsascape.scheduler.gpu.fronts import tried_key
@@ -76,7 +77,7 @@ def most_ps(layer: Layer, view: GpuView, known: KnownTiles) -> float:
 
 def _most_ps(layer: Layer, view: GpuView) -> float:
     tried = sorted(_tried(layer, view), key=partial(_promise, layer, view))[:_FEW]
-    bare = [make_grid(layer, tiles, view, has_conflicts=False) for tiles in tried]
+    bare = [_bare_grid(layer, tiles, view) for tiles in tried]
     grids = [own for grid in bare for own in _with_conflicts(layer, grid, view)]
     order, found = grid_orders(layer)[0], Found()
     taken_ps = [estimate_ps(grid, view, off_chip_of(layer, grid, order, view).left(found)) for grid in grids]
@@ -160,7 +161,12 @@ def _fixed(layer: Layer, found: Found, view: GpuView, fixed: FixedTiles) -> Tili
 
 
 def _grids(layer: Layer, tried: Iterable[GpuTiles], view: GpuView) -> Grids:
-    return Grids.of([make_grid(layer, tiles, view, has_conflicts=False) for tiles in dict.fromkeys(tried)])
+    return Grids.of([_bare_grid(layer, tiles, view) for tiles in dict.fromkeys(tried)])
+
+
+def _bare_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
+    """Return the grid of ``tiles`` with its blocks in clusters where that pays, without bank conflicts."""
+    return make_grid(layer, clustered(layer, tiles, view), view, has_conflicts=False)
 
 
 def _with_conflicts(layer: Layer, grid: Grid, view: GpuView) -> Sequence[Grid]:

@@ -70,7 +70,7 @@ class GpuView:
         """Key of everything that the instructions and the traffic of blocks depend on."""
         sms = self.spec.sms
         dtypes = self.dtype, self.product
-        of_sm = sms.warp, sms.threads_per_block, sms.shared.banks
+        of_sm = sms.warp, sms.threads_per_block, sms.shared.banks, sms.cluster
         return of_sm, self.tensor, self.spec.l2.sector_bytes, dtypes, self.tuning
 
     @cached_property

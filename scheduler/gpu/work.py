@@ -15,6 +15,7 @@ from dsascape.hw_models import Compute
 from dsascape.hw_models.gpu.occupancy import BlockNeeds, occupancy
 from dsascape.hw_models.gpu.sm import DRAM, L2, SHARED
 from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.gpu.clusters import of_cluster
 from dsascape.scheduler.gpu.code import BlockCode, block_code, block_needs, last_code, operations_of, partial_bytes
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.traffic import OffChip, depth_step_of, l2_bytes, off_chip
@@ -56,7 +57,9 @@ class Grid:
     operations: Operations
     """Operations of all blocks together, recomputed halos counted."""
     l2_bytes: int
-    """Bytes that all blocks together move between SMs and L2."""
+    """Bytes that all blocks together move out of the L2 and into it: what a cluster shares counts once."""
+    sm_bytes: int
+    """Bytes that all SMs together receive from the L2 and send there: as ``l2_bytes`` without clusters."""
     last: BlockCode | None = None
     """Additional instructions of the last of the blocks that share a reduction."""
     steps: int = 1
@@ -66,6 +69,15 @@ class Grid:
     def at_once(self) -> int:
         """Blocks that do not wait for others."""
         return self.blocks // self.steps
+
+    def charged_l2_bytes(self, view: GpuView) -> float:
+        """Return the bytes of all blocks at the bandwidth of the L2 that take as long as the slower of two ways.
+
+        These are the L2's own, for what clusters share once, and the paths of the SMs, for what each receives.
+        """
+        at_work = min(self.at_once, view.spec.sms.count)
+        of_paths = view.pace.fair_bytes_per_cycle(at_work)[L2] / view.spec.sms.l2_bytes_per_cycle
+        return max(float(self.l2_bytes), self.sm_bytes * of_paths)
 
 
 def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
@@ -77,14 +89,20 @@ def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
 def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView, *, has_conflicts: bool = True) -> Grid:
     """Return the grid of ``layer`` in ``tiles``; without bank conflicts, it takes no longer than with any padding."""
     sector_bytes = view.spec.l2.sector_bytes
+    table = layer.analysis.table(_whole_of)
     key = layer.signature, tiles.tile, sector_bytes
-    whole = layer.analysis.table(_whole_of).get(key, partial(_whole_of, layer, tiles.tile, sector_bytes))
+    whole = table.get(key, partial(_whole_of, layer, tiles.tile, sector_bytes))
+    moved = whole.l2_bytes
+    if tiles.cluster:
+        together = of_cluster(tiles.tile, tiles.cluster)
+        key = layer.signature, together, sector_bytes
+        moved = table.get(key, partial(_whole_of, layer, together, sector_bytes)).l2_bytes
     code, needs = block_code(layer, tiles, view, has_conflicts=has_conflicts), block_needs(layer, tiles, view)
     passes = passes_of(layer, tiles.tile)
     handed_over = whole.blocks * partial_bytes(layer, tiles)
     return Grid(
-        tiles, whole.blocks * tiles.shares * passes, code, needs, whole.operations, whole.l2_bytes + handed_over,
-        last_code(layer, tiles, view), waiting_steps(layer) * passes,
+        tiles, whole.blocks * tiles.shares * passes, code, needs, whole.operations, moved + handed_over,
+        whole.l2_bytes + handed_over, last_code(layer, tiles, view), waiting_steps(layer) * passes,
     )  # fmt: skip
 
 
@@ -135,7 +153,7 @@ def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> K
     payload = Compute(
         dtype=view.dtype, product=view.product, issued=code.issued, at_work=min(grid.at_once, view.spec.sms.count),
         macs=each(grid.operations.macs), simple=each(grid.operations.simple), special=each(grid.operations.special),
-        traffic=((SHARED, code.shared_bytes), (L2, each(grid.l2_bytes)), (DRAM, each(dram_bytes))),
+        traffic=((SHARED, code.shared_bytes), (L2, each(grid.charged_l2_bytes(view))), (DRAM, each(dram_bytes))),
     )  # fmt: skip
     last = None
     if grid.last is not None:
@@ -155,7 +173,7 @@ def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
     held = occupancy(spec.sms, grid.needs).blocks
     if not held:
         return math.inf
-    through_l2, off_chip_bytes = grid.l2_bytes / grid.blocks, dram_bytes / grid.blocks
+    through_l2, off_chip_bytes = grid.charged_l2_bytes(view) / grid.blocks, dram_bytes / grid.blocks
     traffic = (SHARED, float(grid.code.shared_bytes)), (L2, through_l2), (DRAM, off_chip_bytes)
     chip_ps = PS_PER_S * max(
         through_l2 / spec.l2.bandwidth_bytes_per_s, off_chip_bytes / spec.dram.sustained_bytes_per_s

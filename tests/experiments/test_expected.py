@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from dsascape.experiments.api import simulate
 from dsascape.hw_models import AnyHardware, load_hardware
-from dsascape.hw_models.common.spec_types import MEMORY, KernelKind
+from dsascape.hw_models.common.spec_types import MEMORY, TENSOR, KernelKind
 from dsascape.workloads import load_network
 from dsascape.workloads.kernel_kinds import CONVOLUTION, DEPTHWISE, OTHER, PRODUCT, kind_of_kernel
+from dsascape.workloads.single_operators import SingleOperator, single_operator
 
-KINDS = ("product", "convolution", "depthwise", "other", "memory")
+KINDS = ("product", "convolution", "depthwise", "other", "memory", "tensor")
 
 
 def with_libraries(name: str, shares: dict[str, float]) -> AnyHardware:
@@ -45,6 +46,26 @@ def test_expected_lies_between_the_bound_and_the_bound_by_the_least_efficiency(
     assert record.expected_latency_s <= record.latency_s / min(shares.values()) * slack
 
 
+def product(dtype: str, shares: dict[str, float]) -> tuple[float, float, float]:
+    """Bound, launch and expected seconds of a product of 4096 x 4096 x 4096 on an A100 with these efficiencies."""
+    machine = with_libraries("a100", shares)
+    matrix = (4096, 4096)
+    graph = single_operator(SingleOperator("p", "MatMul", (matrix,), (matrix,))).with_dtype(dtype)
+    record = simulate(graph, machine, "fixed-pattern", dtype=dtype).record
+    return record.latency_s, record.critical["launch"] * record.latency_s, record.expected_latency_s
+
+
+def test_tensor_units_have_an_efficiency_of_their_own_where_it_is_stated() -> None:
+    bound_s, launch_s, expected_s = product("fp16", {"product": 0.9, "tensor": 0.5})
+    assert expected_s == pytest.approx(launch_s + (bound_s - launch_s) / 0.5, rel=0.01)
+
+    bound_s, launch_s, expected_s = product("fp16", {"product": 0.5})
+    assert expected_s == pytest.approx(launch_s + (bound_s - launch_s) / 0.5, rel=1e-6)
+
+    bound_s, launch_s, expected_s = product("fp32", {"product": 0.9, "tensor": 0.5})
+    assert expected_s == pytest.approx(launch_s + (bound_s - launch_s) / 0.9, rel=1e-6)
+
+
 def test_only_launches_keep_their_time() -> None:
     machine = with_libraries("adreno640", dict.fromkeys(KINDS, 0.5))
     record = simulate("mobilenet-v2", machine, "fixed-pattern").record
@@ -69,4 +90,4 @@ def test_strided_convolutions_of_one_element_are_products() -> None:
 
 
 def test_a_machine_file_names_the_kinds_that_there_are() -> None:
-    assert {PRODUCT, CONVOLUTION, DEPTHWISE, OTHER, MEMORY} == set(get_args(KernelKind)) == set(KINDS)
+    assert {PRODUCT, CONVOLUTION, DEPTHWISE, OTHER, MEMORY, TENSOR} == set(get_args(KernelKind)) == set(KINDS)

@@ -53,6 +53,9 @@ class KernelMeasurement:
     deviation: float | None = None
     """Largest difference from the reference, relative to the reference's largest magnitude."""
     error: str | None = None
+    joules: float | None = None
+    """Energy of one run of the network by the processor's counters, of packages and DRAM with all that runs there; None
+    for single kernels, on other devices, and where the system shows no counters."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the kernel's entry of ``measure --json``, without a prediction."""
@@ -64,7 +67,7 @@ class KernelMeasurement:
             "predicted_s": None, "correct": False if self.error else self.correct, "error": self.error,
             "samples": 0 if timing is None else timing.samples,
             "disturbed": 0 if timing is None else timing.disturbed,
-            "deviation": self.deviation,
+            "deviation": self.deviation, "measured_j": self.joules,
         }  # fmt: skip
 
 
@@ -121,7 +124,8 @@ class Measurement:
         return {
             "model": self.model, "policy": self.policy, "target": self.target, "device": asdict(self.device),
             "threads": self.threads, "correct": self.correct, "measured_s": whole["measured_s"],
-            "predicted_s": None, "spread": whole["spread"], "error": self.network.error,
+            "measured_j": whole["measured_j"], "predicted_s": None, "spread": whole["spread"],
+            "error": self.network.error,
             "kernels": [kernel.as_json() for kernel in self.kernels], "mape": None, "spearman": None, "kendall": None,
             "warnings": list(self.warnings), "flushed_caches": self.flushed, "measured_at": self.measured_at or None,
         }  # fmt: skip

@@ -13,9 +13,10 @@ import tvm_ffi
 from dsascape.scheduler.kernels.buffers import share_buffers
 from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.codegen.kernels import argument, generate, network_array, stored_array
+from dsascape.tuner.measure.counters import energy_counters, joules_of_run
 from dsascape.tuner.measure.job import Job
 from dsascape.tuner.measure.records import KernelMeasurement, Timing
-from dsascape.tuner.measure.targets import target_description
+from dsascape.tuner.measure.targets import is_gpu_target, target_description
 from dsascape.tuner.measure.timing import FLUSH, measured
 from dsascape.tuner.measure.worker import FAILURES, NETWORK, reason
 from dsascape.tuner.on_device.clock import Clock
@@ -157,7 +158,10 @@ class Session:
             return KernelMeasurement(NETWORK, operators, None, False, difference, text)
         budget = self.job.budget
         timing = measured(seconds, budget.network_s, budget.width)
-        return KernelMeasurement(NETWORK, operators, timing, True, difference)
+        is_counted = self.place.is_here and not self.job.flush_caches and not is_gpu_target(self.job.target)
+        counters = energy_counters() if is_counted else ()
+        joules = joules_of_run(run, timing.seconds, counters)
+        return KernelMeasurement(NETWORK, operators, timing, True, difference, joules=joules)
 
     def _row_s(self, row: Row, calls: Iterable[tuple[Any, list[Any]]]) -> float:
         """Return the seconds of all kernels in sequence."""
