@@ -5,12 +5,12 @@ The cost of instructions and generated code both ask here, so that what is simul
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.lanes import halvings
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
+from dsascape.workloads.memo import memoized
 from dsascape.workloads.spaced import executed_extents
 
 
@@ -33,10 +33,11 @@ def anchored_nest(layer: Layer) -> LoopNest | None:
     It is the only reduction, and what follows it up to the sink works element by element on its output. Layers with
     several are cut into parts that have one each (`scheduler.cpu.structure.chains`).
     """
-    place = layer.analysis.table(_anchor_place).get(layer.signature, partial(_anchor_place, layer))
+    place = _anchor_place(layer)
     return None if place is None else layer.nests[place].nest
 
 
+@memoized
 def _anchor_place(layer: Layer) -> int | None:
     """Return where among the layer's nests its anchor is."""
     nest = _anchored_nest(layer)
@@ -127,12 +128,9 @@ def vector_lanes(nest: LoopNest, tiles: LoopTiles, lanes: int) -> int:
     return math.gcd(tiles.lanes(lanes), lanes_along(nest, tiles.vector_dim, lanes))
 
 
+@memoized
 def most_lanes(layer: Layer, dim: int, lanes: int) -> int:
     """Return `lanes_along` a dimension of the anchor of ``layer``, worked out once; ``lanes`` where it has none."""
-    return layer.analysis.table(_most_lanes).get((layer.signature, dim, lanes), partial(_most_lanes, layer, dim, lanes))
-
-
-def _most_lanes(layer: Layer, dim: int, lanes: int) -> int:
     nest = anchored_nest(layer)
     return lanes if nest is None else lanes_along(nest, dim, lanes)
 
@@ -152,16 +150,13 @@ def is_padded(nest: LoopNest, read: Access) -> bool:
     return any(low < 0 or high > size for (low, high), size in zip(spans, read.shape, strict=True))
 
 
+@memoized
 def shared_rows(layer: Layer) -> int:
     """Return how many of the sink's outer dimensions, as stored, may be computed element by element.
 
     Next to nothing is then computed twice: what has several reductions (a softmax, a normalisation) is finished row by
     row, and what rows have in common, such as a bound of a mask, counts for little.
     """
-    return layer.analysis.table(_shared_rows).get(layer.signature, partial(_shared_rows, layer))
-
-
-def _shared_rows(layer: Layer) -> int:
     shape, order = layer.sink.shape, layer.sink.order
     whole = _operations(layer, shape)
     for rows in range(len(order) - 1, 0, -1):
