@@ -11,7 +11,7 @@ from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.deciding.unit_choice import Units, computing_ps, units_of
 from dsascape.scheduler.dsa.pins import DsaPin, DsaPins
 from dsascape.scheduler.dsa.placing.binding import Binding, plain_binding
-from dsascape.scheduler.dsa.placing.core_choice import BoundLayer, LayerThroughDdr
+from dsascape.scheduler.dsa.placing.core_choice import BoundLayer, LayerThroughDdr, bound_layer
 from dsascape.scheduler.dsa.tiling.choice import TilingCache
 from dsascape.scheduler.dsa.view import GLOBAL, LOCAL, DsaView
 from dsascape.scheduler.errors import ScheduleError
@@ -195,8 +195,7 @@ class DsaCosts:
             return self._alone(layer, extents).plain
 
     def _bound(self, layer: Layer, extents: Extents) -> BoundLayer:
-        key = layer.signature, extents, self.view.timing, self.dtype
-        return self.analysis.table(LayerThroughDdr.bound).get(key, self._alone(layer, extents).bound)
+        return bound_layer(layer, extents, self.view.timing, self.dtype, self.tiling_cache)
 
     def _alone(self, layer: Layer, extents: Extents) -> LayerThroughDdr:
         return LayerThroughDdr(layer, extents, self.view, self.dtype, self.tiling_cache)

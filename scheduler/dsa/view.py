@@ -1,7 +1,7 @@
 """Machine view of a clustered DSA for its scheduler: sizes, rates of one cluster when all run, start-up times."""
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -9,11 +9,16 @@ from dsascape.hw_models import ClusteredDsa
 from dsascape.hw_models.dsa.levels import CHIP, MemoryLevel
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.tuning import DsaTuning
+from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, left_out, only, without
 
 LOCAL, GLOBAL, DDR = "local_buffer", "global_buffer", "ddr"
 """Names of the memories that data of every machine pass through, innermost first; further levels have names of their
 own (`DsaView.levels`)."""
-_CAPACITY = {"capacity_bytes": True}
+_UNTIMED: Unread = {"library_efficiency": True, "energy": True, "area": True}
+_CAPACITY: Unread = {"capacity_bytes": True}
+_APART_FROM_DDR: Unread = {**_UNTIMED, "ddr": True, "dma": True}
+_OFF_CHIP: Unread = {**_APART_FROM_DDR, "local_buffer": _CAPACITY, "global_buffer": _CAPACITY}
+_OF_ONE_CORE = {"clusters": left_out("clusters"), "tuning": left_out("tuning")}
 
 
 class DmaTiming(NamedTuple):
@@ -33,39 +38,37 @@ class DmaTiming(NamedTuple):
         return alone_ps if alone_ps > shared_ps else shared_ps
 
 
-@dataclass(frozen=True)
-class DsaView:
-    """Machine view: a clustered DSA with ``clusters`` in use, and the tuning parameters of its scheduler."""
+@dataclass(frozen=True, eq=False)
+class DsaView(MachinePart):
+    """Machine view: a clustered DSA with ``clusters`` in use, and the tuning parameters of its scheduler.
+
+    Functions whose results are stored take a part of it as their argument, which is their key: `timing`, `arithmetic`,
+    `apart_from_ddr` and `on_chip_rates` leave fields out, and reading one of those raises ``AttributeError``.
+    """
 
     spec: ClusteredDsa
     clusters: int
     tuning: DsaTuning = field(default_factory=DsaTuning)
 
     @cached_property
-    def timing(self) -> Hashable:
-        """Cache key of everything a run's time depends on: machines with equal keys have equal timing."""
-        return self.spec.model_dump_json(exclude={"name", "energy", "area"}), self.clusters, self.tuning
+    def timing(self) -> "DsaView":
+        """The part that a run's time depends on."""
+        return replace(self, spec=without(self.spec, _UNTIMED))
 
     @cached_property
-    def arithmetic(self) -> Hashable:
-        """Cache key of everything the time of a computation depends on; memories are not part of it."""
-        return self.spec.model_dump_json(include={"clock_hz", "units"})
+    def arithmetic(self) -> "DsaView":
+        """The part that the time of a computation depends on: compute units and their clock, no memory."""
+        return replace(self, spec=only(self.spec, "name", "clock_hz", "units"), **_OF_ONE_CORE)
 
     @cached_property
-    def apart_from_ddr(self) -> Hashable:
-        """Cache key of everything schedules depend on except DDR and DMA."""
-        apart = self.spec.model_dump_json(exclude={"name", "energy", "area", "ddr", "dma"})
-        return apart, self.clusters, self.tuning
+    def apart_from_ddr(self) -> "DsaView":
+        """The part that schedules depend on, except DDR and DMA."""
+        return replace(self, spec=without(self.spec, _APART_FROM_DDR))
 
     @cached_property
-    def on_chip_rates(self) -> Hashable:
-        """Cache key of everything on-chip times depend on, without buffer capacities."""
-        return self.spec.model_dump_json(
-            exclude={
-                "name": True, "energy": True, "area": True, "ddr": True, "dma": True, "local_buffer": _CAPACITY,
-                "global_buffer": _CAPACITY,
-            }
-        )  # fmt: skip
+    def on_chip_rates(self) -> "DsaView":
+        """The part that on-chip times depend on, without buffer capacities."""
+        return replace(self, spec=without(self.spec, _OFF_CHIP), **_OF_ONE_CORE)
 
     @cached_property
     def levels(self) -> tuple[MemoryLevel, ...]:

@@ -19,6 +19,7 @@ from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.recurrences import step_dims
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import memoized
 
 Side = Literal["rows", "columns", "count"]
 _SIDES = (16, 32, 64, 128, 256)
@@ -101,18 +102,14 @@ def _known_sides(layer: Layer) -> _Sides | None:
     return next((sides for sides in every if sides is not None and sides.are_both), _sides(layer, nests.anchor))
 
 
-def _sides(layer: Layer, number: int) -> _Sides | None:
-    table = layer.analysis.table(_sides_of)
-    return table.get((layer.signature, number), partial(_sides_of, layer, number))
-
-
 def _is_thin(layer: Layer, sides: _Sides) -> bool:
     """Whether a product has so few rows or columns that there is next to no reuse."""
     shape = layer.sink.shape
     return min(math.prod([shape[dim] for dim in dims]) for dims in (sides.rows, sides.columns)) < _SIDES[0]
 
 
-def _sides_of(layer: Layer, number: int) -> _Sides | None:
+@memoized
+def _sides(layer: Layer, number: int) -> _Sides | None:
     """Return the sides of a contraction's product; None if there is no reuse of both operands."""
     nests, shape = nests_of(layer), layer.sink.shape
     one = nests.product(layer, (1,) * len(shape), number)

@@ -11,13 +11,14 @@ its own.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from dsascape.scheduler.gpu.lines import Line, line_of
 from dsascape.scheduler.kernels.compiled import CompiledAccess, CompiledNest, asks_for_its_own
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents, LoopNest, Operations
+from dsascape.workloads.memo import memoized
 from dsascape.workloads.spaced import Spaced, spaced_loops
 
 Place = Literal["outside", "shared", "staged", "registers"]
@@ -178,25 +179,7 @@ class BlockNests:
 
         ``stream``: iterations of the anchor's depth at a time (`GpuTiles.stream`); the work is that of one such piece.
         """
-        table = layer.analysis.table(BlockNests.works)
-        return table.get((layer.signature, box, stream), partial(self._works, layer, box, stream))
-
-    def _works(self, layer: Layer, box: Extents, stream: int | None) -> list[NestWork]:
-        works: list[NestWork] = []
-        of_tile = () if self.is_plain else layer.tile_work(box, stream).nests
-        pieces = 1.0 if stream is None else max(layer.depth_extent_of(box) / stream, 1.0)
-        for number, alike in self.runs:
-            each, share = self.nests[number], 1.0
-            if self.is_plain:
-                extents: Sequence[int] = each.compiled.loop_extents(box)
-                made, outputs = each.compiled.operations(extents), math.prod(box)
-            else:
-                extents, made = of_tile[number].extents, of_tile[number].operations
-                share = of_tile[number].share * (pieces if number <= self.anchor else 1.0)
-                outputs = _written(each.compiled.nest, extents)
-            most = _most_written(each.compiled.nest, extents, outputs)
-            works += [NestWork(extents, made, outputs, _read(each, extents), share, most)] * alike
-        return works
+        return _works(layer, box, stream)
 
     def product(
         self, layer: Layer, box: Extents, number: int | None = None, stream: int | None = None
@@ -232,12 +215,29 @@ def _read(nest: BlockNest, extents: Sequence[int]) -> list[int]:
     return [math.prod(read.access.extents(extents)) for read in nest.reads]
 
 
+@memoized
+def _works(layer: Layer, box: Extents, stream: int | None) -> list[NestWork]:
+    nests = nests_of(layer)
+    works: list[NestWork] = []
+    of_tile = () if nests.is_plain else layer.tile_work(box, stream).nests
+    pieces = 1.0 if stream is None else max(layer.depth_extent_of(box) / stream, 1.0)
+    for number, alike in nests.runs:
+        each, share = nests.nests[number], 1.0
+        if nests.is_plain:
+            extents: Sequence[int] = each.compiled.loop_extents(box)
+            made, outputs = each.compiled.operations(extents), math.prod(box)
+        else:
+            extents, made = of_tile[number].extents, of_tile[number].operations
+            share = of_tile[number].share * (pieces if number <= nests.anchor else 1.0)
+            outputs = _written(each.compiled.nest, extents)
+        most = _most_written(each.compiled.nest, extents, outputs)
+        works += [NestWork(extents, made, outputs, _read(each, extents), share, most)] * alike
+    return works
+
+
+@memoized
 def nests_of(layer: Layer) -> BlockNests:
     """Return the nests of ``layer``, worked out once for equal layers."""
-    return layer.analysis.table(_nests).get(layer.signature, partial(_nests, layer))
-
-
-def _nests(layer: Layer) -> BlockNests:
     compiled = [each for each in reversed(layer.nests) if not each.is_view]
     contractions = [number for number, each in enumerate(compiled) if each.contraction]
     *fronts, anchor = contractions or [-1]

@@ -26,6 +26,7 @@ from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.kernels.footprints import footprints_of, touched_lines
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import memoized
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,9 @@ def once_bytes(layer: Layer, found: Found) -> float:
     return max(sum(work.operand_bytes.values()) + work.output_bytes - spared, 0)
 
 
+@memoized
 def l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:
     """Return what a block that computes ``tile`` moves between its SM and the L2."""
-    key = layer.signature, tile, sector_bytes
-    return layer.analysis.table(l2_bytes).get(key, partial(_l2_bytes, layer, tile, sector_bytes))
-
-
-def _l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:
     found, lines, passes = footprints_of(layer), touched_lines(layer, sector_bytes), passes_of(layer, tile)
     touched = [each.count for each in lines.of_operands((*tile, min(found.depth, layer.depth_extent_of(tile))))]
     if passes > 1:  # each takes as much of a line as it makes of it

@@ -6,20 +6,17 @@ for longer lines all blocks end, and a further grid takes the results up: a pass
 al., "High performance discrete Fourier transforms on graphics processors", SC 2008).
 """
 
-from functools import partial
 
 from dsascape.scheduler.gpu.lines import results_along
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import memoized
 
 
+@memoized
 def passes_of(layer: Layer, tile: Extents) -> int:
     """Return the grids, one after the other, in which blocks of ``tile`` make transforms of ``layer``; else 1."""
-    return layer.analysis.table(passes_of).get((layer.signature, tile), partial(_passes, layer, tile))
-
-
-def _passes(layer: Layer, tile: Extents) -> int:
     nests, most = nests_of(layer), 1
     if all(read.line is None for each in nests.nests for read in each.reads):
         return 1

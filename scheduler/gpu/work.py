@@ -24,6 +24,7 @@ from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.recurrences import waiting_steps
 from dsascape.workloads.loopnest import Extents, Operations
+from dsascape.workloads.memo import memoized
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +90,10 @@ def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
 def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView, *, has_conflicts: bool = True) -> Grid:
     """Return the grid of ``layer`` in ``tiles``; without bank conflicts, it takes no longer than with any padding."""
     sector_bytes = view.spec.l2.sector_bytes
-    table = layer.analysis.table(_whole_of)
-    key = layer.signature, tiles.tile, sector_bytes
-    whole = table.get(key, partial(_whole_of, layer, tiles.tile, sector_bytes))
+    whole = _whole_of(layer, tiles.tile, sector_bytes)
     moved = whole.l2_bytes
     if tiles.cluster:
-        together = of_cluster(tiles.tile, tiles.cluster)
-        key = layer.signature, together, sector_bytes
-        moved = table.get(key, partial(_whole_of, layer, together, sector_bytes)).l2_bytes
+        moved = _whole_of(layer, of_cluster(tiles.tile, tiles.cluster), sector_bytes).l2_bytes
     code, needs = block_code(layer, tiles, view, has_conflicts=has_conflicts), block_needs(layer, tiles, view)
     passes = passes_of(layer, tiles.tile)
     handed_over = whole.blocks * partial_bytes(layer, tiles)
@@ -114,6 +111,7 @@ class _Whole(NamedTuple):
     l2_bytes: int
 
 
+@memoized
 def _whole_of(layer: Layer, tile: Extents, sector_bytes: int) -> _Whole:
     operations, moved, blocks = Operations(), 0, 0
     for count, part in tile_classes(layer.computed_part(layer.sink.shape, tile), tile):

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
-from dsascape.fusion.plan import FusionPlan, Split
+from dsascape.fusion.plan import FusionPlan, Group, Split
 from dsascape.scheduler.kernels.cut import layers_by_pattern
 from dsascape.scheduler.kernels.layer import Layer, layer_needs
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.loopnest import Box, Extents, Operations, box_volume, full_box, hull, intersect
+from dsascape.workloads.memo import memoized
 from dsascape.workloads.regions import placed_regions
 from dsascape.workloads.subgraph import Subgraph
 
@@ -61,10 +62,12 @@ def split_into_instances(analysis: Analysis, plan: FusionPlan) -> InstanceGraph:
 
     An edge between two instances stays only if the output of one intersects what the other reads.
     """
-    return analysis.table(_instance_graph, _MOST_KEPT).get(plan.groups, partial(_instance_graph, analysis, plan))
+    return _instance_graph(analysis, plan.groups)
 
 
-def _instance_graph(analysis: Analysis, plan: FusionPlan) -> InstanceGraph:
+@memoized(most=_MOST_KEPT)
+def _instance_graph(analysis: Analysis, groups: tuple[Group, ...]) -> InstanceGraph:
+    plan = FusionPlan(analysis.graph, groups)
     graph = plan.graph
     instances: list[SubGraphInstance] = []
     writers: dict[str, list[int]] = {}

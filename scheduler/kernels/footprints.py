@@ -8,7 +8,6 @@ dimensions), the straight line between the smallest tile and the whole stands in
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from dsascape.hw_models.caches.lines import Array
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
@@ -17,18 +16,20 @@ from dsascape.scheduler.kernels.structure.anchors import anchored_nest, is_padde
 from dsascape.scheduler.kernels.structure.parts import is_computed_before, parts_of
 from dsascape.scheduler.kernels.structure.passes import nests_in_order, passes_of
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import memoized
 from dsascape.workloads.spaced import spaced_loops, used_extents
 
 
+@memoized
 def footprints_of(layer: Layer) -> Footprints:
     """Return the operands of ``layer``, worked out once for equal layers."""
-    return layer.analysis.table(_footprints).get(layer.signature, partial(_footprints, layer))
+    return _footprints(layer)
 
 
+@memoized
 def touched_lines(layer: Layer, line_bytes: int) -> TouchedLines:
     """Return the lines of ``line_bytes`` that tiles of ``layer`` touch; equal layers share what is known of them."""
-    key = layer.signature, line_bytes
-    return layer.analysis.table(TouchedLines).get(key, lambda: TouchedLines(footprints_of(layer), line_bytes))
+    return TouchedLines(footprints_of(layer), line_bytes)
 
 
 def _footprints(layer: Layer) -> Footprints:

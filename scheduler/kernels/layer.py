@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 
 from dsascape.scheduler.kernels.compiled import CompiledNest, asks_for_its_own, first_alike
 from dsascape.scheduler.kernels.pieces_read import (
@@ -21,6 +21,7 @@ from dsascape.scheduler.kernels.tile_work import TileWork, work_of_tile
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Bound, Box, Extents, LoopNest
+from dsascape.workloads.memo import Memos, memoized
 from dsascape.workloads.operand_dtypes import Pair, product_dtypes
 from dsascape.workloads.regions import placed_regions
 from dsascape.workloads.spaced import executed_extents
@@ -255,22 +256,17 @@ class Layer(Subgraph):
         Of a bounded layer, operands and what is held are those of the tile that has most, the nests' work and the usual
         extents those in the mean over all tiles of this size.
         """
-        make = partial(work_of_tile, self, tile, depth, self.from_the_start)
-        return self.analysis.table(work_of_tile).get((self.ops, tile, depth), make)
+        return _tile_work(self, tile, depth)
 
     def operand_bytes(self, tile: Extents) -> Mapping[str, int]:
-        """Return the bytes read of each operand by a tile of ``tile`` elements per sink dimension.
-
-        Cached by `signature`, so equal layers share the result.
-        """
-        cache = self.analysis.table(_operand_bytes)
-        by_place = cache.get((self.signature, tile), partial(_operand_bytes, self, tile))
+        """Return the bytes read of each operand by a tile of ``tile`` elements per sink dimension."""
+        by_place = _operand_bytes(self, tile)
         return {name: size for name, size in zip(self.inputs, by_place, strict=True) if size is not None}
 
     @property
     def smallest_bytes(self) -> int:
         """Bytes of the smallest tile, one element per dimension: operands, output and intermediates."""
-        return self.analysis.table(_smallest_bytes).get(self.signature, partial(_smallest_bytes, self))
+        return _smallest_bytes(self)
 
     def share(self, name: str, tile: Extents) -> Extents:
         """Return the extents of another output that go with a tile of the sink: the same fraction per dimension."""
@@ -282,7 +278,7 @@ class Layer(Subgraph):
     @cached_property
     def dependencies(self) -> Mapping[str, frozenset[int]]:
         """Sink dimensions, and ``DEPTH``, on which the part of each operand that a tile needs depends."""
-        by_place = self.analysis.table(_dependencies).get(self.signature, partial(_dependencies, self))
+        by_place = _dependencies(self)
         return {name: dims for name, dims in zip(self.inputs, by_place, strict=True) if dims is not None}
 
     @cached_property
@@ -306,6 +302,21 @@ class Layer(Subgraph):
         signature = Signature((nests, roles, outputs, self.sink.order, between))
         return self.analysis.of(first_equal, signature)
 
+    @cached_property
+    def memos(self) -> Memos:
+        """Tables of the network's memoized functions."""
+        return self.analysis.memos
+
+    @property
+    def memo_key(self) -> Signature:
+        """Key of memoized results, which equal layers of a network share."""
+        return self.signature
+
+    @property
+    def memo_identity(self) -> tuple[int, ...]:
+        """Key of memoized results that name tensors or operators."""
+        return self.ops
+
 
 def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
     """Return `first_alike` for the nests of operator ``op``."""
@@ -313,17 +324,25 @@ def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
     return first_alike(nests) if nests[1:] else (0,)
 
 
+@memoized(by_identity=True)
+def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
+    return work_of_tile(layer, tile, depth, layer.from_the_start)
+
+
+@memoized
 def _operand_bytes(layer: Layer, tile: Extents) -> tuple[int | None, ...]:
     """Return `Layer.operand_bytes` by position among the layer's inputs; None for an input that no tile needs."""
     work = layer.tile_work(tile)
     return tuple([work.operand_bytes.get(name) for name in layer.inputs])
 
 
+@memoized
 def _smallest_bytes(layer: Layer) -> int:
     work = layer.tile_work((1,) * len(layer.sink.shape), 1 if layer.depth_loops else None)
     return sum(work.operand_bytes.values()) + work.between_bytes + work.output_bytes
 
 
+@memoized
 def _dependencies(layer: Layer) -> tuple[frozenset[int] | None, ...]:
     """Return `Layer.dependencies` by position among the layer's inputs; None for an input that no tile needs.
 

@@ -7,17 +7,14 @@ operands in its own caches as far as it fits. On a GPU such a step is a grid of 
 """
 
 import math
-from functools import partial
 
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.memo import memoized
 
 
+@memoized
 def ordered_dims(layer: Layer) -> tuple[int, ...]:
     """Return the sequential dimensions of the sink; worked out once for equal layers."""
-    return layer.analysis.table(_ordered_dims).get(layer.signature, partial(_ordered_dims, layer))
-
-
-def _ordered_dims(layer: Layer) -> tuple[int, ...]:
     dims: set[int] = set()
     for nest in [compiled.nest for compiled in layer.nests]:
         if nest.write.tensor == layer.sink.name:

@@ -27,6 +27,7 @@ from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.scheduler.kernels.tile_work import NestWork
 from dsascape.workloads.loopnest import Extents, Operations
+from dsascape.workloads.memo import memoized
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def known_codes(
     """Return `codes_of`, worked out once for tiles that make the same code; ``machine`` says vectors and tuning."""
     key: Hashable = tiles
     if not tiles.has_fronts:
-        depends = layer.analysis.table(_depends_on_tile).get(layer.signature, partial(_depends_on_tile, layer))
+        depends = _depends_on_tile(layer)
         tile = tiles.tile(layer.sink.shape) if depends else ()
         passes = tiles.passes(footprints_of(layer).depth)
         key = tile, tiles.register, tiles.vector_dim, tiles.unrolled, passes, tiles.has_panels
@@ -53,6 +54,7 @@ def known_codes(
     return layer.analysis.table(codes_of).get((layer.signature, key, dtype, machine), made)
 
 
+@memoized
 def _depends_on_tile(layer: Layer) -> bool:
     """Whether the instructions depend on cache tiles: something is copied, or computed beforehand, for each of them."""
     return footprints_of(layer).has_buffers or any(nest.padded for nest in nests_of(layer))
@@ -123,20 +125,22 @@ def _times(layer: Layer, tiles: TiledLoops) -> Sequence[float]:
     Every tile computes for itself what its anchor needs: halos, and operands that do not change with it.
     """
     tile = tiles.tile(layer.sink.shape)
-    return layer.analysis.table(_times_in).get((layer.signature, tile), partial(_times_in, layer, tile))
+    return _times_in(layer, tile)
 
 
+@memoized
 def _times_in(layer: Layer, tile: Extents) -> Sequence[float]:
     shape, nests = layer.sink.shape, nests_of(layer)
     if not any(nest.is_anchor for nest in nests):
         return [1.0] * len(nests)
     number = math.prod([size / part for size, part in zip(shape, tile, strict=True)])
     of_tile = _iterations(layer, layer.tile_work(tile).nests)
-    of_all = layer.analysis.table(_of_all).get(layer.signature, partial(_of_all, layer))
+    of_all = _of_all(layer)
     alike = [[sum([times[place] for place in each.places]) for times in (of_tile, of_all)] for each in nests]
     return [max(own * number / all_, 1.0) for own, all_ in alike]
 
 
+@memoized
 def _of_all(layer: Layer) -> list[int]:
     """Return how often each nest runs if all of the sink is one tile."""
     return _iterations(layer, layer.tile_work(layer.sink.shape).nests)

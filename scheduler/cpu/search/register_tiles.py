@@ -19,6 +19,7 @@ from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import memoized
 
 _MOST_COLUMNS = 8
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28)
@@ -81,15 +82,12 @@ def _has_own_operands(layer: Layer, register: Extents, vector_dim: int) -> bool:
     )  # fmt: skip
 
 
+@memoized
 def dims_apart(layer: Layer) -> frozenset[int]:
     """Return the dimensions along which no operand of the anchor's products is shared, beside one that has others.
 
     None where rows of the sink have no dimension along which an operand is shared.
     """
-    return layer.analysis.table(_dims_apart).get(layer.signature, partial(_dims_apart, layer))
-
-
-def _dims_apart(layer: Layer) -> frozenset[int]:
     nest, vector_dim = anchored_nest(layer), vector_dim_of(layer)
     if nest is None:
         return frozenset()

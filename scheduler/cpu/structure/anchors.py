@@ -5,13 +5,13 @@ The cost of instructions and generated code both ask here, so that what is simul
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.lanes import halvings
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.workloads.loopnest import Extents, LoopNest
+from dsascape.workloads.memo import memoized
 from dsascape.workloads.spaced import executed_extents
 
 
@@ -71,12 +71,9 @@ def vector_lanes(nest: LoopNest, tiles: LoopTiles, lanes: int) -> int:
     return math.gcd(tiles.lanes(lanes), lanes_along(nest, tiles.vector_dim, lanes))
 
 
+@memoized
 def most_lanes(layer: Layer, dim: int, lanes: int) -> int:
     """Return `lanes_along` a dimension of the anchor of ``layer``, worked out once; ``lanes`` where it has none."""
-    return layer.analysis.table(_most_lanes).get((layer.signature, dim, lanes), partial(_most_lanes, layer, dim, lanes))
-
-
-def _most_lanes(layer: Layer, dim: int, lanes: int) -> int:
     nest = anchored_nest(layer)
     return lanes if nest is None else lanes_along(nest, dim, lanes)
 

@@ -9,7 +9,6 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, Span, Spans, TiledLoops, UpstreamTiles
 from dsascape.scheduler.kernels.layer import Layer
@@ -17,6 +16,7 @@ from dsascape.scheduler.kernels.structure.anchors import anchored_nest, is_padde
 from dsascape.scheduler.kernels.structure.parts import is_computed_before, link_read, parts_of
 from dsascape.workloads.index import Index
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
+from dsascape.workloads.memo import memoized
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,12 @@ class Made:
         return not self.loops
 
 
+@memoized
 def tile_grains(layer: Layer) -> tuple[int, ...]:
     """Return by dimension of the sink what sizes of tiles are multiples of.
 
     More than 1 where the part in front makes one element for so many neighbours, in the tiles of Winograd's algorithm.
     """
-    return layer.analysis.table(_tile_grains).get(layer.signature, partial(_tile_grains, layer))
-
-
-def _tile_grains(layer: Layer) -> tuple[int, ...]:
     grains = [1] * len(layer.sink.shape)
     last: tuple[int | None, ...] = tuple(range(len(grains)))
     for behind, part in itertools.pairwise(reversed(parts_of(layer))):

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 from dsascape.scheduler.cpu.structure.partial_sums import partial_sums
@@ -14,6 +13,7 @@ from dsascape.scheduler.kernels.structure.anchors import anchored_nest, is_padde
 from dsascape.scheduler.kernels.structure.passes import Passes, kept_tensors, nests_in_order, passes_of
 from dsascape.scheduler.kernels.tile_work import NestWork
 from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
+from dsascape.workloads.memo import memoized
 from dsascape.workloads.spaced import Spaced, spaced_loops
 
 AlongVector = Literal["together", "same", "apart"]
@@ -90,15 +90,12 @@ class NestCode:
         return len(self.places)
 
 
+@memoized
 def nests_of(layer: Layer) -> tuple[NestCode, ...]:
     """Return the nests of ``layer`` that compute or move something, first to last; once for equal layers.
 
     Of those that are alike, as the parts of a concatenation are, there is one that counts for all.
     """
-    return layer.analysis.table(_nests).get(layer.signature, partial(_nests, layer))
-
-
-def _nests(layer: Layer) -> tuple[NestCode, ...]:
     works = layer.tile_work(layer.sink.shape).nests
     if layer.is_bounded:
         works = tuple([_bounded(work) for work in works])

@@ -8,7 +8,6 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from dsascape.hw_models import Compute, HardwareError, MatrixShape, MatrixUnit, compute_ps, operands_read
 from dsascape.hw_models.common.product_types import BITS
@@ -21,6 +20,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.tile_work import NestWork, TileWork
 from dsascape.workloads.graph import BYTE_BITS
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import memoized
 
 Units = tuple[str, ...]
 """Name of the unit that executes each nest of a layer's tile, in execution order."""
@@ -45,6 +45,7 @@ class Assignment:
     """Whether it is the post-processing of the nest's products on another unit, which reads their results."""
 
 
+@memoized
 def choose_units(layer: Layer, part: Extents, view: DsaView, dtype: str) -> Units:
     """Return for each nest the unit that is fastest for ``part`` elements per dimension of the layer's output.
 
@@ -144,9 +145,8 @@ def side_by_side(jobs: Sequence[Assignment]) -> list[list[Assignment]]:
 
 
 def units_of(layer: Layer, part: Extents, view: DsaView, dtype: str) -> Units:
-    """Return `choose_units`, cached for equal layers of a network and machines with equal arithmetic."""
-    key = layer.signature, part, dtype, view.arithmetic
-    return layer.analysis.table(choose_units).get(key, partial(choose_units, layer, part, view, dtype))
+    """Return `choose_units`, which equal layers of a network share on machines with equal arithmetic."""
+    return choose_units(layer, part, view.arithmetic, dtype)
 
 
 def unit_ps(work: TileWork, units: Units, view: DsaView, dtype: str) -> Sequence[int]:
@@ -164,10 +164,10 @@ def unit_ps(work: TileWork, units: Units, view: DsaView, dtype: str) -> Sequence
 
 def computing_ps(layer: Layer, part: Extents, view: DsaView, dtype: str) -> int:
     """Return the time in ps of the busiest unit of a core for ``part`` of ``layer`` as one tile; cached."""
-    key = layer.signature, part, dtype, view.on_chip_rates
-    return layer.analysis.table(_computing_ps).get(key, partial(_computing_ps, layer, part, view, dtype))
+    return _computing_ps(layer, part, view.on_chip_rates, dtype)
 
 
+@memoized
 def _computing_ps(layer: Layer, part: Extents, view: DsaView, dtype: str) -> int:
     return max(unit_ps(layer.tile_work(part), units_of(layer, part, view, dtype), view, dtype), default=0)
 

@@ -18,6 +18,7 @@ from dsascape.scheduler.dsa.view import DDR, DsaView
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import memoized
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,12 @@ class BoundLayer:
 
     binding: Binding
     estimate_ps: float
+
+
+@memoized
+def bound_layer(layer: Layer, extents: Extents, view: DsaView, dtype: str, tiling_cache: TilingCache) -> BoundLayer:
+    """Return `LayerThroughDdr.bound`; raise ``ScheduleError`` if not even its smallest tile fits."""
+    return LayerThroughDdr(layer, extents, view, dtype, tiling_cache).bound()
 
 
 @dataclass(frozen=True)

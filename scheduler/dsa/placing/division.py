@@ -9,14 +9,17 @@ would have to be exchanged and added up.
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.placing.binding import Binding
+from dsascape.scheduler.dsa.placing.core_choice import bound_layer
+from dsascape.scheduler.dsa.tiling.choice import TilingCache
+from dsascape.scheduler.dsa.view import DsaView
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer, layer_needs
 from dsascape.scheduler.parts import divisors
 from dsascape.workloads.loopnest import Box, box_volume, full_box
+from dsascape.workloads.memo import memoized
 
 _MOST_DIVISIONS = 16
 """Maximum number of divisions of a layer that are estimated, those that cut the fewest dimensions first; assumed."""
@@ -29,21 +32,22 @@ def division_of(layer: Layer, costs: DsaCosts, *, saves_weights: bool = False) -
     cluster reads the fewest bytes of weights. On a tie, the outermost dimension is cut. None for a layer that cannot be
     divided into equal parts: then every cluster computes and stores all of it.
     """
-    key = layer.signature, costs.view.timing, costs.dtype, saves_weights
-    make = partial(_fastest, layer, costs, saves_weights=saves_weights)
-    divided: Binding | None = layer.analysis.table(_fastest).get(key, make)
-    return divided
+    return _fastest(layer, costs.view.timing, costs.dtype, costs.tiling_cache, saves_weights)
 
 
-def _fastest(layer: Layer, costs: DsaCosts, *, saves_weights: bool) -> Binding | None:
+@memoized
+def _fastest(
+    layer: Layer, view: DsaView, dtype: str, tiling_cache: TilingCache, saves_weights: bool
+) -> Binding | None:
     shape = layer.sink.shape
-    for parts in divisors(costs.view.clusters)[:-1]:
+    for parts in divisors(view.clusters)[:-1]:
         timed: list[tuple[int, float, Binding]] = []
         for division in itertools.islice(_divisions(layer, parts), _MOST_DIVISIONS):
             extents = division.part_extents(shape)
             weights_bytes = _weight_bytes(layer, division.part(full_box(shape), 0)) if saves_weights else 0
             try:
-                timed.append((weights_bytes, costs.layer_ps(layer, extents), division))
+                bound = bound_layer(layer, extents, view, dtype, tiling_cache)
+                timed.append((weights_bytes, bound.estimate_ps, division))
             except ScheduleError:  # not even the smallest tile fits
                 continue
         if timed:

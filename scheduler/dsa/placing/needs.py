@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from dsascape.scheduler.dsa.placing.binding import Binding, cores_sharing, needed_and_held, sample_cores
@@ -11,6 +10,7 @@ from dsascape.scheduler.dsa.tiling.tiling import Route
 from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL
 from dsascape.scheduler.kernels.layer import Layer, layer_needs
 from dsascape.workloads.loopnest import Box, box_volume, intersect
+from dsascape.workloads.memo import memoized
 from dsascape.workloads.regions import at_origin, placed_regions
 
 _EVERYWHERE = (DDR, GLOBAL, LOCAL)
@@ -50,19 +50,17 @@ def lacking(run: LayerRun, name: str, held: Sequence[TensorSlice], cores: tuple[
     for move in moves:
         stored = [move.back(name, box) for box in stored]
     there = tuple([(box, each.binding) for box, each in zip(stored, held, strict=True)])
-    key = layer.signature, layer.inputs.index(name), wanted[sink], run.binding, cores, there
-    work_out = partial(_lacking, layer, name, wanted[sink], run.binding, cores, there)
-    return layer.analysis.table(_lacking).get(key, work_out)
+    return _lacking(layer, layer.inputs.index(name), wanted[sink], run.binding, cores, there)
 
 
+@memoized
 def _lacking(
-    layer: Layer, name: str, box: Box, binding: Binding, cores: tuple[int, ...], stored: Sequence[tuple[Box, Binding]]
-) -> Lacking:
-    most, share = 0, 0.0
-    args = layer, box, binding, cores
-    kept = layer.analysis.table(_needs_by_core, _MOST_NEEDS)
-    needs = kept.get((layer.ops, *args[1:]), partial(_needs_by_core, *args))
-    for core, need in needs.items():
+    layer: Layer, number: int, box: Box, binding: Binding, cores: tuple[int, ...],
+    stored: tuple[tuple[Box, Binding], ...],
+) -> Lacking:  # fmt: skip
+    """Return `lacking` for the input at position ``number``."""
+    name, most, share = layer.inputs[number], 0, 0.0
+    for core, need in _needs_by_core(layer, box, binding, cores).items():
         counted = needed_and_held(core, need.get(name), stored)
         if counted is not None:
             needed, own = counted
@@ -70,6 +68,7 @@ def _lacking(
     return Lacking(most, share)
 
 
+@memoized(most=_MOST_NEEDS, by_identity=True)
 def _needs_by_core(layer: Layer, box: Box, binding: Binding, cores: tuple[int, ...]) -> dict[int, Mapping[str, Box]]:
     """Return the box of every operand that each of ``cores`` needs for its part of ``box``."""
     parts = ((core, {layer.sink.name: binding.part(box, core)}) for core in cores)

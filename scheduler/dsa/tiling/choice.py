@@ -27,11 +27,20 @@ def equivalence_key(request: TileRequest) -> Hashable:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TilingCache:
-    """Bounded cache of tilings for one machine, shared by networks and policies."""
+    """Bounded cache of tilings for one machine, shared by networks and policies.
 
-    tilings: Table[Tiling] = field(default_factory=lambda: Table(_MOST_TILINGS))
+    All caches are equal, as arguments of memoized functions: no result depends on what has been stored before.
+    """
+
+    tilings: Table[Tiling] = field(default_factory=lambda: Table(_MOST_TILINGS, choose_tiling))
+
+    def __hash__(self) -> int:
+        return hash(TilingCache)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TilingCache)
 
 
 @dataclass(frozen=True, slots=True)

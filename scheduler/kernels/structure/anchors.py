@@ -1,10 +1,10 @@
 """Anchor of a layer: the reduction whose outputs are held in registers; what it reads with padding, and shared rows."""
 
 import math
-from functools import partial
 
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
+from dsascape.workloads.memo import memoized
 
 
 def anchored_nest(layer: Layer) -> LoopNest | None:
@@ -13,10 +13,11 @@ def anchored_nest(layer: Layer) -> LoopNest | None:
     It is the only reduction, and what follows it up to the sink works element by element on its output. Layers with
     several are cut into parts that have one each (`scheduler.kernels.structure.parts`).
     """
-    place = layer.analysis.table(_anchor_place).get(layer.signature, partial(_anchor_place, layer))
+    place = _anchor_place(layer)
     return None if place is None else layer.nests[place].nest
 
 
+@memoized
 def _anchor_place(layer: Layer) -> int | None:
     """Return where among the layer's nests its anchor is."""
     nest = _anchored_nest(layer)
@@ -73,16 +74,13 @@ def is_padded(nest: LoopNest, read: Access) -> bool:
     return any(low < 0 or high > size for (low, high), size in zip(spans, read.shape, strict=True))
 
 
+@memoized
 def shared_rows(layer: Layer) -> int:
     """Return how many of the sink's outer dimensions, as stored, may be computed element by element.
 
     Next to nothing is then computed twice: what has several reductions (a softmax, a normalisation) is finished row by
     row, and what rows have in common, such as a bound of a mask, counts for little.
     """
-    return layer.analysis.table(_shared_rows).get(layer.signature, partial(_shared_rows, layer))
-
-
-def _shared_rows(layer: Layer) -> int:
     shape, order = layer.sink.shape, layer.sink.order
     whole = _operations(layer, shape)
     for rows in range(len(order) - 1, 0, -1):

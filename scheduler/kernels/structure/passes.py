@@ -8,11 +8,11 @@ that what is simulated is what runs.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.workloads.loopnest import LoopNest
+from dsascape.workloads.memo import memoized
 
 _Uses = tuple[int, ...]
 """Passes, by their number in the order in which they run."""
@@ -43,9 +43,10 @@ class Passes:
         return tuple(sorted({each for uses in elements or [uses for _, uses in inner] for each in uses}))
 
 
+@memoized
 def passes_of(layer: Layer) -> Passes | None:
     """Return the passes of ``layer``, worked out once for equal layers; None if it has anchors, or does not reduce."""
-    return layer.analysis.table(_passes).get(layer.signature, partial(_passes, layer))
+    return _passes(layer)
 
 
 def kept_tensors(layer: Layer) -> tuple[str, ...]:
