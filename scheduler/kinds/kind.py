@@ -3,30 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from dsascape.fusion.plan import FusionPlan
-from dsascape.hw_models import EnergyModel, Machine, MachineSpec, MachineSummary, Program, SimulationResult, simulate
+from dsascape.hw_models import EnergyModel, Machine, MachineSpec, MachineSummary, Program, simulate
+from dsascape.scheduler.evaluated import Evaluated
 from dsascape.scheduler.pins.pins import LayerPin
 from dsascape.workloads.analysis import Analysis
-
-
-class MachineRun(Protocol):
-    """A program and the result of its simulation."""
-
-    @property
-    def program(self) -> Program: ...
-
-    @property
-    def result(self) -> SimulationResult: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """A program and the result of its simulation, for kinds whose evaluation yields nothing else."""
-
-    program: Program
-    result: SimulationResult
 
 
 class WaysToShare(NamedTuple):
@@ -56,8 +39,8 @@ def _all_parts(spec: Any) -> tuple[int, ...]:
 class MachineKind:
     """Machine kind: the functions that lead from a fusion plan to a simulated run.
 
-    ``costs`` builds the kind's cost model, which ``schedule``, ``lower`` and ``cached_run`` then take; its
-    ``view.spec`` is the machine. Packages register kinds by entry points in the group ``dsascape.machine_kinds``,
+    ``costs`` builds the kind's cost model, which ``schedule`` and ``lower`` then take; its ``view.spec`` is the
+    machine. Packages register kinds by entry points in the group ``dsascape.machine_kinds``,
     under the ``kind`` of their machine files.
     """
 
@@ -89,9 +72,6 @@ class MachineKind:
     """Lowers a schedule, given its cost model, to a program of instructions."""
     machine: Callable[[Any], Machine]
     energy: Callable[[Any], EnergyModel]
-    cached_run: Callable[[Any, Any], MachineRun] | None = None
-    """Returns the simulated run of a schedule, given its cost model, for kinds that simulate schedules to choose
-    between them and so have the run already; None for the others."""
     pin: type[LayerPin] | None = None
     """Decisions about a layer that can be pinned; None: schedules of this kind have none, or its cost model has no
     ``with_pins``."""
@@ -107,9 +87,7 @@ class MachineKind:
         """Return the schedule of a JSON document; raise ``ScheduleError`` for one that cannot run."""
         return resolve_name(f"{self.json}:read_schedule")(document, costs)
 
-    def run(self, schedule: Any, costs: Any) -> MachineRun:
-        """Return the program of ``schedule`` and the result of its simulation."""
-        if self.cached_run is not None:
-            return self.cached_run(schedule, costs)
+    def run(self, schedule: Any, costs: Any) -> Evaluated[Any]:
+        """Return ``schedule`` with its program and the result of simulating that."""
         program, spec = self.lower(schedule, costs), costs.view.spec
-        return Simulated(program, simulate(program, self.machine(spec), self.energy(spec)))
+        return Evaluated(schedule, program, simulate(program, self.machine(spec), self.energy(spec)))
