@@ -17,12 +17,9 @@ from dsascape.hw_models import AnyHardware, load_hardware
 from dsascape.scheduler import (
     Placing,
     ScheduleError,
-    SchedulingPolicy,
+    evaluate_network,
     kind_of,
     make_network,
-    make_plan,
-    make_schedule,
-    network_of,
 )
 from dsascape.workloads import load_network, zoo_names
 from dsascape.workloads.analysis import Analysis
@@ -37,28 +34,25 @@ class Planned:
     """Result of a policy on one network."""
 
     makespan_ps: int
-    planning_s: float
-    """Processor time of planning, in seconds."""
+    policy_s: float
+    """Processor time of planning, scheduling and simulating, in seconds."""
     origin: str
 
 
 def run(analysis: Analysis, name: str, placing: Placing) -> Planned | None:
     """Return the result of a policy without any cached analyses; None if it cannot run."""
     policy = policy_of(name)
-    if isinstance(policy, SchedulingPolicy) and placing.hardware.kind not in policy.kinds:
+    if placing.hardware.kind not in getattr(policy, "kinds", (placing.hardware.kind,)):
         return None
     started = time.process_time()
     costs = placing.costs(make_network(policy, analysis))
     try:
-        plan = make_plan(policy, placing, costs)
-        planning_s = time.process_time() - started
-        network = network_of(plan, costs.analysis)
-        costs = costs if network is costs.analysis else placing.costs(network)
-        result = placing.kind.run(make_schedule(policy, plan, placing, costs), costs).result
+        evaluated = evaluate_network(policy, placing, costs)
+        taken_s = time.process_time() - started
     except ScheduleError as error:
         print(f"    {name}: {error}")
         return None
-    return Planned(result.makespan_ps, planning_s, plan.origin)
+    return Planned(evaluated.result.makespan_ps, taken_s, evaluated.plan.origin)
 
 
 def compare(network: str, spec: AnyHardware) -> bool:
@@ -74,7 +68,7 @@ def compare(network: str, spec: AnyHardware) -> bool:
             continue
         ratio = planned.makespan_ps / searched.makespan_ps if searched else 0.0
         beaten += [name] * (ratio < 1)
-        cells.append(f"{ratio:.3f} in {planned.planning_s:.1f} s")
+        cells.append(f"{ratio:.3f} in {planned.policy_s:.1f} s")
     row = "".join(f"{cell:>{_SHOWN_IN}}" for cell in cells)
     said = f"BEATEN by {', '.join(beaten)}" if beaten else searched.origin if searched else ""
     print(f"{network:26} {len(analysis.graph.ops):5} {spec.name:11}{row}  {said}", flush=True)

@@ -3,12 +3,14 @@
 from dsascape.scheduler.dsa.schedule.schedule import Instance, LayerRun, Layout, Schedule, TensorSlice
 from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.errors import PinError, ScheduleError
+from dsascape.scheduler.evaluated import Evaluated
 from dsascape.scheduler.kinds.any_kind import AnyKind
 from dsascape.scheduler.kinds.kind import MachineCosts, MachineKind, Pinning
 from dsascape.scheduler.kinds.schedule import MachineSchedule
 from dsascape.scheduler.kinds.table import Placing, kind_of, make_tuning
 from dsascape.scheduler.pins import Pins, read_pins
 from dsascape.scheduler.policy import (
+    EvaluatingPolicy,
     Policy,
     RewritingPolicy,
     SchedulingPolicy,
@@ -19,11 +21,22 @@ from dsascape.scheduler.policy import (
     policy_label,
     policy_types,
 )
-from dsascape.scheduler.stages import make_network, make_plan, make_schedule, network_of, simulated_network
+from dsascape.scheduler.stages import (
+    costs_of_plan,
+    evaluate_network,
+    make_network,
+    make_plan,
+    make_schedule,
+    network_of,
+    schedule_network,
+    simulated_network,
+)
 
 __all__ = [
     "AnyKind",
     "DsaTuning",
+    "Evaluated",
+    "EvaluatingPolicy",
     "Instance",
     "LayerRun",
     "Layout",
@@ -42,6 +55,8 @@ __all__ = [
     "TensorSlice",
     "broken_policies",
     "changed_options",
+    "costs_of_plan",
+    "evaluate_network",
     "kind_of",
     "labelled_policy",
     "make_network",
@@ -53,5 +68,6 @@ __all__ = [
     "policy_label",
     "policy_types",
     "read_pins",
+    "schedule_network",
     "simulated_network",
 ]

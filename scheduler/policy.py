@@ -18,6 +18,7 @@ from dsascape.hw_models.common.extensions import ExtensionError, Extensions
 from dsascape.hw_models.text.messages import option_mistake
 from dsascape.hw_models.text.raised import where_raised
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.evaluated import Evaluated
 from dsascape.wording import count
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
@@ -59,6 +60,20 @@ class SchedulingPolicy(Policy, Protocol):
 
     def schedule(self, plan: FusionPlan, costs: Any) -> Any:
         """Return the schedule of one of its own plans; ``costs`` is the cost model of a machine in ``kinds``."""
+
+
+@runtime_checkable
+class EvaluatingPolicy(Policy, Protocol):
+    """A policy that simulates to decide, on the machine kinds named in ``kinds``; it hands on the run it has chosen."""
+
+    kinds: ClassVar[tuple[str, ...]]
+
+    def evaluate(self, costs: Any, plan: FusionPlan | None = None) -> Evaluated[Any]:
+        """Return the schedule of a network, with its program and simulated run.
+
+        ``costs`` is the cost model of the network on a machine in ``kinds``. ``plan``: one of its own plans, made
+        before decisions were pinned; its groups are kept.
+        """
 
 
 BUILT_IN: Mapping[str, str] = {

@@ -41,11 +41,11 @@ def pairs(layers: FusionPlan) -> FusionPlan:
 def schedules(spec: Gpu, batch: int) -> Iterator[tuple[str, GpuSchedule, float]]:
     """Yield the name of each way of scheduling the network, its schedule, and its simulated time in milliseconds."""
     costs = GpuCosts(GpuView(spec, DTYPE), network(Workload(MODEL), batch, DTYPE))
-    layers, turbo = costs.analysis.of(fixed_pattern_of), GraphTurbo()
+    layers = costs.analysis.of(fixed_pattern_of)
     by_name = {
         "layers": kernel_by_kernel(layers, costs),
         "pairs": kernel_by_kernel(pairs(layers), costs),
-        "graphturbo": turbo.schedule(turbo.plan(costs.analysis.graph, costs), costs),
+        "graphturbo": GraphTurbo().evaluate(costs).schedule,
     }
     for name, schedule in by_name.items():
         assert isinstance(schedule, GpuSchedule)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from dsascape.experiments.point.expected import expected_ps
 from dsascape.experiments.point.language import Pass, language_figures
-from dsascape.experiments.point.pipeline import Stages, run_schedule, run_stages
+from dsascape.experiments.point.pipeline import run_schedule, run_stages
 from dsascape.experiments.question.points import RunRecord
 from dsascape.hw_models import Program, SimulationResult
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler import MachineSchedule, Placing, Policy, policy_label
+from dsascape.scheduler import Evaluated, MachineSchedule, Placing, Policy, policy_label
 from dsascape.scheduler.product_rates import mean_peak_macs_per_s
 from dsascape.workloads import WorkloadError
 from dsascape.workloads.analysis import Analysis
@@ -18,13 +18,24 @@ from dsascape.workloads.analysis import Analysis
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of simulating a design point: the record, the schedule, the program and the simulation."""
+    """Result of simulating a design point: its record, and what that was computed from."""
 
     record: RunRecord
-    schedule: MachineSchedule
-    program: Program
-    result: SimulationResult
-    """Simulation of one iteration."""
+    evaluated: Evaluated[MachineSchedule]
+    """Plan, schedule, program and simulation of one iteration."""
+
+    @property
+    def schedule(self) -> MachineSchedule:
+        return self.evaluated.schedule
+
+    @property
+    def program(self) -> Program:
+        return self.evaluated.program
+
+    @property
+    def result(self) -> SimulationResult:
+        """Simulation of one iteration."""
+        return self.evaluated.result
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +63,10 @@ def replay(schedule: MachineSchedule, analysis: Analysis, job: Job) -> Outcome:
     return _outcome(lambda: run_schedule(schedule, analysis, job.placing), schedule.policy, job)
 
 
-def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
+def _outcome(run: Callable[[], Evaluated[MachineSchedule]], policy: str, job: Job) -> Outcome:
     started = time.perf_counter()
-    stages = run()
-    schedule, result = stages.schedule, stages.result
+    evaluated = run()
+    schedule, result = evaluated.schedule, evaluated.result
     latency_s = result.makespan_ps / PS_PER_S * job.iterations
     if not latency_s:
         raise WorkloadError(f"{schedule.graph.name}: there is nothing to compute")
@@ -78,7 +89,7 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         off_chip_bytes_per_s=job.placing.kind.summary(hardware).off_chip_bytes_per_s,
         language={},
         latency_s=latency_s,
-        expected_latency_s=expected_ps(schedule, stages.program, result, hardware) / PS_PER_S * job.iterations,
+        expected_latency_s=expected_ps(schedule, evaluated.program, result, hardware) / PS_PER_S * job.iterations,
         throughput_per_s=job.batch / latency_s,
         energy_j=result.energy_j * job.iterations,
         energy_parts_j={name: spent * job.iterations for name, spent in result.energy_parts_j.items()},
@@ -96,7 +107,7 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
     )
     if job.passed is not None:
         record = replace(record, language=language_figures(schedule.graph, job.passed, record))
-    return Outcome(record, schedule, stages.program, result)
+    return Outcome(record, evaluated)
 
 
 def _rounded(shares: Mapping[str, float]) -> dict[str, float]:

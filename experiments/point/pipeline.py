@@ -2,41 +2,32 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 
 from dsascape.fusion.plan import FusionPlan
-from dsascape.hw_models import Program, SimulationResult
 from dsascape.scheduler import (
+    Evaluated,
+    EvaluatingPolicy,
     MachineCosts,
     MachineSchedule,
     Placing,
     Policy,
     ScheduleError,
     SchedulingPolicy,
+    costs_of_plan,
+    evaluate_network,
     make_network,
     make_plan,
     make_schedule,
-    network_of,
+    schedule_network,
     simulated_network,
 )
 from dsascape.scheduler.layer_names import layers_of_kernels, layers_of_plan
 from dsascape.workloads.analysis import Analysis
 
 
-@dataclass(frozen=True)
-class Stages:
-    """Results of the stages: plan, schedule, program and simulation."""
-
-    plan: FusionPlan
-    schedule: MachineSchedule
-    program: Program
-    result: SimulationResult
-
-
 def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
     """Return the policy's fusion plan of a network on a machine, its caches changed in place."""
-    return make_plan(policy, placing, placing.costs(make_network(policy, simulated_network(policy, analysis, placing))))
+    return make_plan(policy, placing, _simulated_costs(analysis, policy, placing))
 
 
 def plan_and_layers(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[FusionPlan, list[list[str]]]:
@@ -44,12 +35,17 @@ def plan_and_layers(analysis: Analysis, policy: Policy, placing: Placing) -> tup
 
     Caches are changed in place. Groups of views have no layers. A policy that also schedules the machine does so.
     """
-    costs = placing.costs(make_network(policy, simulated_network(policy, analysis, placing)))
+    costs = _simulated_costs(analysis, policy, placing)
+    if isinstance(policy, EvaluatingPolicy):
+        with suppress(ScheduleError):  # of a plan that does not fit; a plan may be made all the same
+            evaluated = evaluate_network(policy, placing, costs)
+            return evaluated.plan, names_by_group(evaluated.schedule)
     plan = make_plan(policy, placing, costs)
-    layers = layers_of_plan(plan, _of_plan(plan, costs))
+    own = costs_of_plan(plan, costs)
+    layers = layers_of_plan(plan, own)
     if isinstance(policy, SchedulingPolicy):
         with suppress(ScheduleError):  # of a plan that does not fit; kernels have names anyway
-            return plan, names_by_group(_schedule(policy, plan, placing, costs)[0])
+            return plan, names_by_group(make_schedule(policy, plan, placing, own))
     return plan, _by_group(plan, layers)
 
 
@@ -65,41 +61,20 @@ def _by_group(plan: FusionPlan, layers: Mapping[int, Mapping[str, str]]) -> list
 
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> MachineSchedule:
     """Return the policy's schedule of a network on a machine."""
-    return _scheduled(analysis, policy, placing)[0]
+    schedule: MachineSchedule = schedule_network(policy, placing, placing.costs(make_network(policy, analysis)))
+    return schedule
 
 
-def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
+def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Evaluated[MachineSchedule]:
     """Schedule a network under a policy and simulate it, its caches changed in place."""
-    schedule, costs = _scheduled(simulated_network(policy, analysis, placing), policy, placing)
-    return _run(schedule, costs, placing)
+    return evaluate_network(policy, placing, _simulated_costs(analysis, policy, placing))
 
 
-def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[MachineSchedule, MachineCosts]:
-    """Return the policy's schedule and the cost model of the scheduled network."""
-    costs = placing.costs(make_network(policy, analysis))
-    return _schedule(policy, make_plan(policy, placing, costs), placing, costs)
-
-
-def _schedule(
-    policy: Policy, plan: FusionPlan, placing: Placing, costs: MachineCosts
-) -> tuple[MachineSchedule, MachineCosts]:
-    """Return the policy's schedule of its plan, and the cost model of the plan's network."""
-    costs = _of_plan(plan, costs)
-    pinned = placing.pinned(costs, plan, partial(make_schedule, policy, plan, placing, costs))
-    return make_schedule(policy, plan, placing, pinned), pinned
-
-
-def _of_plan(plan: FusionPlan, costs: MachineCosts) -> MachineCosts:
-    """Return the cost model of the plan's network: ``costs``, or one of the network that the policy rewrote."""
-    network = network_of(plan, costs.analysis)
-    return costs if network is costs.analysis else costs.with_network(network)
-
-
-def run_schedule(schedule: MachineSchedule, analysis: Analysis, placing: Placing) -> Stages:
+def run_schedule(schedule: MachineSchedule, analysis: Analysis, placing: Placing) -> Evaluated[MachineSchedule]:
     """Lower a schedule and simulate it."""
-    return _run(schedule, placing.costs(analysis), placing)
+    return placing.kind.run(schedule, placing.costs(analysis))
 
 
-def _run(schedule: MachineSchedule, costs: MachineCosts, placing: Placing) -> Stages:
-    run = placing.kind.run(schedule, costs)
-    return Stages(schedule.plan, schedule, run.program, run.result)
+def _simulated_costs(analysis: Analysis, policy: Policy, placing: Placing) -> MachineCosts:
+    """Return the cost model of the network that a policy plans, its caches changed in place."""
+    return placing.costs(make_network(policy, simulated_network(policy, analysis, placing)))

@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
-from dsascape.fusion.costs import KernelCosts, OnChipMemory
+from dsascape.fusion.costs import OnChipMemory
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.deciding.unit_choice import Units, computing_ps, units_of
 from dsascape.scheduler.dsa.pins import DsaPin, DsaPins
@@ -19,10 +18,8 @@ from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.pins.pins import Pinned
 from dsascape.scheduler.product_rates import macs_by_product
-from dsascape.workloads.analysis import Analysis, Table
+from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.loopnest import Extents
-
-_MOST_EVALUATED = 4
 
 
 class DsaCosts:
@@ -41,8 +38,6 @@ class DsaCosts:
         self.analysis = analysis
         self.dtype = dtype
         self.tiling_cache = TilingCache() if tiling_cache is None else tiling_cache
-        self.evaluated: Table[Any] = Table(_MOST_EVALUATED)
-        """Cache, by policy, of its fastest schedule with the program and simulation result."""
 
     def with_local_buffer(self, capacity_bytes: int) -> "DsaCosts":
         """Return the cost model of the same machine with local buffers of ``capacity_bytes``."""
@@ -199,10 +194,3 @@ class DsaCosts:
 
     def _alone(self, layer: Layer, extents: Extents) -> LayerThroughDdr:
         return LayerThroughDdr(layer, extents, self.view, self.dtype, self.tiling_cache)
-
-
-def dsa_costs(costs: KernelCosts, policy: str) -> DsaCosts:
-    """Return ``costs`` if they are of a clustered DSA; raise ``ScheduleError`` for another kind of machine."""
-    if not isinstance(costs, DsaCosts):
-        raise ScheduleError(f"policy {policy} schedules clustered DSAs only; choose another policy or machine")
-    return costs

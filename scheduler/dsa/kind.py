@@ -1,11 +1,9 @@
 """Machine kind of a clustered DSA: its cost model, scheduler and lowering, in one record."""
 
 from dataclasses import replace
-from typing import cast
 
 from dsascape.hw_models import ClusteredDsa, Program, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.evaluation import Evaluated, evaluate_schedule
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import kernel_by_kernel
 from dsascape.scheduler.dsa.large_operators import with_large_operators_split
 from dsascape.scheduler.dsa.lower.program import lower
@@ -52,14 +50,6 @@ def _costs(
     return with_large_operators_split(DsaCosts(view, analysis, dtype, cache))
 
 
-def _cached_run(schedule: Schedule, costs: DsaCosts) -> Evaluated:
-    """Return a schedule with its program and simulation result, from the cache if it was evaluated before."""
-    for cached in costs.evaluated.values():
-        if cached.schedule is schedule:
-            return cast(Evaluated, cached)
-    return evaluate_schedule(schedule, costs)
-
-
 def _lower(schedule: Schedule, costs: DsaCosts) -> Program:
     return lower(schedule, costs.view)
 
@@ -81,7 +71,6 @@ CLUSTERED_DSA = MachineKind(
     lower=_lower,
     machine=dsa_machine,
     energy=dsa_energy,
-    cached_run=_cached_run,
     pins=Pinning[DsaCosts, DsaPin](DsaPin, DsaCosts.with_pins),
     json="dsascape.scheduler.dsa.schedule.json",
 )

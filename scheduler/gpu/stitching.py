@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dsascape.fusion.fixed_pattern import fixed_pattern_of
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.hw_models import gpu_energy, gpu_machine, simulate
+from dsascape.scheduler.evaluated import Evaluated
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.lower import lower
 from dsascape.scheduler.gpu.residency import found_in_l2
@@ -30,12 +31,17 @@ def stitched(costs: GpuCosts, allowed: Allowed) -> FusionPlan:
     return _Stitcher(costs, allowed).plan()
 
 
-def fastest(plans: Iterable[FusionPlan], costs: GpuCosts, policy: str) -> GpuSchedule:
-    """Return the schedule of whichever plan the simulation finds fastest; of equal ones the first."""
+def evaluate_plans(policy: str, costs: GpuCosts, plans: Iterable[FusionPlan]) -> Evaluated[GpuSchedule]:
+    """Return the schedule of the plan that the simulation finds fastest, with that run; of equal ones the first."""
     spec = costs.view.spec
     machine, energy = gpu_machine(spec), gpu_energy(spec)
-    schedules = [kernel_by_kernel(plan, costs, policy) for plan in plans]
-    return min(schedules, key=lambda each: simulate(lower(each, costs), machine, energy).makespan_ps)
+
+    def evaluated(plan: FusionPlan) -> Evaluated[GpuSchedule]:
+        schedule = kernel_by_kernel(plan, costs, policy)
+        program = lower(schedule, costs)
+        return Evaluated(schedule, program, simulate(program, machine, energy))
+
+    return min(map(evaluated, plans), key=lambda each: each.result.makespan_ps)
 
 
 class _Stitcher:

@@ -11,16 +11,15 @@ from dsascape.hw_models import (
     MachineSpec,
     MachineSummary,
     Program,
-    SimulationResult,
     simulate,
 )
 from dsascape.scheduler.errors import PinError, ScheduleError
+from dsascape.scheduler.evaluated import Evaluated
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.sources import KernelSource
 from dsascape.scheduler.kinds.kind import (
     MachineCosts,
     MachineKind,
-    MachineRun,
     ScheduleFiles,
     Tuning,
     WaysToShare,
@@ -36,14 +35,6 @@ TuningT_co = TypeVar("TuningT_co", bound=Tuning, covariant=True)
 CacheT_co = TypeVar("CacheT_co", covariant=True)
 CostsT_co = TypeVar("CostsT_co", bound=MachineCosts, covariant=True)
 ScheduleT_co = TypeVar("ScheduleT_co", bound=MachineSchedule, covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """A program and the result of its simulation, for kinds whose evaluation yields nothing else."""
-
-    program: Program
-    result: SimulationResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +157,11 @@ class OpaqueKind(Generic[SpecT_co, TuningT_co, CacheT_co, CostsT_co, ScheduleT_c
         """Return the energy model of a machine."""
         return self.kind.energy(self._of(self.kind.spec, machine))
 
-    def run(self, schedule: MachineSchedule, costs: MachineCosts) -> MachineRun:
-        """Return the program of a schedule and the result of its simulation."""
+    def run(self, schedule: MachineSchedule, costs: MachineCosts) -> Evaluated[ScheduleT_co]:
+        """Return a schedule with its program and the result of its simulation."""
         own, model = self._of(self.kind.schedule_type, schedule), self._of(self.kind.costs_type, costs)
-        if self.kind.cached_run is not None:
-            return self.kind.cached_run(own, model)
         program, machine = self.kind.lower(own, model), costs.view.spec
-        return Simulated(program, simulate(program, self.machine(machine), self.energy(machine)))
+        return Evaluated(own, program, simulate(program, self.machine(machine), self.energy(machine)))
 
     def write(self, schedule: MachineSchedule) -> dict[str, Any]:
         """Return the JSON document of a schedule."""

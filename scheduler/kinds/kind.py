@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionPlan
-from dsascape.hw_models import EnergyModel, Machine, MachineSpec, MachineSummary, Program, SimulationResult
+from dsascape.hw_models import EnergyModel, Machine, MachineSpec, MachineSummary, Program
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.sources import KernelSource
 from dsascape.scheduler.kinds.schedule import MachineSchedule
@@ -38,16 +38,6 @@ class MachineCosts(KernelCosts, Protocol):
     @property
     def view(self) -> MachineView:
         """Machine, tuning and what else costs depend on."""
-
-
-class MachineRun(Protocol):
-    """A program and the result of its simulation."""
-
-    @property
-    def program(self) -> Program: ...
-
-    @property
-    def result(self) -> SimulationResult: ...
 
 
 SpecT = TypeVar("SpecT", bound=MachineSpec)
@@ -165,9 +155,6 @@ class MachineKind(Generic[SpecT, TuningT, CacheT, CostsT, ScheduleT]):
     """Lowers a schedule, given its cost model, to a program of instructions."""
     machine: Callable[[SpecT], Machine]
     energy: Callable[[SpecT], EnergyModel]
-    cached_run: Callable[[ScheduleT, CostsT], MachineRun] | None = None
-    """Returns the simulated run of a schedule, given its cost model, for kinds that simulate schedules to choose
-    between them and so have the run already; None for the others."""
     loops: LoopKernels[SpecT, CostsT, ScheduleT] | None = None
     """Kernels as loop programs; None where they are none."""
     why_slow: Callable[[Layer], str] = _no_reason

@@ -9,9 +9,10 @@ rewrites the network, all of this is done for the rewritten one as well.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
+from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -21,6 +22,7 @@ from dsascape.fusion.plan import FusionError, FusionPlan, Group, plan_from_group
 from dsascape.fusion.searched import BudgetedCosts, Grouping, best_intervals, grouping_of, improved, neighbours
 from dsascape.hw_models import HardwareError, SimulationError
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.evaluated import Evaluated
 from dsascape.scheduler.kinds.table import kind_of
 from dsascape.scheduler.policies.ago import Ago
 from dsascape.scheduler.policies.astitch import AStitch
@@ -28,9 +30,13 @@ from dsascape.scheduler.policies.dnnfusion import DnnFusion
 from dsascape.scheduler.policies.fixed_pattern import FixedPattern
 from dsascape.scheduler.policies.graphturbo import GraphTurbo
 from dsascape.scheduler.policies.unfused import Unfused
+from dsascape.scheduler.policy import EvaluatingPolicy
 from dsascape.wording import count
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
+
+_REFUSALS = (FusionError, ScheduleError, SimulationError, HardwareError)
+"""Errors with which a plan is passed over."""
 
 
 class Rival(Protocol):
@@ -39,6 +45,14 @@ class Rival(Protocol):
     name: ClassVar[str]
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan: ...
+
+
+@runtime_checkable
+class EvaluatingRival(EvaluatingPolicy, Protocol):
+    """A rival that schedules its own plans, and their neighbours."""
+
+    def evaluate_plan(self, costs: Any, plan: FusionPlan) -> Evaluated[Any]:
+        """Return the fastest schedule of ``plan`` by itself, with its simulated run."""
 
 
 RivalName = Literal["graphturbo", "astitch", "dnnfusion", "ago", "fixed-pattern", "unfused"]
@@ -57,7 +71,7 @@ def _listed(value: object) -> object:
 
 @plain_dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan, the policy that schedules it (empty: kernel by kernel), and its simulated makespan."""
+    """A plan and the policy that schedules it (empty: kernel by kernel), with the network's cost model."""
 
     plan: FusionPlan
     scheduled_by: str
@@ -65,7 +79,18 @@ class Candidate:
     """Cost model of the plan's network: the given one, or a rewritten one."""
     name: str = ""
     """Name of the policy that made the plan; empty for plans made by the search."""
-    makespan_ps: int = 0
+
+
+@plain_dataclass(frozen=True, slots=True)
+class _Best:
+    """The fastest candidate so far, and its run."""
+
+    candidate: Candidate
+    evaluated: Evaluated[Any]
+
+    @property
+    def makespan_ps(self) -> int:
+        return self.evaluated.result.makespan_ps
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
@@ -91,24 +116,35 @@ class Searched:
         return DnnFusion(rewriting=True).rewritten(analysis) if self.rewriting else analysis
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
+        """Return the fastest plan; it says which policy schedules it, and how it compares with the others."""
         del graph  # that of the costs
-        return _Search(self, costs).run()
+        return self.evaluate(costs).plan
 
-    def schedule(self, plan: FusionPlan, costs: Any) -> Any:
-        """Return the schedule made by the policy that the plan names, or kernel by kernel.
+    def evaluate(self, costs: Any, plan: FusionPlan | None = None) -> Evaluated[Any]:
+        """Return the fastest schedule of the network, or that of ``plan``, with its program and simulated run.
 
-        The schedule's ``policy`` label includes ``rewriting=true`` if the plan is of a rewritten network.
+        ``plan`` is scheduled by the policy that it names, or kernel by kernel. The schedule's ``policy`` label includes
+        ``rewriting=true`` if the plan is of a rewritten network.
         """
-        rewrites = plan.rewritten or self.rewriting
+        if plan is None:
+            return self._labelled(_Search(self, costs).run())
+        rival = RIVALS.get(plan.scheduled_by)
+        if isinstance(rival, EvaluatingRival):
+            evaluated = rival.evaluate(costs, plan)
+        else:
+            evaluated = _kernel_by_kernel(plan, costs)
+        return self._labelled(replace(evaluated, schedule=replace(evaluated.schedule, plan=plan)))
+
+    def _labelled(self, evaluated: Evaluated[Any]) -> Evaluated[Any]:
+        """Return a run with the schedule under this policy's label."""
+        rewrites = evaluated.plan.rewritten or self.rewriting
         label = f"{self.name}(rewriting=true)" if rewrites else self.name
-        return replace(_scheduled(plan, plan.scheduled_by, costs), policy=label)
+        return replace(evaluated, schedule=replace(evaluated.schedule, policy=label))
 
 
-def _scheduled(plan: FusionPlan, by: str, costs: Any) -> Any:
-    rival = RIVALS.get(by)
-    if isinstance(rival, GraphTurbo | AStitch):
-        return rival.schedule(plan, costs)
-    return kind_of(costs.view.spec).schedule(plan, costs, Searched.name)
+def _kernel_by_kernel(plan: FusionPlan, costs: Any) -> Evaluated[Any]:
+    kind = kind_of(costs.view.spec)
+    return kind.run(kind.schedule(plan, costs, Searched.name), costs)
 
 
 class _Search:
@@ -119,11 +155,11 @@ class _Search:
         self._costs = costs
         self._name: str = costs.analysis.graph.name
         self._seen: set[tuple[bool, str, object]] = set()
-        self._best: Candidate | None = None
+        self._best: _Best | None = None
         self._refusals: list[str] = []
 
-    def run(self) -> FusionPlan:
-        """Return the fastest plan; raise ``ScheduleError`` if no policy has a plan that runs."""
+    def run(self) -> Evaluated[Any]:
+        """Return the run of the fastest plan; raise ``ScheduleError`` if no policy has a plan that runs."""
         rivals = list(self._rivals())
         fastest = self._best
         if fastest is None:
@@ -132,37 +168,45 @@ class _Search:
             self._search(network, [plan for plan, costs in rivals if costs is network])
         self._climb()
         best = self._best or fastest
-        origin = f"as {fastest.name} has it: nothing else that was simulated is faster"
+        name, found = fastest.candidate.name, best.candidate
+        origin = f"as {name} has it: nothing else that was simulated is faster"
         if best is not fastest:
-            rival_groups = {group.ops for plan, costs in rivals if costs is best.costs for group in plan.groups}
+            rival_groups = {group.ops for plan, costs in rivals if costs is found.costs for group in plan.groups}
             gain = 1 - best.makespan_ps / fastest.makespan_ps
-            origin = f"{gain:.1%} faster than {fastest.name}, the fastest other; {_found(best.plan, rival_groups)}"
-        rewritten = best.costs is not self._costs
-        return replace(best.plan, scheduled_by=best.scheduled_by, rewritten=rewritten, origin=origin)
+            origin = f"{gain:.1%} faster than {name}, the fastest other; {_found(found.plan, rival_groups)}"
+        rewritten = found.costs is not self._costs
+        plan = replace(found.plan, scheduled_by=found.scheduled_by, rewritten=rewritten, origin=origin)
+        return replace(best.evaluated, schedule=replace(best.evaluated.schedule, plan=plan))
 
     def _rivals(self) -> Iterator[tuple[FusionPlan, Any]]:
         """Yield the plans of the rivals that run on this kind of machine, each with the cost model of its network."""
         networks = {self._costs.analysis: self._costs}
         for rival in map(RIVALS.__getitem__, self._policy.rivals):
-            by = _scheduler(rival, self._costs)
-            if by is None:
+            if not _runs_on(rival, self._costs):
                 continue
             planned = [self._costs.analysis]
             if isinstance(rival, DnnFusion) and self._policy.rewriting is None:
                 planned.append(DnnFusion(rewriting=True).rewritten(self._costs.analysis))
             for analysis in dict.fromkeys(planned):
                 costs = networks.setdefault(analysis, self._costs.with_network(analysis))
-                plan = self._planned(rival, costs)
+                plan = self._consider_rival(rival, costs, rival.name)
                 if plan is not None:
-                    self._consider(Candidate(plan, by, costs, rival.name))
                     yield plan, costs
 
-    def _planned(self, rival: Rival, costs: Any) -> FusionPlan | None:
+    def _consider_rival(self, rival: Rival, costs: Any, name: str = "") -> FusionPlan | None:
+        """Simulate the plan of a rival, and return it; None if it has none. ``name``: of the policy, to be stated."""
+        evaluated: Evaluated[Any] | None = None
         try:
-            return rival.plan(costs.analysis.graph, costs)
+            if isinstance(rival, EvaluatingRival):
+                with suppress(*_REFUSALS):  # of its plan, which may be made all the same
+                    evaluated = rival.evaluate(costs)
+            plan = rival.plan(costs.analysis.graph, costs) if evaluated is None else evaluated.plan
         except (FusionError, ScheduleError, SimulationError) as error:
             self._refusals.append(str(error))
             return None
+        by = rival.name if isinstance(rival, EvaluatingRival) else ""
+        self._consider(Candidate(plan, by, costs, name), evaluated)
+        return plan
 
     def _search(self, costs: Any, plans: list[FusionPlan]) -> None:
         """Simulate the groupings that a local search reaches from each plan of one network.
@@ -171,10 +215,8 @@ class _Search:
         """
         if costs is not self._costs:  # rewritten, which most policies do not do
             for rival in map(RIVALS.__getitem__, self._policy.rivals):
-                by = _scheduler(rival, costs)
-                plan = None if by is None else self._planned(rival, costs)
-                if plan is not None:
-                    self._consider(Candidate(plan, by or "", costs))
+                if _runs_on(rival, costs):
+                    self._consider_rival(rival, costs)
         graph = costs.analysis.graph
         for grouping in self._groupings(costs, plans):
             groups = (Group(part, "no other cut of it and of a kernel beside it costs less") for part in grouping)
@@ -193,33 +235,42 @@ class _Search:
     def _climb(self) -> None:
         """Step to faster neighbours of the fastest plan until there are none, or ``most_neighbours`` are simulated."""
         left = self._policy.most_neighbours
-        base: Candidate | None = None
+        base: _Best | None = None
         while base is not self._best:
             base = self._best
             assert base is not None
-            for plan in neighbours(base.plan):
+            start = base.candidate
+            for plan in neighbours(start.plan):
                 if not left:
                     return
                 left -= 1
-                if self._consider(Candidate(plan, base.scheduled_by, base.costs)):
+                if self._consider(Candidate(plan, start.scheduled_by, start.costs)):
                     break
 
-    def _consider(self, candidate: Candidate) -> bool:
-        """Simulate a plan unless it was seen before; return whether it is the fastest so far."""
+    def _consider(self, candidate: Candidate, evaluated: Evaluated[Any] | None = None) -> bool:
+        """Simulate a plan unless it was seen before, or is evaluated; return whether it is the fastest so far."""
         plan, by, costs = candidate.plan, candidate.scheduled_by, candidate.costs
         key = costs is self._costs, by, plan.groups if by else grouping_of(plan)
         if key in self._seen:
             return False
         self._seen.add(key)
         try:
-            run = kind_of(costs.view.spec).run(_scheduled(plan, by, costs), costs)
-        except (FusionError, ScheduleError, SimulationError, HardwareError) as error:
+            run = _evaluated(candidate) if evaluated is None else evaluated
+        except _REFUSALS as error:
             self._refusals.append(str(error))
             return False
         if self._best is not None and run.result.makespan_ps >= self._best.makespan_ps:
             return False
-        self._best = replace(candidate, makespan_ps=run.result.makespan_ps)
+        self._best = _Best(candidate, run)
         return True
+
+
+def _evaluated(candidate: Candidate) -> Evaluated[Any]:
+    """Return the run of a candidate's plan, scheduled by itself by the policy that it names, or kernel by kernel."""
+    rival = RIVALS.get(candidate.scheduled_by)
+    if isinstance(rival, EvaluatingRival):
+        return rival.evaluate_plan(candidate.costs, candidate.plan)
+    return _kernel_by_kernel(candidate.plan, candidate.costs)
 
 
 def _found(plan: FusionPlan, known_groups: Collection[tuple[int, ...]]) -> str:
@@ -233,9 +284,6 @@ def _found(plan: FusionPlan, known_groups: Collection[tuple[int, ...]]) -> str:
     return f"{said}, the largest from {names[0]} to {names[-1]} ({count(len(names), 'operator')})"
 
 
-def _scheduler(rival: Rival, costs: Any) -> str | None:
-    """Return the name of a rival that schedules its own plans, empty if it only plans; None on unsupported machines."""
-    kinds = getattr(rival, "kinds", None)
-    if kinds is None:
-        return ""
-    return rival.name if costs.view.spec.kind in kinds else None
+def _runs_on(rival: Rival, costs: Any) -> bool:
+    """Return whether a rival plans for this kind of machine."""
+    return not isinstance(rival, EvaluatingRival) or costs.view.spec.kind in rival.kinds

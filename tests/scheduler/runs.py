@@ -30,11 +30,9 @@ from dsascape.scheduler import (
     Policy,
     Schedule,
     ScheduleError,
-    make_plan,
     make_policy,
-    make_schedule,
-    network_of,
     policy_types,
+    schedule_network,
 )
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.lower.program import lower
@@ -89,10 +87,7 @@ def costs_on(spec: ClusteredDsa, graph: Graph) -> DsaCosts:
 def schedule_with(policy: Policy, costs: DsaCosts) -> Schedule:
     """Return the policy's schedule of its own plan for the network and the machine of ``costs``."""
     placing = Placing(hardware=costs.view.spec, parts=costs.view.clusters, dtype=costs.dtype)
-    plan = make_plan(policy, placing, costs)
-    network = network_of(plan, costs.analysis)
-    own = costs if network is costs.analysis else costs.with_network(network)
-    schedule = make_schedule(policy, plan, placing, own)
+    schedule = schedule_network(policy, placing, costs)
     assert isinstance(schedule, Schedule)
     return schedule
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from dsascape.hw_models import AnyHardware, Cpu, load_hardware
-from dsascape.scheduler import Placing, Policy, make_plan, make_policy, make_schedule, network_of
+from dsascape.scheduler import Placing, Policy, evaluate_network, make_plan, make_policy
 from dsascape.scheduler.policies.searched import RIVALS, Searched
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
@@ -16,10 +16,7 @@ QUICK = Searched(most_kernels=100, most_neighbours=3)
 
 def makespan_ps(graph: Graph, spec: AnyHardware, policy: Policy) -> int:
     placing = Placing(hardware=spec, parts=1, dtype="fp32" if isinstance(spec, Cpu) else "fp16")
-    costs = placing.costs(Analysis(graph))
-    plan = make_plan(policy, placing, costs)
-    run = placing.kind.run(make_schedule(policy, plan, placing, costs), costs)
-    return int(run.result.makespan_ps)
+    return evaluate_network(policy, placing, placing.costs(Analysis(graph))).result.makespan_ps
 
 
 def rivals_on(spec: AnyHardware) -> list[Policy]:
@@ -65,7 +62,7 @@ def test_a_plan_says_which_policy_it_comes_from_where_nothing_found_is_faster() 
     placing = Placing(hardware=load_hardware("stcp920"), parts=1, dtype="fp16")
     graph = load_network("dcgan", batch=1).with_dtype("fp16")
 
-    plan = make_plan(QUICK, placing, placing.costs(Analysis(graph)))
+    plan = evaluate_network(QUICK, placing, placing.costs(Analysis(graph))).schedule.plan
 
     assert plan.origin == "as graphturbo has it: nothing else that was simulated is faster"
     assert plan.scheduled_by == "graphturbo"
@@ -76,13 +73,12 @@ def test_a_schedule_of_a_rewritten_network_says_so() -> None:
     placing = Placing(hardware=load_hardware("stcp920"), parts=1, dtype="fp16")
     graph = load_network("bert-tiny", batch=1).with_dtype("fp16")
     analysis = Analysis(graph)
-    costs = placing.costs(analysis)
 
-    plan = make_plan(QUICK, placing, costs)
+    evaluated = evaluate_network(QUICK, placing, placing.costs(analysis))
+    plan = evaluated.plan
 
     assert plan.rewritten == (plan.graph is not graph)
     rewritten = Searched(rewriting=True)
     again = rewritten.rewritten(analysis)
     assert (plan.graph is again.graph) == plan.rewritten
-    schedule = make_schedule(QUICK, plan, placing, placing.costs(network_of(plan, analysis)))
-    assert schedule.policy == ("searched(rewriting=true)" if plan.rewritten else "searched")
+    assert evaluated.schedule.policy == ("searched(rewriting=true)" if plan.rewritten else "searched")

@@ -11,24 +11,26 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.evaluation import Evaluated, evaluate_schedule
 from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import LayersOf, through_ddr
+from dsascape.scheduler.dsa.deciding.runs import evaluate_schedule
+from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.evaluated import Evaluated
 from dsascape.scheduler.kernels.cut import layers_by_pattern, layers_with_attention
 from dsascape.workloads.analysis import Analysis
 
 
 def fastest_divided(
     plans: Iterable[FusionPlan], costs: DsaCosts, policy: str, *, overlaps_layers: bool, paper_tiles: bool = False
-) -> Evaluated:
+) -> Evaluated[Schedule]:
     """Return the fastest schedule of ``plans`` with every layer divided among the clusters, by simulation.
 
     ``overlaps_layers``: schedules with overlapping layers are simulated, too. Raises ``ScheduleError`` if none of the
     plans can be scheduled.
     """
     distinct = {tuple([group.ops for group in plan.groups]): plan for plan in plans}
-    tried: list[Evaluated] = []
+    tried: list[Evaluated[Schedule]] = []
     refusal = ""
     layouts = (through_ddr(plan, costs, layers) for plan in distinct.values() for layers in _cuts(plan, costs))
     for layout in layouts:

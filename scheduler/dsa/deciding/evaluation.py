@@ -12,117 +12,28 @@ equal timing.
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from functools import partial
 
-from dsascape.fusion.plan import FusionPlan
-from dsascape.hw_models import Program, SimulationResult, dsa_energy, dsa_machine, simulate
-from dsascape.hw_models.simulation.energy import energy_pj
-from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.execution import Decisions
-from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.deciding.candidates import Candidate
+from dsascape.scheduler.dsa.deciding.execution import execute, prepare
+from dsascape.scheduler.dsa.deciding.runs import evaluate_schedule, on_larger_buffers
 from dsascape.scheduler.dsa.graphturbo.plan_bound import least_bytes
-from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads, cost_s, moved_bytes, no_overlap_s, reads_of
-from dsascape.scheduler.dsa.lower.program import lower
-from dsascape.scheduler.dsa.placing.needs import RunNeeds, needs_of
-from dsascape.scheduler.dsa.schedule.schedule import Layout, Schedule
+from dsascape.scheduler.dsa.graphturbo.plan_cost import no_overlap_s
+from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.dsa.view import GLOBAL
 from dsascape.scheduler.errors import PinError, ScheduleError
-from dsascape.workloads.analysis import Analysis
+from dsascape.scheduler.evaluated import Evaluated
 
-_KIB = 1024
 _ON_CHIP_UNITS = ("path_load", "path_store", "broadcast")
-_MOST_LAYOUTS = 128
-"""Size of the cache of candidate layouts per network; each may have hundreds of layer runs."""
-_MOST_DECISIONS = 32
-"""Size of the cache of execution decisions per network; each entry may have hundreds of layer runs."""
+_MOST_PREPARED = 32
+"""Size of the cache of prepared layouts per network; each entry may have hundreds of layer runs."""
 _MOST_RUNS, _MOST_INSTRUCTIONS = 8, 20_000
 """Size of the cache of fastest schedules per network, and the maximum number of instructions of each program in it; an
 instruction takes a kilobyte."""
-
-
-def with_smaller_buffers(costs: DsaCosts) -> Iterator[DsaCosts]:
-    """Yield ``costs``, then the same machine with smaller local buffers: powers of the fourth root of two, in KiB.
-
-    ``tuning.smaller_buffers`` of them at most.
-    """
-    yield costs
-    own, left = costs.view.local_buffer_bytes, costs.view.tuning.smaller_buffers
-    rung = 4 * 32
-    while _rung_bytes(rung) >= own:
-        rung -= 1
-    for number in range(rung, rung - left, -1):
-        if _rung_bytes(number) < _KIB:
-            return
-        yield costs.with_local_buffer(_rung_bytes(number))
-
-
-def with_fewer_cores(costs: DsaCosts, evaluator: "Evaluator") -> Iterator[DsaCosts]:
-    """Yield the same machine with half of its cores, and half of these again as long as that was faster.
-
-    Fewer cores exchange less, and shared operands pass their paths less often; a layout made for them runs on more
-    cores unchanged. None where the best so far does not wait for on-chip transfers, nor any number of cores whose
-    arithmetic alone takes as long.
-    """
-    cores, before_s = costs.cores // 2, math.inf
-    total_s = costs.arithmetic_s * costs.cores
-    while cores and total_s / cores < evaluator.best_s < before_s and evaluator.waits_on_chip():
-        before_s = evaluator.best_s
-        yield costs.with_cores(cores)
-        cores //= 2
-
-
-def _rung_bytes(number: int) -> int:
-    return int(_KIB * 2 ** (number / 4))
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A layout to be evaluated, and its traffic."""
-
-    layout_key: Hashable
-    """Cache key of everything the layout depends on besides the network."""
-    layout: Layout
-    moved_bytes: Mapping[str, int]
-    """Bytes moved to and from DDR and the global buffer, by memory."""
-
-    @cached_property
-    def _needs_of_broadcasts(self) -> Sequence[RunNeeds]:
-        return needs_of(self.layout.runs, self.layout.slices, broadcasts=True)
-
-    def needs_on(self, costs: DsaCosts) -> Sequence[RunNeeds]:
-        """Return halos and routes of its runs; cached for machines that broadcast."""
-        if costs.view.broadcasts:
-            return self._needs_of_broadcasts
-        return needs_of(self.layout.runs, self.layout.slices, broadcasts=False)
-
-    def cost_s(self, costs: DsaCosts) -> float:
-        """Return the seconds of its traffic and launches without any overlap."""
-        return cost_s(costs, self.moved_bytes, self.layout.kernels)
-
-
-def candidate(analysis: Analysis, layout_key: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candidate:
-    """Return the candidate of the layout and reads that ``make`` returns, cached by ``layout_key``."""
-    return analysis.table(candidate, _MOST_LAYOUTS).get(layout_key, partial(_made, layout_key, make))
-
-
-def _made(layout_key: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candidate:
-    layout, reads = make()
-    return Candidate(layout_key, layout, moved_bytes(layout, reads))
-
-
-def through_ddr_candidate(plan: FusionPlan, costs: DsaCosts) -> Candidate:
-    """Return the candidate that runs the plan's kernels in sequence, with all tensors in DDR."""
-    layout_key = "through DDR", plan.groups, costs.view.timing, costs.dtype
-
-    def make() -> tuple[Layout, Reads]:
-        layout = through_ddr(plan, costs)
-        return layout, reads_of(layout.runs, layout.slices)
-
-    return candidate(costs.analysis, layout_key, make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +48,10 @@ class Timed:
     refusal: str = ""
     """Reason why it cannot be scheduled; empty if it can."""
 
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """A schedule with its program and simulation result."""
-
-    schedule: Schedule
-    program: Program
-    result: SimulationResult
-
-    @property
-    def seconds(self) -> float:
-        return self.result.makespan_ps / PS_PER_S
+    @classmethod
+    def of(cls, evaluated: Evaluated[Schedule]) -> "Timed":
+        """Return the simulated time of a schedule."""
+        return cls(evaluated.seconds, len(evaluated.program.instructions), evaluated.schedule.is_interleaved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +64,7 @@ class _Incumbent:
     at: DsaCosts
     overlaps_layers: bool
     seconds: float
-    evaluated: Evaluated | None
+    evaluated: Evaluated[Schedule] | None
     """Its schedule and simulation result at these buffers; None if its time came from the cache."""
 
 
@@ -215,17 +118,12 @@ class Evaluator:
         return math.inf if self._best is None else self._best.seconds
 
     def waits_on_chip(self) -> bool:
-        """Return whether on-chip transfers weigh more than arithmetic on the best candidate's critical path.
-
-        True as well if that is unknown.
-        """
+        """Return whether on-chip transfers weigh more than arithmetic on the best candidate's critical path."""
         best = self._best
         if best is None:
             return False
-        cache = best.at.analysis.table(_waits_on_chip)
-        if best.evaluated is None:
-            return cache.peek(best.key) is not False
-        return cache.get(best.key, partial(_waits_on_chip, best.evaluated, best.at))
+        known = best.at.analysis.table(_waits_on_chip)
+        return known.get(best.key, lambda: _waits_on_chip(self._run_of_best(best), best.at))
 
     def least_s(self, moved_ddr_bytes: int, launches: int) -> float:
         """Return a lower bound in seconds for schedules with this off-chip traffic and number of launches."""
@@ -255,16 +153,14 @@ class Evaluator:
         if key in self._seen or (similar and not always):
             return True
         self._seen.add(key)
-        results: list[Evaluated] = []
-        decided = partial(self._decide, shown, at, overlaps_layers)
-        timed = at.analysis.table(simulated).get(key, partial(simulated, decided, at, results))
+        timed, evaluated = self._simulate(key, shown, at, overlaps_layers)
         self._simulated += timed.instructions
         if timed.refusal:
             self._refusal = self._refusal or timed.refusal
             return True
         runs.append(_Run(at.cores, size_bytes, traffic_s, launches, timed.seconds))
         if self._best is None or timed.seconds < self._best.seconds:
-            self._best = _Incumbent(key, shown, at, overlaps_layers, timed.seconds, results[0] if results else None)
+            self._best = _Incumbent(key, shown, at, overlaps_layers, timed.seconds, evaluated)
         hides_little = timed.seconds > tuning.promising * max(traffic_s, self._costs.arithmetic_s)
         if timed.overlaps and hides_little and tuning.apart * no_overlap_s(at, shown.layout) < self._best.seconds:
             self.consider(shown, at, always=always)
@@ -281,10 +177,6 @@ class Evaluator:
     def has_spent_budget(self, times: int = 1) -> bool:
         """Return whether more than ``times`` the budget of ``tuning.judged_instructions`` has been simulated."""
         return self._simulated > times * self._costs.view.tuning.judged_instructions
-
-    def is_best(self, shown: Candidate) -> bool:
-        """Return whether a candidate is the incumbent."""
-        return self._best is not None and self._best.candidate.layout_key == shown.layout_key
 
     def can_win(
         self, traffic_s: float, tuning: DsaTuning, *, overlaps_layers: bool = False, always: bool = False
@@ -305,16 +197,33 @@ class Evaluator:
         least_s = max(traffic_s * tuning.hopeless, expected_s * tuning.unlikely)
         return self._simulated <= tuning.judged_instructions and least_s < self._best.seconds
 
+    def _simulate(
+        self, key: Hashable, shown: Candidate, at: DsaCosts, overlaps_layers: bool
+    ) -> tuple[Timed, Evaluated[Schedule] | None]:
+        """Return the simulated time of a candidate; and its run, unless the time is known from other machines."""
+        times = at.analysis.table(Timed)
+        known = times.peek(key)
+        if known is not None:
+            return known, None
+        try:
+            evaluated = evaluate_schedule(self._decide(shown, at, overlaps_layers), at)
+        except ScheduleError as error:
+            return times.get(key, partial(Timed, refusal=str(error))), None
+        return times.get(key, partial(Timed.of, evaluated)), evaluated
+
     def _decide(self, shown: Candidate, at: DsaCosts, overlaps_layers: bool) -> Schedule:
         key = shown.layout_key, at.view.apart_from_ddr, at.dtype, overlaps_layers, self._paper_tiles
+        prepared = at.analysis.table(prepare, _MOST_PREPARED).get(key, lambda: prepare(
+            shown.layout, at, shown.needs_on(at), overlaps_layers=overlaps_layers, paper_tiles=self._paper_tiles
+        ))  # fmt: skip
+        return execute(prepared, at, self._policy)
 
-        def decisions() -> Decisions:
-            needs = shown.needs_on(at)
-            return Decisions(shown.layout, at, needs, overlaps_layers=overlaps_layers, paper_tiles=self._paper_tiles)
+    def _run_of_best(self, best: _Incumbent) -> Evaluated[Schedule]:
+        """Return the run of the best candidate at the buffers that it is for; simulated if only its time is known."""
+        found = best.evaluated or best.at.analysis.table(evaluate_schedule, _MOST_RUNS).peek((best.key, self._policy))
+        return found or evaluate_schedule(self._decide(best.candidate, best.at, best.overlaps_layers), best.at)
 
-        return at.analysis.table(Decisions, _MOST_DECISIONS).get(key, decisions).schedule(at, self._policy)
-
-    def chosen(self) -> Evaluated:
+    def chosen(self) -> Evaluated[Schedule]:
         """Return the fastest schedule, simulated on the machine itself; raise ``ScheduleError`` if there is none."""
         best = self._best
         if best is None:
@@ -329,43 +238,23 @@ class Evaluator:
         return cached if cached is best.evaluated and best.at is self._costs else on_larger_buffers(cached, self._costs)
 
 
-def _waits_on_chip(evaluated: Evaluated, costs: DsaCosts) -> bool:
+def _waits_on_chip(evaluated: Evaluated[Schedule], costs: DsaCosts) -> bool:
     """Return whether on-chip transfers take more of the critical path than compute units."""
     spent = evaluated.result.critical_ps
     moving = sum([ps for name, ps in spent.items() if name.removesuffix("-startup") in (GLOBAL, *_ON_CHIP_UNITS)])
     return moving > sum([spent.get(unit, 0) for unit in costs.view.spec.units])
 
 
-def simulated(decide: Callable[[], Schedule], costs: DsaCosts, results: list[Evaluated]) -> Timed:
-    """Return the simulated time of the schedule that ``decide`` returns; append it with its result to ``results``.
+def with_fewer_cores(costs: DsaCosts, evaluator: Evaluator) -> Iterator[DsaCosts]:
+    """Yield the same machine with half of its cores, and half of these again as long as that was faster.
 
-    If it cannot be scheduled, nothing is appended, and the returned record has the reason.
+    Fewer cores exchange less, and shared operands pass their paths less often; a layout made for them runs on more
+    cores unchanged. None where the best so far does not wait for on-chip transfers, nor any number of cores whose
+    arithmetic alone takes as long.
     """
-    try:
-        evaluated = evaluate_schedule(decide(), costs)
-    except ScheduleError as error:
-        return Timed(refusal=str(error))
-    results.append(evaluated)
-    return Timed(evaluated.seconds, len(evaluated.program.instructions), evaluated.schedule.is_interleaved)
-
-
-def evaluate_schedule(schedule: Schedule, costs: DsaCosts) -> Evaluated:
-    """Return a schedule with its program and simulation result on the machine of ``costs``."""
-    return run(schedule, lower(schedule, costs.view), costs)
-
-
-def on_larger_buffers(evaluated: Evaluated, costs: DsaCosts) -> Evaluated:
-    """Return ``evaluated`` on the machine of ``costs``, whose local buffers are at least as large.
-
-    Programs do not depend on the buffers' size; nor do results of runs that are never short of space, except energy.
-    """
-    if evaluated.result.was_short_of_space:
-        return run(evaluated.schedule, evaluated.program, costs)
-    spent = energy_pj(evaluated.program, dsa_energy(costs.view.spec), evaluated.result.makespan_ps)
-    return replace(evaluated, result=replace(evaluated.result, energy_pj=spent))
-
-
-def run(schedule: Schedule, program: Program, costs: DsaCosts) -> Evaluated:
-    """Return a schedule with its program and the result of simulating it on the machine of ``costs``."""
-    spec = costs.view.spec
-    return Evaluated(schedule, program, simulate(program, dsa_machine(spec), dsa_energy(spec)))
+    cores, before_s = costs.cores // 2, math.inf
+    total_s = costs.arithmetic_s * costs.cores
+    while cores and total_s / cores < evaluator.best_s < before_s and evaluator.waits_on_chip():
+        before_s = evaluator.best_s
+        yield costs.with_cores(cores)
+        cores //= 2

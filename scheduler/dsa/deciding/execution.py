@@ -8,11 +8,16 @@ at once, as far as the buffers hold the tiles of all of them.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from typing import NamedTuple
 
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.requests import ExecutionOptions, RunRequest, capacities, requests_of
+from dsascape.scheduler.dsa.deciding.requests import (
+    ExecutionOptions,
+    RunRequest,
+    TileRequests,
+    capacities,
+    requests_of,
+)
 from dsascape.scheduler.dsa.placing.free_space import Blocks, RunAtWork
 from dsascape.scheduler.dsa.placing.needs import RunNeeds, from_clusters_bytes, needs_of
 from dsascape.scheduler.dsa.schedule.limits import check_ddr, check_instructions
@@ -44,88 +49,85 @@ def prefetch_buffers(view: DsaView) -> PrefetchBuffers | None:
     return PrefetchBuffers(local, further, view.local_buffer_bytes - local, view.global_buffer_bytes - further)
 
 
-def decide(
-    layout: Layout, costs: DsaCosts, policy: str, *, overlaps_layers: bool = False, paper_tiles: bool = False
-) -> Schedule:
-    """Return the schedule of ``layout`` with the execution of every run decided by `Decisions`."""
-    needs = needs_of(layout.runs, layout.slices, broadcasts=costs.view.broadcasts)
-    decisions = Decisions(layout, costs, needs, overlaps_layers=overlaps_layers, paper_tiles=paper_tiles)
-    return decisions.schedule(costs, policy)
+class PreparedLayout(NamedTuple):
+    """A layout with all that is decided before its tiles are; machines that differ in DDR alone share it."""
+
+    layout: Layout
+    options: ExecutionOptions
+    requests: TileRequests
 
 
-class Decisions:
-    """Execution decisions for a layout's runs, reusable on machines that differ in DDR alone.
+def prepare(
+    layout: Layout, costs: DsaCosts, needs: Sequence[RunNeeds], *, overlaps_layers: bool, paper_tiles: bool
+) -> PreparedLayout:
+    """Return a layout with its tile requests; depends on everything about a machine but its DDR and DMA.
 
     ``needs``: halos and routes of each run. ``overlaps_layers``: weights of later layers of a kernel are prefetched,
     and their tiles computed, while earlier ones compute; queues are list-scheduled where any do so. ``paper_tiles``:
     tiles are those of GraphTurbo's text (section 4.1), where these fit. Raises ``ScheduleError`` if an on-chip slice
     has no address.
     """
+    prefetch = prefetch_buffers(costs.view) if overlaps_layers else None
+    options = ExecutionOptions(prefetch, overlaps_layers, paper_tiles)
+    return PreparedLayout(layout, options, requests_of(layout, costs, options, needs))
 
-    def __init__(
-        self, layout: Layout, costs: DsaCosts, needs: Sequence[RunNeeds], *, overlaps_layers: bool, paper_tiles: bool
-    ) -> None:
-        prefetch = prefetch_buffers(costs.view) if overlaps_layers else None
-        self._layout = layout
-        self._options = ExecutionOptions(prefetch, overlaps_layers, paper_tiles)
-        self._requests = requests_of(layout, costs, self._options, needs)
-        self._tilings: list[Tiling] = []
-        """Tilings of the requests on the previous machine."""
-        self._steps: list[_Step] = []
-        """Decisions about each run on the previous machine."""
 
-    def schedule(self, costs: DsaCosts, policy: str) -> Schedule:
-        """Return the schedule on the machine of ``costs``.
+def decide(
+    layout: Layout, costs: DsaCosts, policy: str, *, overlaps_layers: bool = False, paper_tiles: bool = False
+) -> Schedule:
+    """Return the schedule of ``layout`` with the execution of every run decided; raises what its two steps raise."""
+    needs = needs_of(layout.runs, layout.slices, broadcasts=costs.view.broadcasts)
+    prepared = prepare(layout, costs, needs, overlaps_layers=overlaps_layers, paper_tiles=paper_tiles)
+    return execute(prepared, costs, policy)
 
-        Raises ``ScheduleError`` if a layer's smallest tile does not fit, DDR cannot hold the network, or the program
-        would exceed ``tuning.most_instructions``.
-        """
-        layout, view, prefetch = self._layout, costs.view, self._options.prefetch
-        check_ddr(layout, view)
-        room = capacities(view, prefetch)
-        tilings = self._requests.tilings(TileChooser(view, room[LOCAL], room[GLOBAL], costs.tiling_cache))
-        most_at_work = view.tuning.most_layers_at_work if self._options.overlaps_layers else 0
-        self._steps = list(self._run_by_run(tilings, most_at_work))
-        self._tilings = tilings
-        executions = tuple([step.execution for step in self._steps])
-        if view.divides_kernels:
-            both = zip(layout.runs, executions, strict=True)
-            read_bytes = [(each, from_clusters_bytes(run, layout.slices, view.clusters)) for run, each in both]
-            executions = tuple([replace(each, from_clusters_bytes=size) for each, size in read_bytes])
-        check_instructions(layout.runs, executions, view, layout.graph.name)
-        pins = () if costs.pins is None else costs.pins.applied(run.layer for run in layout.runs)
-        overlaps = prefetch is not None or any(one.begins_after < number - 1 for number, one in enumerate(executions))
-        return Schedule(
-            layout.plan, layout.instances, layout.slices, costs.dtype, view.clusters, executions, prefetch,
-            view.burst_bytes, "list scheduling" if overlaps else "by layer", policy,
-            "kernels" if view.divides_kernels else "batch", pins,
-        )  # fmt: skip
 
-    def _run_by_run(self, tilings: Sequence[Tiling], most_at_work: int) -> Iterator["_Step"]:
-        """Yield the decisions about each run, reusing the previous machine's where tiles and earlier runs are equal.
+def execute(prepared: PreparedLayout, costs: DsaCosts, policy: str) -> Schedule:
+    """Return the schedule of a prepared layout on the machine of ``costs``, with the execution of every run.
 
-        ``most_at_work``: maximum number of earlier runs that may still be executing.
-        """
-        previous_steps, run_requests = iter(self._steps), iter(self._requests.runs)
-        kept = [tiling == before for tiling, before in zip_longest(tilings, self._tilings)]
-        number = 0
-        for instance in self._layout.instances:
-            at_work: tuple[RunAtWork, ...] = ()
-            for run in instance.runs:
-                one, step = next(run_requests), next(previous_steps, None)
-                if step is None or not kept[one.request] or step.at_work != at_work:
-                    tiling = tilings[one.request].with_names(tuple(one.routes))
-                    fetched = fetched_at_once(run, self._layout.slices, one.routes, one.exchange)
-                    step = _placed(number, run.writes, fetched, one, tiling, at_work, most_at_work)
-                yield step
-                at_work, number = step.left_at_work, number + 1
+    Raises ``ScheduleError`` if a layer's smallest tile does not fit, DDR cannot hold the network, or the program
+    would exceed ``tuning.most_instructions``.
+    """
+    layout, view, prefetch = prepared.layout, costs.view, prepared.options.prefetch
+    check_ddr(layout, view)
+    room = capacities(view, prefetch)
+    tilings = prepared.requests.tilings(TileChooser(view, room[LOCAL], room[GLOBAL], costs.tiling_cache))
+    most_at_work = view.tuning.most_layers_at_work if prepared.options.overlaps_layers else 0
+    executions = tuple(_executions(prepared, tilings, most_at_work))
+    if view.divides_kernels:
+        both = zip(layout.runs, executions, strict=True)
+        read_bytes = [(each, from_clusters_bytes(run, layout.slices, view.clusters)) for run, each in both]
+        executions = tuple([replace(each, from_clusters_bytes=size) for each, size in read_bytes])
+    check_instructions(layout.runs, executions, view, layout.graph.name)
+    pins = () if costs.pins is None else costs.pins.applied(run.layer for run in layout.runs)
+    overlaps = prefetch is not None or any(one.begins_after < number - 1 for number, one in enumerate(executions))
+    return Schedule(
+        layout.plan, layout.instances, layout.slices, costs.dtype, view.clusters, executions, prefetch,
+        view.burst_bytes, "list scheduling" if overlaps else "by layer", policy,
+        "kernels" if view.divides_kernels else "batch", pins,
+    )  # fmt: skip
+
+
+def _executions(prepared: PreparedLayout, tilings: Sequence[Tiling], most_at_work: int) -> Iterator[Execution]:
+    """Yield the execution of each run, given the tiling of every request.
+
+    ``most_at_work``: maximum number of earlier runs that may still be executing.
+    """
+    layout, run_requests = prepared.layout, iter(prepared.requests.runs)
+    number = 0
+    for instance in layout.instances:
+        at_work: tuple[RunAtWork, ...] = ()
+        for run in instance.runs:
+            one = next(run_requests)
+            tiling = tilings[one.request].with_names(tuple(one.routes))
+            fetched = fetched_at_once(run, layout.slices, one.routes, one.exchange)
+            step = _placed(number, run.writes, fetched, one, tiling, at_work, most_at_work)
+            yield step.execution
+            at_work, number = step.left_at_work, number + 1
 
 
 class _Step(NamedTuple):
     """Decisions about one run."""
 
-    at_work: tuple[RunAtWork, ...]
-    """Earlier runs of its kernel that may still be executing when its tiles are placed."""
     execution: Execution
     left_at_work: tuple[RunAtWork, ...]
     """Runs that may still be executing when the next one begins, itself included."""
@@ -154,7 +156,7 @@ def _placed(
     taken = blocks or space.everything()
     if run_request.freed:
         taken = {memory: (*taken[memory], *run_request.freed.get(memory, ())) for memory in taken}
-    return _Step(at_work, execution, (*at_work[ended:], RunAtWork(number, writes, taken)))
+    return _Step(execution, (*at_work[ended:], RunAtWork(number, writes, taken)))
 
 
 def fetched_at_once(

@@ -9,7 +9,7 @@ from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
 from dsascape.scheduler import ScheduleError
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.execution import Decisions, decide, prefetch_buffers
+from dsascape.scheduler.dsa.deciding.execution import decide, execute, prefetch_buffers, prepare
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.deciding.requests import ExecutionOptions, requests_of
 from dsascape.scheduler.dsa.placing.needs import needs_of
@@ -36,15 +36,15 @@ def at_bandwidth(spec: ClusteredDsa, bandwidth: str) -> ClusteredDsa:
 
 
 def check_like_anew(layout: Layout, costs: list[DsaCosts], *, overlaps_layers: bool) -> None:
-    """Hold the decisions of one object, asked for each of ``costs`` in turn, against those made for it alone."""
+    """Compare schedules of one prepared layout on each machine of ``costs`` with those made for that machine alone."""
     needs = needs_of(layout.runs, layout.slices, broadcasts=costs[0].view.broadcasts)
-    decisions = Decisions(layout, costs[0], needs, overlaps_layers=overlaps_layers, paper_tiles=False)
+    prepared = prepare(layout, costs[0], needs, overlaps_layers=overlaps_layers, paper_tiles=False)
     for at in costs:
         try:
             anew = decide(layout, at, "test", overlaps_layers=overlaps_layers)
         except ScheduleError:
             continue
-        found = decisions.schedule(at, "test")
+        found = execute(prepared, at, "test")
         assert found == anew
         assert found.in_full() == anew.in_full()
 

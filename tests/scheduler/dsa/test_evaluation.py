@@ -13,17 +13,11 @@ from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
 from dsascape.scheduler import DsaTuning, Placing, Policy, ScheduleError, make_policy
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.evaluation import (
-    Evaluator,
-    evaluate_schedule,
-    on_larger_buffers,
-    run,
-    simulated,
-    through_ddr_candidate,
-    with_smaller_buffers,
-)
+from dsascape.scheduler.dsa.deciding.candidates import through_ddr_candidate, with_smaller_buffers
+from dsascape.scheduler.dsa.deciding.evaluation import Evaluator, Timed
 from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.deciding.runs import evaluate_schedule, on_larger_buffers, run
 from dsascape.scheduler.dsa.lower.program import lower
 from dsascape.scheduler.policies.astitch import AStitch
 from dsascape.scheduler.policies.fixed_pattern import FixedPattern
@@ -221,7 +215,7 @@ class TestJudge:
         for at in (costs, other):
             evaluator.consider(layout, DsaCosts(replace(at.view, tuning=patient), costs.analysis, "fp16"))
 
-        assert len(costs.analysis.table(simulated)) == simulations
+        assert len(costs.analysis.table(Timed)) == simulations
 
     def test_stops_when_it_has_simulated_enough(self) -> None:
         costs = costs_on(machine(), residual())
@@ -250,7 +244,7 @@ class TestJudge:
         larger = DsaCosts(first.with_local_buffer(2 * first.view.local_buffer_bytes).view, first.analysis, "fp16")
         slower = with_values(spec, {"ddr.bandwidth": "1 GB/s"})
         elsewhere = DsaCosts(replace(first.view, spec=slower), first.analysis, "fp16")
-        timed = first.analysis.table(simulated)
+        timed = first.analysis.table(Timed)
 
         GraphTurbo().plan(graph, first)
         alone = len(timed)
@@ -273,9 +267,11 @@ class TestJudge:
 
         again = DsaCosts(costs.view, costs.analysis, "fp16")
         policy = GraphTurbo()
-        found = policy.schedule(policy.plan(graph, again), again)
+        found = policy.evaluate(again)
 
-        assert found.in_full() == run_of(policy, graph, spec).schedule.in_full()
+        alone = run_of(policy, graph, spec)
+        assert found.schedule.in_full() == alone.schedule.in_full()
+        assert found.result == alone.result
 
     @pytest.mark.parametrize("policy", [AStitch(), GraphTurbo()])
     def test_refuses_a_dtype_that_no_unit_computes(self, policy: AStitch | GraphTurbo) -> None:
@@ -283,16 +279,23 @@ class TestJudge:
         wrong = DsaCosts(costs.view, costs.analysis, "bf16")
 
         with pytest.raises(ScheduleError, match="bf16"):
-            policy.schedule(policy.plan(costs.analysis.graph, wrong), wrong)
+            policy.evaluate(wrong)
 
-    def test_judges_a_policy_once(self) -> None:
+    @pytest.mark.parametrize("policy", [AStitch(), GraphTurbo()])
+    def test_schedules_its_own_plan_as_it_has_evaluated_it(self, policy: AStitch | GraphTurbo) -> None:
         costs = costs_on(machine(), residual())
-        policy = GraphTurbo()
-        plan = policy.plan(costs.analysis.graph, costs)
+        own = policy.evaluate(costs)
 
-        assert policy.schedule(plan, costs) is policy.schedule(plan, costs)
-        assert policy.schedule(plan, costs).plan == plan
-        assert policy.schedule(plan, costs) is not replace(policy, order="bfs").schedule(plan, costs)
+        assert policy.evaluate(costs, own.plan) == own
+        assert policy.plan(costs.analysis.graph, costs) == own.plan
+
+    def test_astitch_evaluates_each_plan_that_it_is_given(self) -> None:
+        costs = costs_on(machine(), residual())
+        own = AStitch().evaluate(costs)
+        layers = fixed_pattern_plan(costs.analysis.graph)
+
+        assert own.plan.groups != layers.groups
+        assert AStitch().evaluate(costs, layers).plan == layers
 
 
 @pytest.mark.sampled(5, long=["200000-bert-base-128-8-256", "200000-bert-base-128-8-128"])

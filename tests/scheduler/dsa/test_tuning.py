@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
 from dsascape.hw_models.text.messages import shown
-from dsascape.scheduler import DsaTuning, Placing, ScheduleError, make_plan, make_policy, make_schedule, make_tuning
+from dsascape.scheduler import DsaTuning, Placing, ScheduleError, make_policy, make_tuning, schedule_network
 from dsascape.scheduler.dsa import tuning as module
-from dsascape.scheduler.dsa.costs import dsa_costs
+from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.schedule.json import schedule_json
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.dsa.schedule.violations import violations
@@ -122,8 +122,7 @@ def attention() -> Graph:
 
 def scheduled(graph: Graph, spec: ClusteredDsa, tuning: DsaTuning | None, policy: str = "graphturbo") -> Schedule:
     placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16", tuning=tuning)
-    costs, chosen = placing.costs(Analysis(graph)), make_policy(policy)
-    schedule = make_schedule(chosen, make_plan(chosen, placing, costs), placing, costs)
+    schedule = schedule_network(make_policy(policy), placing, placing.costs(Analysis(graph)))
     assert isinstance(schedule, Schedule)
     return schedule
 
@@ -239,7 +238,9 @@ class TestTuning:
         chosen, spec = DsaTuning(most_tiles=2), machine()
         placing = Placing(hardware=spec, parts=1, dtype="fp16", tuning=chosen)
 
-        assert dsa_costs(placing.costs(Analysis(product())), "test").view.tuning is chosen
+        costs = placing.costs(Analysis(product()))
+        assert isinstance(costs, DsaCosts)
+        assert costs.view.tuning is chosen
 
     def test_no_layer_that_has_room_gets_more_tiles_than_are_allowed(self) -> None:
         roomy = machine(local_buffer={"capacity": "4 MiB", "bandwidth": "128 GB/s", "weight_window": 0.2})
@@ -304,7 +305,8 @@ def test_with_all_that_is_allowed_schedules_are_legal_or_refused(
     tuning: DsaTuning, graph: Graph, spec: ClusteredDsa
 ) -> None:
     placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16", tuning=tuning)
-    costs = dsa_costs(placing.costs(Analysis(graph)), "test")
+    costs = placing.costs(Analysis(graph))
+    assert isinstance(costs, DsaCosts)
     try:
         schedule = scheduled(graph, spec, tuning)
     except ScheduleError:

@@ -10,7 +10,7 @@ from dsascape.hw_models import Gpu, SimulationResult, load_hardware
 from dsascape.scheduler import ScheduleError, make_policy
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
-from dsascape.scheduler.policy import SchedulingPolicy
+from dsascape.scheduler.policy import EvaluatingPolicy
 from dsascape.workloads import Graph
 from tests.graphs import Net, networks
 from tests.hw_models.gpu.gpus import SHARED, gpu, gpus, sms
@@ -43,10 +43,11 @@ class TestPolicies:
 
 def policy_run(graph: Graph, spec: Gpu, name: str) -> tuple[GpuSchedule, SimulationResult]:
     costs, policy = costs_of(graph, spec), make_policy(name)
-    assert isinstance(policy, SchedulingPolicy)
-    schedule = policy.schedule(policy.plan(graph, costs), costs)
-    assert isinstance(schedule, GpuSchedule)
-    return schedule, simulated(schedule, costs)
+    assert isinstance(policy, EvaluatingPolicy)
+    evaluated = policy.evaluate(costs)
+    assert isinstance(evaluated.schedule, GpuSchedule)
+    assert evaluated.result == simulated(evaluated.schedule, costs)
+    return evaluated.schedule, evaluated.result
 
 
 class TestStitching:

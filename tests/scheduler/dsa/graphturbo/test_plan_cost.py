@@ -5,9 +5,9 @@ from hypothesis import given, settings
 
 from dsascape.hw_models import ClusteredDsa
 from dsascape.scheduler import ScheduleError
-from dsascape.scheduler.dsa.deciding.evaluation import evaluate_schedule
 from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.deciding.runs import evaluate_schedule
 from dsascape.scheduler.dsa.graphturbo.plan_cost import no_overlap_s
 from dsascape.scheduler.policies.fixed_pattern import FixedPattern
 from dsascape.workloads import Graph

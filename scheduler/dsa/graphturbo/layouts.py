@@ -1,0 +1,105 @@
+"""Layouts that GraphTurbo compares on a DSA: plans for several sizes of local buffer, their instances and slices.
+
+SplitInfo and grouping (Algorithms 1 and 2) give plans, `split_into_instances` and an order (Algorithm 3) their
+instances, core binding (Algorithm 4) and placement (section 4.3) a layout.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from dsascape.fusion.plan import FusionPlan, Split, plan_from_groups
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.candidates import Candidate, candidate
+from dsascape.scheduler.dsa.graphturbo.core_binding import unbound_dims
+from dsascape.scheduler.dsa.graphturbo.instance_binding import BoundInstances, bind_instances
+from dsascape.scheduler.dsa.graphturbo.placement import Capacity
+from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads
+from dsascape.scheduler.dsa.schedule.schedule import Layout
+from dsascape.scheduler.graphturbo.grouping import Grouping, group_subgraphs
+from dsascape.scheduler.graphturbo.instances import InstanceGraph, split_into_instances
+from dsascape.scheduler.graphturbo.options import GraphTurboOptions
+from dsascape.scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
+from dsascape.workloads.analysis import Analysis
+
+_MOST_PLANS = 512
+"""Size of the cache of plans per network; each plan may have hundreds of groups."""
+_MOST_BOUND = 32
+"""Size of the cache of core-bound instances per network; each entry may have hundreds of layer runs."""
+
+PlanKey = tuple[tuple[tuple[int, ...], Split | None], ...]
+"""Groups of a plan and their splits: the part of a plan that its layouts depend on."""
+
+
+def plan_key(plan: FusionPlan) -> PlanKey:
+    """Return the part of a plan that its layouts depend on."""
+    return tuple([(group.ops, group.split) for group in plan.groups])
+
+
+def plans_of(options: GraphTurboOptions, costs: DsaCosts) -> Iterator[FusionPlan]:
+    """Yield the plans to compare: each with the split of every group, and again without splits.
+
+    The first one, for the machine's own buffers and with instances, is the paper's.
+    """
+    analysis, cores = costs.analysis, costs.cores * (costs.view.clusters if costs.view.divides_kernels else 1)
+    for headroom in costs.view.tuning.grouping_headrooms:
+        local_bytes = int(cores * capacity_of(options, costs).local_bytes * (1 - headroom))
+        counts_inputs = options.footprint == "all"
+        grouping = group_subgraphs(analysis, local_bytes, options.most_recompute, counts_inputs=counts_inputs)
+        for cut in (True, False) if options.instances else (False,):
+            key = grouping.fitted_bytes, options.most_recompute, counts_inputs, cut
+            yield analysis.table(_plan, _MOST_PLANS).get(key, partial(_plan, analysis, grouping, cut=cut))
+
+
+def _plan(analysis: Analysis, grouping: Grouping, *, cut: bool) -> FusionPlan:
+    """Return the plan of a grouping, its groups split into instances (``cut``) or whole."""
+    return plan_from_groups(analysis.graph, [grouped.group(cut=cut) for grouped in grouping.subgraphs])
+
+
+def candidate_of(
+    options: GraphTurboOptions, plan: FusionPlan, costs: DsaCosts, order: Sequence[int] = ()
+) -> Candidate:
+    """Return the layout of a plan for the buffers of ``costs``, its instances in ``order`` if that is given."""
+    capacity, analysis = capacity_of(options, costs), costs.analysis
+    bound_of = plan.groups, tuple(order), options.order, options.unbound, costs.cores, costs.view.tuning.most_padding
+
+    def layout() -> tuple[Layout, Reads]:
+        make = partial(_bound, options, plan, order, costs)
+        bound = analysis.table(bind_instances, _MOST_BOUND).get(bound_of, make)
+        return Layout(plan, bound.instances, bound.placement.within(capacity)), bound.reads
+
+    return candidate(analysis, (options, bound_of, capacity), layout)
+
+
+def _bound(options: GraphTurboOptions, plan: FusionPlan, order: Sequence[int], costs: DsaCosts) -> BoundInstances:
+    """Return the instances of ``plan`` bound to cores, in ``order`` or else the order of the options."""
+    parts = split_into_instances(costs.analysis, plan)
+    return bind_instances(parts, order or ordered(options, parts), costs, unbound_dims(plan.graph, options.unbound))
+
+
+def ordered(options: GraphTurboOptions, parts: InstanceGraph) -> Sequence[int]:
+    """Return the order of the instances; for ``exact`` the one that the solver starts from."""
+    producers, output_bytes = parts.producers, parts.output_bytes
+    wide = breadth_first(range(len(parts.instances)), producers)
+    if options.order == "bfs":
+        return wide
+    if options.order == "heaviest":
+        return heaviest_first(wide, producers, output_bytes)
+    deep = depth_first(wide, producers)
+    if options.order == "dfs":
+        return deep
+    return min(deep, wide, key=lambda order: peak_live_bytes(order, producers, output_bytes))
+
+
+def capacity_of(options: GraphTurboOptions, costs: DsaCosts) -> Capacity:
+    """Return the capacities for slices: a share of the global buffer, the local one less weights and one tile.
+
+    The tile is one whose load takes as long as its start-up, since smaller ones mostly wait; it has at most half.
+    """
+    local, *further = costs.on_chip
+    tile_bytes = min(local.startup_bytes, local.outputs_bytes // 2)
+    tuning = costs.view.tuning
+    return Capacity.of(
+        costs.on_chip, tile_bytes, uses_local=options.outputs == "local", spills_longest=options.spill == "longest",
+        most_exchanged=tuning.most_exchanged if further else 1.0,
+        apart_steps=tuning.most_layers_at_work if options.instruction_scheduling else 0,
+    )  # fmt: skip
