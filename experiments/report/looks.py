@@ -19,10 +19,11 @@ _KINDS = {
     "load": Look(5, 5), STARTUP: Look(6, 3),
 }  # fmt: skip
 _GROUPS = {
-    "local_buffer": BUFFERS, "global_buffer": BUFFERS, "dma_load": "load", "path_load": "load", "dma_store": "store",
-    "path_store": "store", "lanes": "vector", "tensor": "matrix",
+    "local_buffer": BUFFERS, "global_buffer": BUFFERS, "lanes": "vector", "tensor": "matrix",
 }  # fmt: skip
-"""Resources drawn as a common kind: buffers, transfers, and the pipes of a GPU's SM."""
+"""Resources drawn as a common kind: buffers, and the pipes of a GPU's SM."""
+_MOVING = ("load", "store")
+"""Kinds of the units that move data, by which their names end: ``dma_load``, ``path_store``."""
 _COLOURED = len(SERIES) - 1
 """Number of colours without the grey of the policy `unfused`."""
 
@@ -74,7 +75,8 @@ def kind_of_pace(resource: str, units: Units | None = None) -> str:
 
 
 def _kind_of(name: str, units: Units | None) -> str:
-    return (units or {}).get(name) or _GROUPS.get(name, name)
+    moving = next((kind for kind in _MOVING if name.endswith(f"_{kind}")), name)
+    return (units or {}).get(name) or _GROUPS.get(name, moving)
 
 
 def _number_of(text: str) -> int:

@@ -57,7 +57,6 @@ def test_every_room_of_experiments_is_described() -> None:
     ("level", "last_one", "rooms"),
     [
         ("| a fourth cache of a CPU", r"\bl3\b", ("hw_models", "scheduler", "tuner/calibrate", "experiments/report")),
-        ("| a third level of a DSA", r"global_buffer", ("hw_models/dsa", "scheduler", "experiments/report")),
         ("| a second level of shared memory on a GPU", r"\bl2\b", ("hw_models/gpu", "scheduler/gpu")),
     ],
 )
