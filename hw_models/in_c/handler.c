@@ -4,8 +4,8 @@
  * This is a port of running.py, units.py, pipelining.py, space.py and bandwidth.py in hw_models/simulation, with the
  * same order of events and the same rounding, on plain numbers that compiled_engine.py derives from a program and a
  * machine; it is independent of the kinds of instructions and machines. Most functions have the names of the methods
- * they port. Repeated parts of a program are simulated once (repeats.h), with identical results. Any failure ends the
- * run: a limit that is exceeded with ArithmeticError, a mistake of the program with RuntimeError.
+ * they port. Any failure ends the run: a limit that is exceeded with ArithmeticError, a mistake of the program with
+ * RuntimeError.
  *
  * This file is the interface to Python. The rest is in these files, each of which needs those before it:
  */
@@ -14,7 +14,6 @@
 #include "memories.h"
 #include "workers.h"
 #include "reading.h"
-#include "repeats.h"
 #include "module.h"
 
 /* ---- a run ---- */
@@ -29,7 +28,7 @@ static int raise_failure(const Handler *h) {
 static PyObject *handler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     Handler *h = (Handler *)type->tp_alloc(type, 0);
     if (!h) return NULL;
-    int failed = read_arguments(h, args, kwargs) || find_stretches(h);
+    int failed = read_arguments(h, args, kwargs);
     for (int w = 0; !failed && w < h->n_workers; w++) take(h, w);
     if (!failed && h->failure) failed = raise_failure(h);
     if (failed) Py_CLEAR(h);
@@ -65,14 +64,12 @@ static void handler_dealloc(Handler *h) {
         free(h->ports[n].history);
     }
     for (int n = 0; n < h->n_instants; n++) free(h->instants[n].turns);
-    free_stretches(h);
     void *all[] = {h->work_of, h->after.first, h->after.items, h->allocates.first, h->allocates.items, h->frees.first,
                    h->frees.items, h->works, h->demands, h->loads, h->queues, h->ports, h->workers, h->space_of,
                    h->spaces.first, h->spaces.items, h->space_bytes, h->holders, h->allocators, h->first_flow,
                    h->issued_ps, h->start_ps, h->end_ps, h->startup_ps, h->released_by, h->limits, h->blocked_head,
                    h->blocked_next, h->blocked_place, h->blocked_worker, h->parts_left, h->flows, h->running,
-                   h->changed, h->waited_ps, h->waited_order, h->instants, h->buckets, h->coming_ps, h->stretches,
-                   h->stretch_at, h->alike, h->key, h->named_in, h->name, h->ended};
+                   h->changed, h->waited_ps, h->waited_order, h->instants, h->buckets, h->coming_ps};
     for (size_t n = 0; n < sizeof(all) / sizeof(*all); n++) free(all[n]);
     Py_TYPE(h)->tp_free((PyObject *)h);
 }
@@ -147,7 +144,6 @@ static PyObject *handler_units(Handler *h, PyObject *Py_UNUSED(none)) {
 
 static PyObject *handler_events(Handler *h, void *Py_UNUSED(none)) { return PyLong_FromLongLong(h->events); }
 static PyObject *handler_unfinished(Handler *h, void *Py_UNUSED(none)) { return PyLong_FromLong(h->unfinished); }
-static PyObject *handler_repeated(Handler *h, void *Py_UNUSED(none)) { return PyLong_FromLong(h->repeated); }
 
 static PyMethodDef handler_methods[] = {
     {"happen", (PyCFunction)handler_happen, METH_NOARGS, happen_doc},
@@ -158,7 +154,6 @@ static PyMethodDef handler_methods[] = {
 
 static PyGetSetDef handler_figures[] = {
     {"events", (getter)handler_events, NULL, "Number of events handled so far.", NULL},
-    {"repeated", (getter)handler_repeated, NULL, "Number of instructions copied from an equal repeated block.", NULL},
     {"unfinished", (getter)handler_unfinished, NULL, "Number of instructions that have not ended.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 

@@ -15,16 +15,16 @@ static void settle_later(Handler *h, int port) {
     }
 }
 
-/* Record a memory's used bytes from a time on, replacing an earlier entry of the same time. */
-static void note_used(Handler *h, Port *port, int64_t time_ps, int64_t used_bytes) {
-    if (port->history_count && port->history[port->history_count - 1].time_ps == time_ps) {
-        port->history[port->history_count - 1].used_bytes = used_bytes;
+/* Record a memory's used bytes from now on, replacing an earlier entry of the same time. */
+static void note_used(Handler *h, Port *port) {
+    if (port->history_count && port->history[port->history_count - 1].time_ps == h->now_ps) {
+        port->history[port->history_count - 1].used_bytes = port->used_bytes;
         return;
     }
     Change *history = grown(h, port->history, port->history_count, &port->history_room, sizeof(Change));
     if (!history) return;
     port->history = history;
-    history[port->history_count++] = (Change){time_ps, used_bytes};
+    history[port->history_count++] = (Change){h->now_ps, port->used_bytes};
 }
 
 static void add_wish(Handler *h, Wishes *to, Wish wish) {
@@ -55,7 +55,7 @@ static void give_back(Handler *h, int buffer, int position) {
         port->used_bytes -= h->space_bytes[n];
         port->freed_by = position;
         if (port->waiting.count || port->new.count) settle_later(h, h->spaces.items[n]);
-        else note_used(h, port, h->now_ps, port->used_bytes);
+        else note_used(h, port);
     }
 }
 
@@ -82,9 +82,8 @@ static void grant(Handler *h) {
         new->count = 0;
         while (waiting->count) {
             Wish wish = waiting->wishes[waiting->first];
-            if (wish.size_bytes > port->capacity_bytes - port->used_bytes) { port->was_short = h->is_short = 1; break; }
+            if (wish.size_bytes > port->capacity_bytes - port->used_bytes) { port->was_short = 1; break; }
             port->used_bytes += wish.size_bytes;
-            if (port->used_bytes > port->most_bytes) port->most_bytes = port->used_bytes;
             waiting->first++;
             if (!--waiting->count) waiting->first = 0;
             if (!--h->workers[wish.worker].missing) {
@@ -93,7 +92,7 @@ static void grant(Handler *h) {
                 freed_by[n_granted++] = port->freed_by;
             }
         }
-        note_used(h, port, h->now_ps, port->used_bytes);
+        note_used(h, port);
     }
     for (int n = 0; n < n_granted; n++) space_there(h, granted[n], freed_by[n]);
 }
@@ -202,16 +201,6 @@ static void flow_starts(Handler *h, int number) {
     else { flow->turn = 1; after(h, asks->whole_ps, number, 1); }
 }
 
-/* Add the traffic of a flow that has ended to its ports. */
-static void note_moved(Handler *h, int demand) {
-    Span traffic = h->demands[demand].traffic;
-    h->ended[h->n_ended++] = demand;
-    for (int l = 0; l < traffic.count; l++) {
-        Load load = h->loads[traffic.first + l];
-        h->ports[load.port].moved_bytes += load.weight;
-    }
-}
-
 static void flow_ends(Handler *h, int number) {
     Flow *flow = &h->flows[number];
     const Demand *asks = &h->demands[flow->demand];
@@ -222,7 +211,10 @@ static void flow_ends(Handler *h, int number) {
         Load load = h->loads[asks->crossing.first + l];
         h->ports[load.port].load -= load.weight;
     }
-    note_moved(h, flow->demand);
+    for (int l = 0; l < asks->traffic.count; l++) {
+        Load load = h->loads[asks->traffic.first + l];
+        h->ports[load.port].moved_bytes += load.weight;
+    }
     if (!h->n_running) {
         for (int p = 0; p < h->n_ports; p++) h->ports[p].load = 0.0;
         h->contended = 0;

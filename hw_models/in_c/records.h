@@ -1,6 +1,4 @@
-/* Records of a run: demands, works and queues (inputs); flows, workers and memories (state); pending instants; and
- * stretches (blocks of instructions that may be repeated).
- */
+/* Records of a run: demands, works and queues (inputs); flows, workers and memories (state); pending instants. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <limits.h>
@@ -48,7 +46,6 @@ typedef struct {
     int issued, most_issued, is_full; /* this and the next two lines: pipelined server only */
     int *backlog; int backlog_next, backlog_count;
     int64_t *free_since_ps; int free_count;
-    int place, members; /* first wait in the recorded stretch: index in Handler.waited_ps or -1, multiplicity */
 } Worker;
 
 typedef struct { int position, buffer, worker; int64_t size_bytes; } Wish;
@@ -57,7 +54,7 @@ typedef struct { int64_t time_ps, used_bytes; } Change;
 
 typedef struct {
     double capacity, full, load, moved_bytes;
-    int64_t capacity_bytes, used_bytes, most_bytes; /* most_bytes: peak since the recorded stretch began */
+    int64_t capacity_bytes, used_bytes;
     int limit, freed_by, was_short, is_changed;
     Wishes new, waiting;
     Change *history; int history_count, history_room;
@@ -65,20 +62,6 @@ typedef struct {
 
 typedef struct { int actor, turn; } Turn; /* actor: a flow, or -1 - worker */
 typedef struct { int64_t time_ps; Turn *turns; int count, room, next; } Instant;
-
-/* Recorded effects of a stretch on a worker (Done) and on a memory (Held), with times relative to its begin, and the
- * total waits in it. Held.most_bytes and left_bytes are relative to used_bytes, the occupancy at its begin.
- */
-typedef struct { int taken, place, members; int64_t idle_ps, asked_ps, busy_ps, *free_since_ps; } Done;
-typedef struct { int64_t used_bytes, most_bytes, left_bytes; Span changes; } Held;
-typedef struct {
-    int first, count, is_known, ended_by, next_alike;
-    int *key, key_count; uint64_t hash;
-    int64_t begun_ps, lasted_ps, events;
-    Done *done; Held *held;
-    int64_t *waited_ps; int n_waited; /* by index in Handler.waited_order */
-    Span ended; /* span of Handler.ended */
-} Stretch;
 
 typedef struct { int *first, *items; } Rows; /* row i: items[first[i]] up to, not including, items[first[i + 1]] */
 
@@ -106,12 +89,6 @@ typedef struct {
     int *buckets; int n_buckets; /* a power of two */
     int now; /* current instant */
     int64_t *coming_ps; int n_coming, coming_room; /* heap: times of the pending instants */
-    Stretch *stretches; int n_stretches, noted, is_short, repeated; /* noted: the stretch being recorded, or -1 */
-    int *stretch_at; /* by instruction: the stretch that begins with it, or -1 */
-    int *alike, n_alike; /* hash table of recorded stretches, as linked lists; its size is a power of two */
-    int *key, key_room; /* key of the stretch that begins now */
-    int *named_in, *name; /* by buffer: the last stretch whose key has it, and its number in that key */
-    int *ended, n_ended; /* demands of the flows that have ended, in order */
 } Handler;
 
 static void fail(Handler *h, const char *why) { if (!h->failure) h->failure = why; }

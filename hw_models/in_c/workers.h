@@ -83,7 +83,6 @@ static void note_wait(Handler *h, Worker *worker, int what) {
         h->waited_ps[place] = 0;
         h->waited_order[h->n_waited++] = place;
     }
-    if (worker->place < 0) { worker->place = place; worker->members = members; }
     add_ps(h, &h->waited_ps[place], idle_ps(h, worker), members);
 }
 
@@ -192,16 +191,13 @@ static void moved(Handler *h, int number, int limit) {
     }
 }
 
-static int begins_stretch(Handler *h, int w, int ended); /* both in repeats.h */
-static int comes_again(Handler *h, int w);
-
 static void take_turn(Handler *h, Turn turn) {
     if (is_void(h, turn)) return;
     if (turn.actor < 0) { /* a worker whose last dependency, the instruction `turn`, has ended */
-        int w = -1 - turn.actor, begins = begins_stretch(h, w, turn.turn);
+        int w = -1 - turn.actor;
         h->workers[w].cause = turn.turn;
         note_wait(h, &h->workers[w], h->works[h->work_of[turn.turn]].kind);
-        if (!(begins && comes_again(h, w)) && with_inputs(h, w)) take(h, w);
+        if (with_inputs(h, w)) take(h, w);
         return;
     }
     const Flow *flow = &h->flows[turn.actor];

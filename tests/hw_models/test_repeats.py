@@ -1,41 +1,13 @@
-"""The compiled engine simulates repeated blocks of a program once; all figures equal those of Python."""
+"""Kernels that come again take as long as before, unless they find less space; and random programs of such kernels."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import pytest
 from hypothesis import strategies as st
 
 from dsascape.hw_models import Buffer, ClusteredDsa, Instruction, Program, with_values
-from dsascape.hw_models.simulation.columns import Rows, column
 from tests.hw_models.story import SPEC, add, fetch, launch, load, program, simulated, store, timeline
-
-
-def repeated(kernels: int, lasts_ps: tuple[int, ...]) -> int:
-    """Return how many instructions are not run of equal kernels, which two units do in turns, one after another."""
-    handler = pytest.importorskip("dsascape.hw_models.in_c.handler")
-    length, count = len(lasts_ps), len(lasts_ps) * kernels
-    run = handler.Handler(
-        work_of=column(range(length)) * kernels,
-        after=Rows.of([(), *[(before,) for before in range(count - 1)]]).pair,
-        allocates=Rows.of([()] * count).pair, frees=Rows.of([()] * count).pair,
-        works=tuple([(number % 2, 0, 1, 0, number, 1) for number in range(length)]),
-        demands=tuple([(1, 0, float(each_ps), each_ps, 1.0, 0, True, (), (), ()) for each_ps in lasts_ps]),
-        queues=((0, 1, 1), (0, 1, 1)), ports=((1.0, 100, 0),), spaces=(), space_of=column(), kinds=1, limits=1,
-    )  # fmt: skip
-    while run.happen() >= 0:
-        pass
-    assert run.columns()[2][-1] == kernels * sum(lasts_ps)
-    found: int = run.repeated
-    return found
-
-
-def test_repeated_blocks_are_simulated_once() -> None:
-    lasts_ps = (5, 3, 2, 1, 9, 4)
-    assert repeated(1, lasts_ps) == 0
-    assert repeated(2, lasts_ps) == 0
-    assert repeated(9, lasts_ps) == 6 * 9 - 12  # stretches of three: the first and the last are run, and one of each
 
 
 def kernels(count: int, *, third_holds: bool = False) -> list[Instruction]:
