@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from dsascape.scheduler.gpu.lines import Line, line_of
-from dsascape.scheduler.kernels.compiled import CompiledAccess, CompiledNest, asks_for_its_own
+from dsascape.scheduler.kernels.compiled import CompiledAccess, CompiledNest, asks_for_its_own, sizes_by_role
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents, LoopNest, Operations
 from dsascape.workloads.memo import memoized
@@ -85,10 +85,7 @@ class BlockNest:
         """Return the products that it computes of so many iterations; None if it has no reuse of both operands."""
         if self.compiled.roles is None:
             return None
-        sizes = {"rows": 1, "columns": 1, "depth": 1, "count": 1}
-        for role, extent in zip(self.compiled.roles, extents, strict=True):
-            sizes[role] *= extent
-        rows, columns, count = sizes["rows"], sizes["columns"], sizes["count"]
+        rows, columns, _, count = sizes_by_role(self.compiled.roles, extents)
         each = rows * columns * count * self.compiled.nest.per_iteration.macs
         return Product(rows, columns, max(1, -(-macs // each)), count)
 
@@ -129,8 +126,6 @@ class BlockNests:
     """All nests of a layer that compute or move something, first to last."""
 
     nests: tuple[BlockNest, ...]
-    is_plain: bool
-    """Whether each nest does for a tile what writes just that tile: nothing is computed for windows or reductions."""
     anchor: int
     """Position of the anchor, the last contraction; -1: none."""
     fronts: tuple[int, ...]
@@ -219,19 +214,14 @@ def _read(nest: BlockNest, extents: Sequence[int]) -> list[int]:
 def _works(layer: Layer, box: Extents, stream: int | None) -> list[NestWork]:
     nests = nests_of(layer)
     works: list[NestWork] = []
-    of_tile = () if nests.is_plain else layer.tile_work(box, stream).nests
+    of_tile = layer.tile_work(box, stream).nests
     pieces = 1.0 if stream is None else max(layer.depth_extent_of(box) / stream, 1.0)
     for number, alike in nests.runs:
-        each, share = nests.nests[number], 1.0
-        if nests.is_plain:
-            extents: Sequence[int] = each.compiled.loop_extents(box)
-            made, outputs = each.compiled.operations(extents), math.prod(box)
-        else:
-            extents, made = of_tile[number].extents, of_tile[number].operations
-            share = of_tile[number].share * (pieces if number <= nests.anchor else 1.0)
-            outputs = _written(each.compiled.nest, extents)
-        most = _most_written(each.compiled.nest, extents, outputs)
-        works += [NestWork(extents, made, outputs, _read(each, extents), share, most)] * alike
+        each, own = nests.nests[number], of_tile[number]
+        share = own.share * (pieces if number <= nests.anchor else 1.0)
+        outputs = _written(each.compiled.nest, own.extents)
+        most = _most_written(each.compiled.nest, own.extents, outputs)
+        works += [NestWork(own.extents, own.operations, outputs, _read(each, own.extents), share, most)] * alike
     return works
 
 
@@ -265,9 +255,8 @@ def nests_of(layer: Layer) -> BlockNests:
         )  # fmt: skip
     ends_last = anchor >= 0 and _ends_last(layer, *found[anchor:])
     shared = _shared_reduction(layer, [each.nest for each in compiled])
-    is_plain = _is_plain(layer, compiled)
     largest = next((number for number, each in enumerate(compiled) if each.nest is layer.contraction), -1)
-    return BlockNests(tuple(found), is_plain, anchor, tuple(fronts), largest, ends_last, shared, _runs(found))
+    return BlockNests(tuple(found), anchor, tuple(fronts), largest, ends_last, shared, _runs(found))
 
 
 _WORTH_SHARING = 64
@@ -313,23 +302,6 @@ def _depth_loop(nest: LoopNest) -> int | None:
     spaced = spaced_loops(nest)
     loops = [number for number, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1]
     return max([n for n in loops if n not in spaced], key=lambda number: nest.loops[number].extent, default=None)
-
-
-def _is_plain(layer: Layer, compiled: Sequence[CompiledNest]) -> bool:
-    """Whether the first nest alone may reduce, and all others combine element by element what is at the same place."""
-    if layer.puts_together or any(each.nest.write.shape != layer.sink.shape for each in compiled):
-        return False
-    inner = {each.target for each in compiled}
-    names = {name for each in compiled[1:] for name in [read.tensor for read in each.nest.reads] if name in inner}
-    for each in compiled[1:]:
-        if each.nest.has_reduction:
-            return False
-        for read in each.nest.reads:
-            if layer.stored_name(read.tensor) in inner and (
-                read.tensor not in names or read.indices != each.nest.write.indices
-            ):
-                return False
-    return all(index.divisor == 1 for each in compiled for index in each.nest.write.indices)
 
 
 def _places(layer: Layer, nests: Sequence[LoopNest], contractions: Sequence[int]) -> dict[str, Place]:

@@ -167,6 +167,14 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
     return tuple(roles)
 
 
+def sizes_by_role(roles: Sequence[LoopRole], extents: Sequence[int]) -> tuple[int, int, int, int]:
+    """Return the rows, columns, depth and count of the products that ``extents`` iterations per loop compute."""
+    sizes: dict[LoopRole, int] = {"rows": 1, "columns": 1, "depth": 1, "count": 1}
+    for role, extent in zip(roles, extents, strict=True):
+        sizes[role] *= extent
+    return sizes["rows"], sizes["columns"], sizes["depth"], sizes["count"]
+
+
 def asks_for_its_own(nest: LoopNest, read: Access) -> bool:
     """Return whether each iteration reads a distinct element, in the order in which results are written."""
     moving = [loop for loop, each in enumerate(nest.loops) if each.extent > 1]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dsascape.scheduler.kernels.compiled import CompiledNest, LoopRole
+from dsascape.scheduler.kernels.compiled import CompiledNest, LoopRole, sizes_by_role
 from dsascape.scheduler.kernels.parts_met import Shares
 from dsascape.scheduler.kernels.pieces_read import Piece, elements_of, first_iterations, first_read, joined, stacked
 from dsascape.scheduler.kernels.streaming import Corrected, reduction_loops_of
@@ -50,13 +50,11 @@ class NestWork:
         """Rows, columns, depth and count of the tile's products; None if the nest is no product of two operands."""
         if self.roles is None:
             return None
-        sizes: dict[LoopRole, int] = {"rows": 1, "columns": 1, "depth": 1, "count": 1}
-        for role, extent in zip(self.roles, self.extents, strict=True):
-            sizes[role] *= extent
-        products = sizes["rows"] * sizes["columns"] * sizes["count"]
-        if products * sizes["depth"] > self.operations.macs > 0:  # taps between strides are left out
-            sizes["depth"] = -(-self.operations.macs // products)
-        return sizes["rows"], sizes["columns"], sizes["depth"], sizes["count"]
+        rows, columns, depth, count = sizes_by_role(self.roles, self.extents)
+        products = rows * columns * count
+        if products * depth > self.operations.macs > 0:  # taps between strides are left out
+            depth = -(-self.operations.macs // products)
+        return rows, columns, depth, count
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,6 @@ class TestCode:
         found = nests_of(layer(net.graph(net.softmax(net.input(64, 128)))))
 
         assert {nest.writes for nest in found.nests} == {"shared", "registers", "outside"}
-        assert not found.is_plain
 
     def test_padding_is_staged(self) -> None:
         net = Net("padded")
