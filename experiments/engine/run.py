@@ -1,7 +1,7 @@
 """Runs of many design points: resumable, stored as they are computed, none computed twice."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dsascape.experiments.engine.engines import Engine, open_engine
@@ -20,7 +20,6 @@ from dsascape.experiments.real.on_gpu import measured_on_gpu
 from dsascape.experiments.real.on_processor import measured_on_processor
 from dsascape.experiments.results.computed import Computed, check_finite
 from dsascape.experiments.results.store import VIOLATES, ResultStore
-from dsascape.hw_models import Gpu
 from dsascape.scheduler import kind_of
 from dsascape.tuner.measure import Budget
 from dsascape.workloads.analysis import Table
@@ -28,6 +27,11 @@ from dsascape.workloads.analysis import Table
 OnPoint = Callable[[DesignPoint, Row], None]
 _log = logging.getLogger(__name__)
 _MOST_MACHINES = 64
+_MEASURES: Mapping[str, Callable[[DesignPoint, Budget], tuple[Outcome, Comparison]]] = {
+    "cpu": measured_on_processor,
+    "gpu": measured_on_gpu,
+}
+"""Measurements by kind of machine; that of processors refuses all others."""
 _caches: Table[object] = Table(_MOST_MACHINES)
 """Caches of this worker process by machine and tuning, shared by the policies and networks that it computes."""
 
@@ -57,8 +61,7 @@ def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
 
     Raises what `measured_on_processor` and `measured_on_gpu` raise.
     """
-    measure = measured_on_gpu if isinstance(point.hardware, Gpu) else measured_on_processor
-    return measure(point, budget)
+    return _MEASURES.get(point.hardware.kind, measured_on_processor)(point, budget)
 
 
 def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) -> Computed:

@@ -56,6 +56,8 @@ class PreparedGpu:
     point: DesignPoint
     outcome: Outcome
     schedule: GpuSchedule
+    warp: int
+    """Threads of a warp."""
     kernels: dict[str, RepeatedKernel]
 
     @property
@@ -89,7 +91,8 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
     costs = job.placing.costs(network_of(schedule.plan, analysis))
     assert isinstance(costs, GpuCosts)
     names = launch_names(schedule.plan, [kernel.group for kernel in schedule.runs])
-    return PreparedGpu(point, outcome, schedule, dict(zip(names, repeated_kernels(schedule, costs), strict=True)))
+    kernels = dict(zip(names, repeated_kernels(schedule, costs), strict=True))
+    return PreparedGpu(point, outcome, schedule, costs.view.spec.sms.warp, kernels)
 
 
 def compiled_point(point: DesignPoint, target: str, path: Path) -> Comparison:
@@ -98,8 +101,7 @@ def compiled_point(point: DesignPoint, target: str, path: Path) -> Comparison:
     Raises what `prepared_for_gpu` and `compile_for_gpu` raise.
     """
     ready = prepared_for_gpu(point)
-    assert isinstance(point.hardware, Gpu)
-    measurement = compile_for_gpu(ready.schedule, point.hardware.sms.warp, target, path)
+    measurement = compile_for_gpu(ready.schedule, ready.warp, target, path)
     return _beside(ready, measurement)
 
 
@@ -110,9 +112,8 @@ def gpu_bundle(ready: PreparedGpu, path: Path, origin: str = "") -> Manifest:
     """
     point = ready.point
     assert point.measured_on is not None
-    assert isinstance(point.hardware, Gpu)
     names = point.workload.label, point.decided_by
-    return build_gpu_bundle(ready.schedule, point.hardware.sms.warp, point.measured_on.target, names, path, origin)
+    return build_gpu_bundle(ready.schedule, ready.warp, point.measured_on.target, names, path, origin)
 
 
 def measured_on_gpu(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:

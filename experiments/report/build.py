@@ -54,7 +54,7 @@ from dsascape.experiments.results.parts import read_parts, swept_columns, write_
 from dsascape.experiments.results.sensitivity import WhatIf
 from dsascape.experiments.results.store import KERNELS, VIOLATES, ResultStore
 from dsascape.experiments.results.timeline import Span, Timeline
-from dsascape.hw_models import AnyHardware, ClusteredDsa, parameter_paths, perfetto_json
+from dsascape.hw_models import AnyHardware, parameter_paths, perfetto_json
 from dsascape.hw_models.machine_files.overrides import value_at
 from dsascape.hw_models.text.quantities import readable
 from dsascape.scheduler import policy_label
@@ -312,8 +312,8 @@ def unit_kinds(machines: Iterable[AnyHardware]) -> dict[str, str]:
     """Return the kind of each named compute unit, such as ``matrix``; names with several kinds are left out."""
     known: dict[str, set[str]] = {}
     for machine in machines:
-        for name, unit in machine.units.items() if isinstance(machine, ClusteredDsa) else ():
-            known.setdefault(name, set()).add(unit.kind)
+        for name, kind in machine.unit_kinds.items():
+            known.setdefault(name, set()).add(kind)
     return {name: next(iter(kinds)) for name, kinds in known.items() if len(kinds) == 1}
 
 
@@ -381,8 +381,7 @@ def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:
     """Return a run's timeline: one lane per unit, and the critical path."""
     trace, names = outcome.result.trace, instruction_names(outcome)
     lanes: dict[str, list[Span]] = {}
-    units = point.hardware.units if isinstance(point.hardware, ClusteredDsa) else {}
-    kinds: dict[str, str] = {name: unit.kind for name, unit in units.items()}
+    kinds = point.hardware.unit_kinds
     for instruction, name, start, end in zip(trace.instructions, names, trace.start_ps, trace.end_ps, strict=True):
         if end > start:
             unit = instruction.unit

@@ -34,6 +34,11 @@ class MachineSpec(BaseModel, ABC):
         return {}
 
     @property
+    def unit_kinds(self) -> dict[str, str]:
+        """Kind of each compute unit by its name, such as ``matrix``; empty where units have no names of their own."""
+        return {}
+
+    @property
     def product_types(self) -> frozenset[str]:
         """Dtypes, and pairs of dtypes, that it has a rate of products for; empty where a kind does not list them."""
         return frozenset()

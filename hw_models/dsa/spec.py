@@ -298,6 +298,11 @@ class ClusteredDsa(MachineSpec):
         return self.clusters if self.ddr.sharing == "private" else clusters
 
     @property
+    def unit_kinds(self) -> dict[str, str]:
+        """Kind of each compute unit of a core, by its name."""
+        return {name: unit.kind for name, unit in self.units.items()}
+
+    @property
     def product_types(self) -> frozenset[str]:
         """Dtypes, and pairs of dtypes, in which matrix units multiply, or vector units where there are none."""
         matrix = [unit.rates for unit in self.units.values() if isinstance(unit, MatrixUnit)]

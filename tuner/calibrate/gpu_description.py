@@ -3,7 +3,6 @@
 import datetime
 import math
 
-from dsascape.hw_models import Gpu, load_hardware
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.tuner.calibrate.description import one_line
 from dsascape.tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
@@ -27,8 +26,6 @@ def nearest_preset(facts: GpuFacts) -> str:
 def gpu_yaml(facts: GpuFacts, figures: GpuFigures, name: str = "", day: str = "") -> str:
     """Return the machine file as text; ``day`` is the ISO date of the measurement, by default today."""
     preset = nearest_preset(facts)
-    base = load_hardware(preset)
-    assert isinstance(base, Gpu)
     lanes = 2 ** round(math.log2(max(figures.fma_per_s / facts.sms / figures.clock_hz, 1)))
     sustained = min(figures.fma_per_s / (facts.sms * lanes * facts.clock_hz), 1.0)
     special = max(round(figures.special_per_s / facts.sms / figures.clock_hz), 1)
