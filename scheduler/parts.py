@@ -1,11 +1,12 @@
 """Division of an extent, or of a number of cores, into equal or nearly equal parts."""
 
 from collections.abc import Iterable
-from functools import lru_cache
 from math import isqrt
 
+from dsascape.workloads.memo import memoized_in_process
 
-@lru_cache(maxsize=4096)
+
+@memoized_in_process(4096)
 def divisors(number: int) -> tuple[int, ...]:
     """Return the divisors of ``number``, largest first, in time that grows with its root."""
     small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]

@@ -7,9 +7,9 @@ nothing is read, computed or written for them. All that is said about bounded ne
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from dsascape.workloads.index import Interval, is_count
+from dsascape.workloads.memo import memoized_in_process
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +113,14 @@ def _clipped_sum(end: int, most: int) -> int:
     return inside * (inside + 1) // 2 + max(end - 1 - most, 0) * most
 
 
-@lru_cache(maxsize=4096)
+@memoized_in_process(4096)
 def _columns(band: Band, step: int, rows: int, columns: int) -> tuple[int, int]:
     ends = [band.columns((row, min(row + step, rows)), columns) for row in range(0, rows, step)]
     lengths = [high - low for low, high in ends] or [0]
     return -(-sum(lengths) // len(lengths)), max(lengths)
 
 
-@lru_cache(maxsize=4096)
+@memoized_in_process(4096)
 def _tiles(band: Band, tile: tuple[int, int], shape: tuple[int, int]) -> int:
     found = 0
     for row in range(0, shape[0], tile[0]):

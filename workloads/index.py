@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Literal
+
+from dsascape.workloads.memo import memoized_in_process
 
 Interval = tuple[int, int]
 """Half-open interval: ``lo <= x < hi``."""
@@ -110,7 +111,7 @@ class Index:
         return (min(chosen), max(chosen) + 1) if chosen else (0, 0)
 
 
-@lru_cache(maxsize=4096)
+@memoized_in_process(4096)
 def hit_share(index: Index, extents: tuple[int, ...], size: int) -> Fraction:
     """Return the share of the iterations of the index's loops that address one of ``size`` elements exactly.
 

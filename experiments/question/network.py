@@ -1,6 +1,5 @@
 """Networks of workloads, loaded at their sizes and dtype and cached."""
 
-from functools import lru_cache
 
 from dsascape.experiments.question.points import Workload
 from dsascape.hw_models import AnyHardware, HardwareError
@@ -9,6 +8,7 @@ from dsascape.scheduler import kind_of
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Batch
+from dsascape.workloads.memo import memoized_in_process
 
 
 def default_dtype(hardware: AnyHardware) -> str:
@@ -27,13 +27,13 @@ def check_dtype(dtype: str, hardware: AnyHardware) -> str:
     return dtype
 
 
-@lru_cache(maxsize=32)
+@memoized_in_process(32)
 def network(workload: Workload, batch: int, dtype: str) -> Analysis:
     """Return the analysis of the network at one cluster's batch, in ``dtype``; cached."""
     return Analysis(load(workload, batch).with_dtype(dtype))
 
 
-@lru_cache(maxsize=256)
+@memoized_in_process(256)
 def own_batch(workload: Workload) -> Batch:
     """Return the network's own batch, with its dimensions; cached."""
     graph = load(workload, None)

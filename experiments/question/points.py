@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from dsascape.hw_models import AnyHardware
 from dsascape.scheduler import Policy, ScheduleError, make_policy, policy_label
 from dsascape.scheduler.kernels.loops.sources import FILE
 from dsascape.workloads import WorkloadError, zoo_entry
+from dsascape.workloads.memo import memoized_in_process
 
 TUNING = "tuning."
 """Prefix of paths that set scheduler tuning rather than machine values."""
@@ -307,7 +308,7 @@ def _file_hash(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-@lru_cache(maxsize=256)
+@memoized_in_process(256)
 def content_hash(model: str) -> str:
     """Return the SHA-256 of the network's file, so that a changed file has a new key."""
     data = Path(model).read_bytes() if model.endswith(".onnx") else zoo_entry(model).identity

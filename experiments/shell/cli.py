@@ -75,6 +75,7 @@ _MISTAKE = 2
 """Exit code for mistakes of the user; an exception of another kind has its own ``exit_code``."""
 _WHERE = "device that runs the code: local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
 _TOLD = "log what happens to standard error, with the tracebacks of errors"
+_PROFILE = "print how many results of each function were stored and used again (with --json: on standard error)"
 EXIT_CODES = (
     "Exit codes: 0 all is well; 1 done, but points of a run have no figures, kernels failed, a bundle's runner wrote no"
     " results, files of a folder are damaged, an installed policy is broken, or a point got slower than compare allows;"
@@ -155,6 +156,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _kernels_option(run)
     _pins_option(run)
+    run.add_argument("--profile", action="store_true", help=_PROFILE)
     run.add_argument("--retry-failed", action="store_true", help="compute points again that failed earlier")
 
     add("report", _command("run", "report"), "write the report again from stored results").add_argument(
@@ -191,6 +193,7 @@ def _simulate_options(simulate: argparse.ArgumentParser) -> None:
     simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
     annotated = "write the network's ONNX file with the predicted time of each node in its metadata, for viewers"
     simulate.add_argument("--annotate", type=Path, metavar="OUT.onnx", help=annotated)
+    simulate.add_argument("--profile", action="store_true", help=_PROFILE)
     what_if_options(simulate)
 
 

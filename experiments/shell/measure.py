@@ -158,7 +158,7 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
     options = argparse.Namespace(
         experiment=Path(arguments.model), out=arguments.out, workers=0, engine="processes", scheduler=None,
         point_timeout=None, point_memory=None, retry_failed=False, kernels=arguments.kernels, pins=arguments.pins,
-        command_line=arguments.command_line,
+        profile=False, command_line=arguments.command_line,
     )  # fmt: skip
     way = Measuring(target=arguments.target, device=arguments.device, flush_caches=arguments.flush_caches)
     answer: Answer = resolve_name("dsascape.experiments.shell.run:run")(options, way)

@@ -37,6 +37,7 @@ from dsascape.experiments.results.folder import read_note
 from dsascape.experiments.results.store import ResultStore
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, shown_text
 from dsascape.experiments.shell.answers import Console as Terminal
+from dsascape.experiments.shell.profile import profiled
 from dsascape.wording import count
 
 _MOST_FAILURES_SHOWN = 5
@@ -96,7 +97,8 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
     lines = [f"{', '.join(counts)}; {written.path}", *_reasons(failed.values()), *written.remarks]
     sentence = "" if best.sentence in written.summary.headline else best.sentence
     lines += [each for each in (sentence, *best.front, best.warning) if each]
-    return Answer(data, lambda: _show(written.summary, lines), POINTS_FAILED if failed else 0)
+    answer = Answer(data, lambda: _show(written.summary, lines), POINTS_FAILED if failed else 0)
+    return profiled(answer, as_json=arguments.json, in_workers=True) if arguments.profile else answer
 
 
 def _show(summary: Summary, lines: Iterable[str]) -> None:

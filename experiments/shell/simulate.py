@@ -33,6 +33,7 @@ from dsascape.experiments.question.schedules import written_schedule
 from dsascape.experiments.question.tuned_kernels import kernels_said
 from dsascape.experiments.results.files import FileError, check_place, for_terminal, replacing
 from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
+from dsascape.experiments.shell.profile import profiled
 from dsascape.fusion import FusionPlan
 from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values, write_perfetto
 from dsascape.hw_models.simulation.pause import collect_seldom
@@ -171,7 +172,8 @@ def simulate(arguments: argparse.Namespace) -> Answer:
         if varied is not None:
             varied.show()
 
-    return Answer(data, show)
+    answer = Answer(data, show)
+    return profiled(answer, as_json=arguments.json) if arguments.profile else answer
 
 
 def _annotate(outcome: Outcome, layers: list[LayerFigures], arguments: argparse.Namespace) -> str:

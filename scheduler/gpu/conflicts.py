@@ -11,7 +11,7 @@ compute for each other no conflicts are counted.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.nodes import stored_elements, strides_of
 from dsascape.scheduler.kernels.loops.steps import RowPadding
 from dsascape.workloads.loopnest import Access, Extents
+from dsascape.workloads.memo import memoized_in_process
 
 Moves = tuple[tuple[int, int], ...]
 """Iterations of each loop that threads are numbered along, outermost first, and by how many elements it moves."""
@@ -60,7 +61,7 @@ class Accesses:
         return _passes_of_moves(self.moves, self.elements, self.element_bytes, warp, banks)
 
 
-@lru_cache(maxsize=65536)
+@memoized_in_process(65536)
 def _passes_of_moves(moves: Moves, elements: int, element_bytes: float, warp: int, banks: int) -> float:
     return passes_per_access(addresses_of(moves), elements, element_bytes, warp, banks)
 
@@ -181,7 +182,7 @@ def copy_passes(nest: BlockNest, operand: int, parts: Parts, rows: RowPadding | 
     )  # fmt: skip
 
 
-@lru_cache(maxsize=65536)
+@memoized_in_process(65536)
 def _passes_of_copy(
     shape: Extents, rows: RowPadding, element_bytes: float, vector_bytes: int, warp: int, banks: int
 ) -> float:

@@ -8,7 +8,7 @@ SM have threads in a cycle, if there are as many elements, and no more sums to a
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 from dsascape.hw_models.gpu.sm import packed
@@ -20,6 +20,7 @@ from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.graph import BYTE_BITS
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import memoized_in_process
 
 _LENGTHS = (256, 128, 64, 32, 16, 8)
 """Rows and columns whose operands are staged at a time."""
@@ -214,7 +215,7 @@ def _at_once(asked: _Asked, most: int) -> Iterator[tuple[Extents, Extents]]:
         yield min(heights), min(widths)
 
 
-@lru_cache(maxsize=4096)
+@memoized_in_process(4096)
 def _cut(sizes: Extents, wanted: int) -> Extents:
     """Return up to ``wanted`` elements along all dimensions, in cuts of equal size."""
     return tuple(filled(sizes, range(len(sizes)), wanted, [1] * len(sizes), even=True))

@@ -52,8 +52,8 @@ class KnownTiles:
     """Results that are kept between runs on one machine."""
 
     def __init__(self) -> None:
-        self.tilings: Table[Tiling | None] = Table()
-        self.most_ps: Table[float] = Table()
+        self.tilings: Table[Tiling | None] = Table(function=choose_tiling)
+        self.most_ps: Table[float] = Table(function=most_ps)
 
 
 def choose_tiling(

@@ -13,7 +13,7 @@ intermediates, from which inputs follow; but inputs are in the local buffers too
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from dsascape.fusion.plan import Split
@@ -22,6 +22,7 @@ from dsascape.scheduler.parts import divisors
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.loopnest import Extents, LoopNest, widest
+from dsascape.workloads.memo import memoized_in_process
 from dsascape.workloads.subgraph import PlacedNest, Subgraph, follow_back
 
 _SMALL_FACTORS = (1, 2, 4, 8)
@@ -252,7 +253,7 @@ def split_factors(extent: int) -> list[int]:
     return [v for v in reversed(divisors(extent)) if v in _SMALL_FACTORS or v > max(_SMALL_FACTORS)]
 
 
-_known_factors = lru_cache(maxsize=1024)(split_factors)
+_known_factors = memoized_in_process(1024)(split_factors)
 
 
 def fitting_splits(sub: Divisible, room: LocalCapacity) -> list[SplitChoice]:

@@ -6,7 +6,6 @@ property. A rule never spans them, so partitions are rewritten one after the oth
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from dsascape.fusion.dnnfusion.rewriting.building import best_replacement
 from dsascape.fusion.dnnfusion.rewriting.movements import cancelled_movements
@@ -15,6 +14,7 @@ from dsascape.fusion.dnnfusion.rewriting.rules import CANCELLED_MOVEMENTS, RULES
 from dsascape.fusion.dnnfusion.rewriting.terms import kinds_in
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
+from dsascape.workloads.memo import memoized_in_process
 from dsascape.workloads.source import source_of
 
 _REACH = 6
@@ -58,7 +58,7 @@ class _RuleBook:
     """Operator kinds in any pattern."""
 
 
-@lru_cache(maxsize=512)
+@memoized_in_process(512)
 def _rule_book(rules: tuple[Rule, ...]) -> _RuleBook:
     ending_in: dict[str, tuple[int, ...]] = {}
     for number, rule in enumerate(rules):

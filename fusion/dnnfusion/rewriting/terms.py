@@ -7,7 +7,8 @@ in any order and number; ``-`` and ``/`` are elementwise too; other operators ha
 
 import ast
 from dataclasses import dataclass
-from functools import lru_cache
+
+from dsascape.workloads.memo import memoized_in_process
 
 SHORT = {"Recip": "Reciprocal"}
 CHAINS = frozenset({"Add", "Mul"})
@@ -40,7 +41,7 @@ class Call:
 Term = Var | Number | Call
 
 
-@lru_cache(maxsize=1024)
+@memoized_in_process(1024)
 def parse(text: str) -> Term:
     """Return the term in ``text``; raise ``ValueError`` if it is not one."""
     return _term(ast.parse(text, mode="eval").body, text)

@@ -68,7 +68,7 @@ class KnownTiles:
     """What is worth keeping between runs on one machine."""
 
     def __init__(self) -> None:
-        self.tilings: Table[Tiling] = Table()
+        self.tilings: Table[Tiling] = Table(function=choose_tiling)
         self.most_ps: Table[float] = Table()
         self.winograd: Table[int] = Table()
         """Tile of Winograd's algorithm that a convolution is computed in, 0 for none, by its signature."""

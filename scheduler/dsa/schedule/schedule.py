@@ -9,7 +9,7 @@ own, or each on its part of every layer.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from dsascape.fusion.plan import FusionPlan
@@ -22,6 +22,7 @@ from dsascape.scheduler.pins.pins import AppliedPin, pins_text
 from dsascape.wording import count
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Box
+from dsascape.workloads.memo import memoized_in_process
 
 BufferScope = str
 """Name of a memory of the machine: ``local_buffer``, ``global_buffer``, a further level, ``ddr``."""
@@ -74,7 +75,7 @@ class TensorSlice(NamedTuple):
         return self.core_bytes if self.memory == LOCAL else self.size_bytes
 
 
-@lru_cache(maxsize=4096)
+@memoized_in_process(4096)
 def _core_bytes(extents: tuple[int, ...], binding: Binding, size_bytes: int) -> int:
     if binding.divides(extents):
         return -(-size_bytes // binding.cores)
