@@ -12,6 +12,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
+    FACTOR,
     Ahead,
     Buffer,
     Guard,
@@ -31,6 +32,7 @@ from dsascape.tuner.codegen.access import Stored
 from dsascape.tuner.codegen.functions import dtype_of
 from dsascape.tuner.codegen.local_values import with_local_values
 from dsascape.tuner.codegen.packing import Packing
+from dsascape.tuner.codegen.softmax_in_parts import SoftmaxInParts
 from dsascape.tuner.codegen.sources import Place, stored_in
 from dsascape.tuner.codegen.stage_values import StageValues
 from dsascape.workloads.executable import Executable
@@ -99,6 +101,9 @@ class Emitting:
     def declare(self) -> None:
         """Describe what the kernel computes, and declare its buffers."""
         program = self.program
+        for step in program.running.values():
+            softmax = SoftmaxInParts(self.values, step)
+            self.values.softmaxes |= dict.fromkeys((step.stage, step.maximum, step.total), softmax)
         self.values.describe({stage.name for stage in program.stages} - program.inlined)
         for buffer in program.buffers:
             self._declare(buffer)
@@ -217,7 +222,10 @@ class Emitting:
         element = self.element(statement)
         name, place = stage.name, None if statement.source else statement.place
         indices = self._indices(name, statement.element, place)
-        if statement.role == "first":
+        running = self._running(stage, statement, element)
+        if running is not None:
+            value = running
+        elif statement.role == "first":
             value = values.first(stage, self.buffer_dtype(name))
         elif statement.role == "fold":
             assert statement.place is not None
@@ -232,6 +240,19 @@ class Emitting:
         else:
             value = values.result(stage, element)
         return self.store(name, value, indices)
+
+    def _running(self, stage: Stage, statement: Statement, element: Sequence[Any]) -> Any:
+        """Return what is stored of a running statistic, or of a sum that has to be corrected; None for anything else."""
+        of_softmax, name = self.values.softmaxes, stage.name
+        if statement.role == "correct":
+            value = self.load(name, self._indices(name, statement.element, None))
+            return self.values.sharing.within(lambda: of_softmax[name].corrected(stage, element, value))
+        maximum = name.removesuffix(FACTOR)
+        if maximum != name and maximum in of_softmax:
+            return self.values.sharing.within(lambda: of_softmax[maximum].factor(element))
+        if statement.role == "update" and stage.kind == "map":
+            return self.values.sharing.within(lambda: of_softmax[name].updated(name, element))
+        return None
 
     def element(self, statement: Statement) -> list[Any]:
         """Return the element that a statement computes."""

@@ -7,7 +7,6 @@ from dsascape.hw_models.caches.lines import CacheShape
 from dsascape.hw_models.caches.nests import Nest
 from dsascape.hw_models.caches.passing import Passed, passed_on, share_of_iterations
 from dsascape.scheduler.cpu.cost.chunk_nests import lines_together, nest_in_front, nest_of_chunk, nest_of_cores
-from dsascape.scheduler.cpu.cost.footprints import footprints_of
 from dsascape.scheduler.cpu.cost.operands import Footprints
 from dsascape.scheduler.cpu.cost.part_traffic import (
     FURTHER_ARRAYS,
@@ -16,6 +15,7 @@ from dsascape.scheduler.cpu.cost.part_traffic import (
     lines_of_tile,
     lost_of_scratch,
 )
+from dsascape.scheduler.cpu.cost.streamed import footprints_in
 from dsascape.scheduler.cpu.schedule.chunks import chunks_of, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import Made, fronts_of
@@ -38,7 +38,7 @@ class ChunkTraffic:
         self, layer: Layer, tiled: TiledLoops, threads: int, line_bytes: int, *, write_allocate: bool
     ) -> None:
         self._layer, self._tiled, self._line_bytes, self._write_allocate = layer, tiled, line_bytes, write_allocate
-        self._footprints = footprints_of(layer)
+        self._footprints = footprints_in(layer, tiled)
         self._nests: dict[int, Nest] = {}
         self._passed: dict[tuple[CacheShape, int], tuple[Passed, ...]] = {}
         self._shares: dict[CacheShape, tuple[float, ...]] = {}
@@ -134,7 +134,7 @@ class ChunkTraffic:
         whole = _with_scratch_lost(whole, lost_of_scratch(nest, cache, found), found)
         parts: tuple[Passed, ...] = (whole,)
         if self._in_front:
-            times = [cores * made.times / self.chunks.in_all for made in self._in_front]
+            times = [cores * made.times * made.run / self.chunks.in_all for made in self._in_front]
             in_front = [
                 PartInFront(made, each, self._line_bytes) for made, each in zip(self._in_front, times, strict=True)
             ]

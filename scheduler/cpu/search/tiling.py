@@ -29,7 +29,15 @@ from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.fixed import FixedTiles, with_fixed
 from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, vector_dim_of
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_aligned, shared_rows
-from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, parts_of, sink_spans, tile_grains
+from dsascape.scheduler.cpu.structure.chains import (
+    box_in_front,
+    depth_of,
+    loops_apart,
+    parts_of,
+    sink_spans,
+    streamed_softmax,
+    tile_grains,
+)
 from dsascape.scheduler.cpu.structure.nests import nests_of, sums_one_by_one
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.errors import PinError
@@ -181,7 +189,28 @@ def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
         for each in _registers(last, dtype, view)
     ]
     found = list(dict.fromkeys(itertools.chain.from_iterable(made)))
+    if streamed_softmax(layer) is not None:
+        found += _streamed(last, found)
     return [_with_upstream(parts, cut, dtype, view) for cut in found] if parts[1:] else found
+
+
+def _streamed(last: Layer, whole: Sequence[LoopTiles]) -> Iterator[LoopTiles]:
+    """Yield tiles with running statistics of the softmax in front: each tile of rows once, in steps of the depth.
+
+    Results are whole along the vectors, so that no scores are computed twice. Steps divide the depth.
+    """
+    shape, depth = last.sink.shape, depth_of(last)
+    steps = [each for each in divisors(depth) if _LEAST_STREAMED <= each < depth]
+    wanted = dict.fromkeys([max([each for each in steps if each <= most], default=0) for most in _STREAMED])
+    for tiles in whole:
+        if tiles.depth_step is None and tiles.whole_registers[tiles.vector_dim] >= shape[tiles.vector_dim]:
+            yield from [replace(tiles, depth_step=step, streamed=True) for step in wanted if step]
+
+
+_STREAMED = (64, 256)
+"""Most columns of a softmax that are tried for one part of its rows."""
+_LEAST_STREAMED = 16
+"""Fewest of them: each part takes a correction of all sums."""
 
 
 def _registers(layer: Layer, dtype: str, view: CpuView) -> list[Extents]:
@@ -231,7 +260,7 @@ def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: Cpu
     spans = sink_spans(parts[-1].sink.shape, cut)
     upstream = []
     for behind, part in zip(reversed(parts[1:]), reversed(parts[:-1]), strict=True):
-        box = box_in_front(behind, part, spans)
+        box = box_in_front(behind, part, spans, cut.depth_step if cut.streamed else None)
         extents, vector_dim = tuple([span.extent for span in box]), vector_dim_of(part)
         if anchored_nest(part) is None:
             spans = box
