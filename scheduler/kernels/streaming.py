@@ -40,8 +40,10 @@ def softmax_of(op: Op) -> Softmax | None:
         return None
     ((loop,),) = loops
     along = [dim for dim, index in enumerate(total.reads[0].indices) if index == Index(((loop, 1),))]
-    names = [nest.write.tensor for nest in (rows, exponentials, maximum, total)]
-    return Softmax(*names, along[0], loop) if len(along) == 1 else None
+    if len(along) != 1:
+        return None
+    written = rows.write.tensor, exponentials.write.tensor, maximum.write.tensor, total.write.tensor
+    return Softmax(*written, along[0], loop)
 
 
 def streamed_with(anchor: LoopNest, nests: Sequence[CompiledNest]) -> frozenset[LoopNest]:

@@ -24,6 +24,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
     Reach,
     Stage,
     Statement,
+    loops_of,
     statements_of,
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
@@ -182,12 +183,26 @@ class Emitting:
         body = self.nodes(node.body)
         if isinstance(node, Outlined):
             self._part += 1
+            body = self._with_buffers(self._take_registers(node), body)
             return tirx.AttrStmt(tirx.const(0, "int32"), _OUTLINED, tvm.ir.StringImm(f"part{self._part}"), body)
         if isinstance(node, Guard):
             conditions = [self.value(each.value) < each.limit for each in node.conditions]
             return tirx.IfThenElse(tirx.all(*conditions), body, None)
         variable, extent = self.parts.get(node.name) or (self.variables[node.name], node.extent)
         return tirx.For(variable, 0, extent, _KINDS[node.kind], self._with_buffers(node.name, body))
+
+    def _take_registers(self, node: Outlined) -> str:
+        """Have a function's register tiles be its own, also where it has no loops over them; return under which name.
+
+        Their memory would not be held in registers if the function were handed it.
+        """
+        computed, name = {each.stage for _, each in statements_of(node.body)}, f"function {self._part}"
+        own = {loop.name for loop in loops_of(node.body)}
+        for loop, buffers in list(self.inside.items()):
+            taken = [each for each in buffers if each.scope == "register" and each.name in computed and loop not in own]
+            self.inside[loop] = [each for each in buffers if each not in taken]
+            self.inside.setdefault(name, []).extend(taken)
+        return name
 
     def _begin_late(self, loop: Loop, reach: Reach) -> None:
         """Express a loop that runs in part by one from zero: TVM 0.27 leaves out parts of loops that are not."""
@@ -242,7 +257,7 @@ class Emitting:
         return self.store(name, value, indices)
 
     def _running(self, stage: Stage, statement: Statement, element: Sequence[Any]) -> Any:
-        """Return what is stored of a running statistic, or of a sum that has to be corrected; None for anything else."""
+        """Return what is stored of a running statistic or of a sum to be corrected; None for anything else."""
         of_softmax, name = self.values.softmaxes, stage.name
         if statement.role == "correct":
             value = self.load(name, self._indices(name, statement.element, None))

@@ -1,4 +1,4 @@
-"""A softmax of which parts of rows are computed at a time: values of its running statistics, and corrections of sums."""
+"""A softmax of which parts of rows are computed at a time: its running statistics, and sums that go on with them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

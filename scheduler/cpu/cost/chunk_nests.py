@@ -5,7 +5,7 @@ import math
 from dsascape.hw_models.caches.lines import Lines
 from dsascape.hw_models.caches.nests import Nest
 from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
-from dsascape.scheduler.cpu.cost.streamed import footprints_in, touched_lines_in
+from dsascape.scheduler.cpu.cost.streamed import footprints_in, nest_of_rows, touched_lines_in
 from dsascape.scheduler.cpu.schedule.chunks import Chunks, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest
@@ -106,7 +106,9 @@ def _copied_from_front(layer: Layer, tiled: TiledLoops, tile: Extents) -> Extent
 
 
 def nest_in_front(made: Made, line_bytes: int) -> Nest:
-    """Return the loops of a part in front for one tile of the kernel's sink."""
+    """Return the loops of a part in front for one tile of the kernel's sink, or one step of its depth."""
+    if made.is_of_rows_in_parts:
+        return nest_of_rows(made, line_bytes)
     tile = made.tiled.tile(made.extents)
     counts = tuple([-(-size // part) for size, part in zip(made.extents, tile, strict=True)])
     return nest_of_chunk(made.layer, made.tiled, Chunks(1, 1, 1, counts), line_bytes)

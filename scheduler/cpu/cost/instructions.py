@@ -64,8 +64,7 @@ def codes_of(layer: Layer, tiles: TiledLoops, dtype: str, simd: Simd, tuning: Cp
     for made in in_front:
         share = made.times * math.prod(made.extents) / math.prod(made.tiled.padded(made.layer.sink.shape))
         own = code_of(made.layer, made.tiled, dtype, simd, tuning, share, is_in_front=True)
-        is_rows_in_parts = tiles.is_streamed and anchored_nest(made.layer) is None
-        found.append(_in_parts(own, made, layer, dtype, simd, tuning) if is_rows_in_parts else own)
+        found.append(_in_parts(own, made, layer, dtype, simd, tuning) if made.is_of_rows_in_parts else own)
     return (*found, code_of(parts_of(layer)[-1] if in_front else layer, tiles, dtype, simd, tuning))
 
 

@@ -8,8 +8,10 @@ import math
 from dataclasses import replace
 from functools import partial
 
+from dsascape.hw_models.caches.lines import Lines, box_lines
+from dsascape.hw_models.caches.nests import Nest
 from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
-from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest
+from dsascape.scheduler.cpu.cost.instruction_counts import Counts
 from dsascape.scheduler.cpu.cost.operands import Footprints, Operand, Reach, TouchedLines
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest
@@ -17,7 +19,6 @@ from dsascape.scheduler.cpu.structure.chains import Made, link_read, parts_of, s
 from dsascape.scheduler.cpu.structure.nests import nests_of
 from dsascape.scheduler.cpu.structure.passes import folding_instructions
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
-from dsascape.workloads.loopnest import Extents
 
 
 def footprints_in(layer: Layer, tiled: TiledLoops) -> Footprints:
@@ -57,6 +58,18 @@ def _by_steps(layer: Layer) -> Footprints:
     return replace(
         whole, operands=tuple(operands), depth=footprints_of(last).depth, buffers=(buffer,) * len(whole.buffers)
     )
+
+
+def nest_of_rows(made: Made, line_bytes: int) -> Nest:
+    """Return what a softmax touches for a part of each row of a tile.
+
+    First all scores are read and all exponentials written, row by row; then the latter are read to be added up.
+    """
+    (scores, result), extents = footprints_of(made.layer).operands, made.extents
+    lines = [
+        box_lines(each.array, [extents[dim] for dim in made.layer.sink.order], line_bytes) for each in (scores, result)
+    ]
+    return Nest((), ((*lines, Lines(0)),), (False, True, True), passes=((0,), (0, 1), (0,)))
 
 
 def _own(part: Layer, name: str) -> Operand:

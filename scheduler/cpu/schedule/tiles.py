@@ -183,8 +183,8 @@ class LoopTiles:
                 f"{count(self.parallel, 'parallel loop')}, vectors along {self.vector_dim}, of"
                 f" {count(dims, 'dimension')}"
             )
-        if self.streamed and self.depth_step is None:
-            raise ValueError("running statistics need steps of the depth")
+        if self.streamed and (self.depth_step is None or self.depth_step == 1):
+            raise ValueError("running statistics need steps of the depth, of two iterations at least")
         if any(small > large for small, large in zip(self.register, self.tile, strict=True)):
             raise ValueError(f"register tile {self.register} is larger than tile {self.tile}")
 

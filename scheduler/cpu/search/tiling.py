@@ -27,11 +27,11 @@ from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.fixed import FixedTiles, with_fixed
+from dsascape.scheduler.cpu.search.in_steps import in_steps
 from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, vector_dim_of
 from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_aligned, shared_rows
 from dsascape.scheduler.cpu.structure.chains import (
     box_in_front,
-    depth_of,
     loops_apart,
     parts_of,
     sink_spans,
@@ -190,27 +190,8 @@ def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
     ]
     found = list(dict.fromkeys(itertools.chain.from_iterable(made)))
     if streamed_softmax(layer) is not None:
-        found += _streamed(last, found)
+        found += in_steps(last, found)
     return [_with_upstream(parts, cut, dtype, view) for cut in found] if parts[1:] else found
-
-
-def _streamed(last: Layer, whole: Sequence[LoopTiles]) -> Iterator[LoopTiles]:
-    """Yield tiles with running statistics of the softmax in front: each tile of rows once, in steps of the depth.
-
-    Results are whole along the vectors, so that no scores are computed twice. Steps divide the depth.
-    """
-    shape, depth = last.sink.shape, depth_of(last)
-    steps = [each for each in divisors(depth) if _LEAST_STREAMED <= each < depth]
-    wanted = dict.fromkeys([max([each for each in steps if each <= most], default=0) for most in _STREAMED])
-    for tiles in whole:
-        if tiles.depth_step is None and tiles.whole_registers[tiles.vector_dim] >= shape[tiles.vector_dim]:
-            yield from [replace(tiles, depth_step=step, streamed=True) for step in wanted if step]
-
-
-_STREAMED = (64, 256)
-"""Most columns of a softmax that are tried for one part of its rows."""
-_LEAST_STREAMED = 16
-"""Fewest of them: each part takes a correction of all sums."""
 
 
 def _registers(layer: Layer, dtype: str, view: CpuView) -> list[Extents]:

@@ -39,6 +39,12 @@ class Made:
     """Tiles that its loops follow from; a tile is the part that one copy with padding serves, or the whole box."""
 
     @property
+    def is_of_rows_in_parts(self) -> bool:
+        """Whether it is a softmax of which parts of rows are computed at a time, with running statistics."""
+        is_in_steps = any(dim == DEPTH for span in self.spans for dim, _ in span.steps)
+        return is_in_steps and anchored_nest(self.layer) is None
+
+    @property
     def extents(self) -> Extents:
         """The elements per dimension that it makes at once."""
         return tuple([span.extent for span in self.spans])

@@ -293,13 +293,14 @@ class Plans:
             plan = self.by_stage[name]
             if name in found and (plan.is_inlined or self.is_inside(name, consumer, depth)):
                 found[name] = plan.rounded(found[name])
-                softmax = self.statistic(name.removesuffix(SUMS))
-                rows = None if softmax is None else box if softmax.exponentials == consumer else found.get(
-                    softmax.exponentials
-                )  # fmt: skip
-                is_part = softmax is not None and rows is not None and plan.stage.kind == "sum"
-                add(plan, found[name], {softmax.loop: rows[softmax.columns]} if is_part else None)
+                add(plan, found[name], self._part(plan.stage, {consumer: box, **found}))
         return found
+
+    def _part(self, stage: Stage, found: Mapping[str, Ranges]) -> Mapping[int, Range]:
+        """Return the iterations of a running statistic's reduction that parts of the exponentials need, if any do."""
+        softmax = self.statistic(stage.name.removesuffix(SUMS)) if stage.kind == "sum" else None
+        part = None if softmax is None else found.get(softmax.exponentials)
+        return {} if softmax is None or part is None else {softmax.loop: part[softmax.columns]}
 
     def is_inside(self, name: str, consumer: str, depth: int) -> bool:
         """Whether a stage is computed inside of the outermost ``depth`` loops of ``consumer``, or of what is there."""

@@ -28,7 +28,9 @@ class WithRunning(StageBase):
             return 0
         at = self.tree.plans.by_stage[softmax.exponentials].at
         if at is None or at.consumer != self.stage.name or self.tree.plans.depth_of(at) <= self.first_reduction:
-            raise StepError(f"Running: {softmax.exponentials!r} is not computed inside of {self.stage.name}'s reduction")
+            raise StepError(f"Running: {softmax.exponentials!r} is not computed in {self.stage.name!r}'s reduction")
+        if self.slots[self.first_reduction].size == 1:
+            raise StepError(f"Running: {self.stage.name!r} goes through its reduction one by one; needs longer steps")
         return self.tree.plans.depth_of(at)
 
     def begin_running(self, depth: int, state: State) -> list[Node]:
