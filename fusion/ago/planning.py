@@ -5,7 +5,9 @@ The paper's tuner searches schedules of a whole sub-graph, first of its mini-sub
 complex operator with its followers each, are faster as separate kernels; then kernels of one sub-graph that read from
 each other are joined where that is faster. The same search also starts from all layers separate, because a kernel can
 only be cut in two, which may be a dead end; the faster result is kept. Two kernels with complex operators are joined
-only where redundancy analysis leaves a dimension to tile (intensive fusion). The paper leaves the other dimensions
+only where redundancy analysis leaves a dimension to tile (intensive fusion). A kernel of simple operators between two
+complex ones, as a softmax between two products, is also tried together with both at once: with either alone it may be
+slower, or nothing that the machine can run. The paper leaves the other dimensions
 whole; here tile sizes are chosen with recomputation in the cost, and may tile those dimensions too. Without a cost
 model, layers are kept as they are and every redundancy-free pair is joined.
 
@@ -19,7 +21,7 @@ weights. With more images a convolution alone would weigh too much to be cluster
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dsascape.fusion.ago.clustering import SubGraph, cluster, join, split
@@ -113,11 +115,42 @@ class _Reformer:
 
     def _improved(self, *starts: list[Part]) -> Grouping:
         """Return the cheapest grouping that local search reaches from ``starts``; among equals, the first."""
-        best = self._searched(list(map(frozenset, starts)))
+        best = self._with_both_sides(self._searched(list(map(frozenset, starts))))
         if self._doubled is None:
             return best
         self._cut_in = self._doubled
-        return self._searched([best, frozenset(starts[-1])])
+        return self._with_both_sides(self._searched([best, frozenset(starts[-1])]))
+
+    def _with_both_sides(self, grouping: Grouping) -> Grouping:
+        """Return the grouping with simple kernels joined to the complex ones on both of their sides, where that pays.
+
+        One pass, in order: as many kernels are tried as there are simple ones between two others.
+        """
+        if self._tuning.kernel_s is None or not self._tuning.intensive:
+            return grouping
+        part_of = {op: part for part in grouping for op in part}
+        for between in sorted(grouping):
+            sides = self._sides(between, part_of)
+            if not sides:
+                continue
+            apart = (sides[0], between, sides[1])
+            together = join(apart)
+            if self._seconds(together) < math.fsum(map(self._kernel_s, apart)):
+                part_of |= dict.fromkeys(together, together)
+        return frozenset(part_of.values())
+
+    def _sides(self, between: Part, part_of: Mapping[int, Part]) -> tuple[Part, ...]:
+        """Return the complex kernels in front of a simple one and behind it; nothing unless it is one of each."""
+        graph, own = self._graph, frozenset(between)
+        if self._has_complex(between):
+            return ()
+        read = {graph.producer[name] for op in between for name in graph.ops[op].inputs if name in graph.producer}
+        readers = {reader for op in between for name in graph.ops[op].outputs for reader in graph.consumers[name]}
+        sides = [{part_of[op] for op in ops - own if op in part_of} for ops in (read, readers)]
+        if any(len(parts) != 1 for parts in sides) or not all(self._has_complex(*parts) for parts in sides):
+            return ()
+        (front,), (behind,) = sides
+        return (front, behind) if front != behind else ()
 
     def _searched(self, starts: list[Grouping]) -> Grouping:
         costs, most_ops = BudgetedCosts(self._seconds), len(self._sub_graph.ops)

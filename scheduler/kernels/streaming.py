@@ -7,9 +7,43 @@ the scores at a time, and never all of a row.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dsascape.scheduler.kernels.compiled import CompiledNest
+from dsascape.workloads.graph import Op
 from dsascape.workloads.loopnest import Index, LoopNest, Operations
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """Tensors of a softmax over one dimension."""
+
+    rows: str
+    """Its result."""
+    exponentials: str
+    maximum: str
+    total: str
+    """Sum of the exponentials; the result is these times what becomes of it."""
+    columns: int
+    """Dimension of the exponentials that it goes along."""
+    loop: int
+    """Number of that loop in the nests of both statistics."""
+
+
+def softmax_of(op: Op) -> Softmax | None:
+    """Return the tensors of a softmax that can be computed with running statistics; None for any other operator."""
+    if op.kind != "Softmax" or [nest.running for nest in op.nests] != [True, False, True, False]:
+        return None
+    maximum, exponentials, total, rows = op.nests
+    loops = {reduction_loops_of(nest) for nest in (maximum, total)}
+    if len(loops) != 1 or len(*loops) != 1:
+        return None
+    ((loop,),) = loops
+    along = [dim for dim, index in enumerate(total.reads[0].indices) if index == Index(((loop, 1),))]
+    if len(along) != 1:
+        return None
+    written = rows.write.tensor, exponentials.write.tensor, maximum.write.tensor, total.write.tensor
+    return Softmax(*written, along[0], loop)
 
 
 def streamed_with(anchor: LoopNest, nests: Sequence[CompiledNest]) -> frozenset[LoopNest]:

@@ -12,6 +12,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
+    FACTOR,
     Ahead,
     Buffer,
     Guard,
@@ -23,6 +24,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
     Reach,
     Stage,
     Statement,
+    loops_of,
     statements_of,
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
@@ -31,6 +33,7 @@ from dsascape.tuner.codegen.access import Stored
 from dsascape.tuner.codegen.functions import dtype_of
 from dsascape.tuner.codegen.local_values import with_local_values
 from dsascape.tuner.codegen.packing import Packing
+from dsascape.tuner.codegen.softmax_in_parts import SoftmaxInParts
 from dsascape.tuner.codegen.sources import Place, stored_in
 from dsascape.tuner.codegen.stage_values import StageValues
 from dsascape.workloads.executable import Executable
@@ -99,6 +102,9 @@ class Emitting:
     def declare(self) -> None:
         """Describe what the kernel computes, and declare its buffers."""
         program = self.program
+        for step in program.running.values():
+            softmax = SoftmaxInParts(self.values, step)
+            self.values.softmaxes |= dict.fromkeys((step.stage, step.maximum, step.total), softmax)
         self.values.describe({stage.name for stage in program.stages} - program.inlined)
         for buffer in program.buffers:
             self._declare(buffer)
@@ -177,12 +183,26 @@ class Emitting:
         body = self.nodes(node.body)
         if isinstance(node, Outlined):
             self._part += 1
+            body = self._with_buffers(self._take_registers(node), body)
             return tirx.AttrStmt(tirx.const(0, "int32"), _OUTLINED, tvm.ir.StringImm(f"part{self._part}"), body)
         if isinstance(node, Guard):
             conditions = [self.value(each.value) < each.limit for each in node.conditions]
             return tirx.IfThenElse(tirx.all(*conditions), body, None)
         variable, extent = self.parts.get(node.name) or (self.variables[node.name], node.extent)
         return tirx.For(variable, 0, extent, _KINDS[node.kind], self._with_buffers(node.name, body))
+
+    def _take_registers(self, node: Outlined) -> str:
+        """Have a function's register tiles be its own, also where it has no loops over them; return under which name.
+
+        Their memory would not be held in registers if the function were handed it.
+        """
+        computed, name = {each.stage for _, each in statements_of(node.body)}, f"function {self._part}"
+        own = {loop.name for loop in loops_of(node.body)}
+        for loop, buffers in list(self.inside.items()):
+            taken = [each for each in buffers if each.scope == "register" and each.name in computed and loop not in own]
+            self.inside[loop] = [each for each in buffers if each not in taken]
+            self.inside.setdefault(name, []).extend(taken)
+        return name
 
     def _begin_late(self, loop: Loop, reach: Reach) -> None:
         """Express a loop that runs in part by one from zero: TVM 0.27 leaves out parts of loops that are not."""
@@ -217,7 +237,10 @@ class Emitting:
         element = self.element(statement)
         name, place = stage.name, None if statement.source else statement.place
         indices = self._indices(name, statement.element, place)
-        if statement.role == "first":
+        running = self._running(stage, statement, element)
+        if running is not None:
+            value = running
+        elif statement.role == "first":
             value = values.first(stage, self.buffer_dtype(name))
         elif statement.role == "fold":
             assert statement.place is not None
@@ -232,6 +255,19 @@ class Emitting:
         else:
             value = values.result(stage, element)
         return self.store(name, value, indices)
+
+    def _running(self, stage: Stage, statement: Statement, element: Sequence[Any]) -> Any:
+        """Return what is stored of a running statistic or of a sum to be corrected; None for anything else."""
+        of_softmax, name = self.values.softmaxes, stage.name
+        if statement.role == "correct":
+            value = self.load(name, self._indices(name, statement.element, None))
+            return self.values.sharing.within(lambda: of_softmax[name].corrected(stage, element, value))
+        maximum = name.removesuffix(FACTOR)
+        if maximum != name and maximum in of_softmax:
+            return self.values.sharing.within(lambda: of_softmax[maximum].factor(element))
+        if statement.role == "update" and stage.kind == "map":
+            return self.values.sharing.within(lambda: of_softmax[name].updated(name, element))
+        return None
 
     def element(self, statement: Statement) -> list[Any]:
         """Return the element that a statement computes."""

@@ -13,6 +13,7 @@ from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError, 
 from dsascape.tuner.codegen.choosing import chooser_of
 from dsascape.tuner.codegen.low_bit import OF_OTHER_DOMAINS
 from dsascape.tuner.codegen.reductions import Reduction, reduction_of, says_of_output
+from dsascape.tuner.codegen.softmax_in_parts import SoftmaxInParts
 from dsascape.tuner.codegen.sources import Sources
 from dsascape.tuner.codegen.spacing import Spacing
 from dsascape.workloads.graph import Op, Tensor
@@ -47,6 +48,8 @@ class StageValues(Sources):
     """The values of a kernel's stages; what has no stage of its own is computed where it is read."""
 
     computed: dict[str, Written] = field(default_factory=dict)
+    softmaxes: dict[str, SoftmaxInParts] = field(default_factory=dict)
+    """Softmaxes whose statistics run along, by the stages of these and by the stage of sums that they are kept for."""
     names_taps: bool = False
     """Whether places of spaced loops are values with names, which lie in memory: TVM 0.27 loses parts of remainders and
     quotients of what is split off the number of a block or thread."""
@@ -113,10 +116,15 @@ class StageValues(Sources):
             if len(each.nests) > 1:
                 raise UnsupportedKernelError(f"{op.kind} reduces into parts of a tensor")
             rule = reduction_of(op, nest)
-            return lambda place: self.finish(op, nest, rule, place, self.own[name + SUMS].at(place))
+            return lambda place: self.finish(op, nest, rule, place, self._summed(name, nest, place))
         if len(each.nests) > 1 or op.kind == "Pad":
             return self._joined(each)
         return self._pointwise(op, nest)
+
+    def _summed(self, name: str, nest: LoopNest, place: Sequence[Any]) -> Any:
+        """Return the sum of an element; of products with parts of a softmax's exponentials, divided by their sum."""
+        value, softmax = self.own[name + SUMS].at(place), self.softmaxes.get(name + SUMS)
+        return value if softmax is None else softmax.divided(nest, place, value)
 
     def _pointwise(self, op: Operator, nest: LoopNest) -> Element:
         chooser = chooser_of(op, nest)
@@ -160,7 +168,12 @@ class StageValues(Sources):
 
     def combined(self, stage: Stage, one: Any, other: Any) -> Any:
         """Return what becomes of an accumulator and a value, or of two accumulators."""
-        return COMBINE[self.rule_of(stage).combine](one, other)
+        return self.combine(self.rule_of(stage), one, other)
+
+    @staticmethod
+    def combine(rule: Reduction, one: Any, other: Any) -> Any:
+        """Return two accumulated values as one."""
+        return COMBINE[rule.combine](one, other)
 
     def term(self, stage: Stage, element: Sequence[Any], reduced: Mapping[int, Any]) -> Any:
         """Return what one iteration of a reduction adds to an element."""

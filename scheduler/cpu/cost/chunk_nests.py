@@ -4,6 +4,7 @@ import math
 
 from dsascape.hw_models.caches.lines import Lines
 from dsascape.hw_models.caches.nests import Nest
+from dsascape.scheduler.cpu.cost.streamed import footprints_in, nest_of_rows, touched_lines_in
 from dsascape.scheduler.cpu.schedule.chunks import Chunks, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import Made, fronts_of, loops_apart
@@ -17,7 +18,7 @@ from dsascape.workloads.loopnest import Extents
 
 def nest_of_chunk(layer: Layer, tiled: TiledLoops, chunks: Chunks, line_bytes: int) -> Nest:
     """Return the loops of one full chunk and the lines that they touch."""
-    found = footprints_of(layer)
+    found = footprints_in(layer, tiled)
     shape, depth = layer.sink.shape, found.depth
     tile = tiled.tile(shape)
     at_once = tuple([min(part, BOUNDED_ROWS) for part in tile])
@@ -45,8 +46,11 @@ def nest_of_chunk(layer: Layer, tiled: TiledLoops, chunks: Chunks, line_bytes: i
     made_at = made_at if in_front else of_tile
     if found.passes:
         return _in_passes(layer, tile, (trips, axes, rows), line_bytes)
-    for axis, inside in tiled.loops[tiled.of_tile :]:
+    held_depth = depth
+    for number, (axis, inside) in enumerate(tiled.loops[tiled.of_tile :], tiled.of_tile):
         loop(axis, inside)
+        if in_front and number + 1 == in_front[-1].loops:
+            made_at, held_depth = len(trips), extents[DEPTH]
     of_registers, step = len(trips), extents[DEPTH]
     loop(DEPTH, 1)
     last = len(trips)
@@ -59,13 +63,13 @@ def nest_of_chunk(layer: Layer, tiled: TiledLoops, chunks: Chunks, line_bytes: i
     if found.has_buffers:
         buffer = layer.tile_work(tile).internal_bytes / line_bytes
         held = tuple([buffer if place <= of_tile else 0.0 for place in range(last + 1)])
-    lines, copies = touched_lines(layer, line_bytes), len(found.copied)
+    lines, copies = touched_lines_in(layer, tiled, line_bytes), len(found.copied)
     touched = [lines.of_operands(row) for row in rows]
     if copies:
-        copied = (*tile, depth)
+        copied = (*tile, held_depth)
         of_copies = [copied] * copies
         if in_front and len(found.buffers) > 1:
-            of_copies[-1] = (*_copied_from_front(layer, tiled, tile), depth)
+            of_copies[-1] = (*_copied_from_front(layer, tiled, tile), held_depth)
         for place, row in enumerate(rows):
             parts = tuple([tuple(map(min, row, copied, own)) for own in of_copies])
             touched[place] += lines.of_copies(tuple(of_copies), parts)
@@ -103,7 +107,9 @@ def _copied_from_front(layer: Layer, tiled: TiledLoops, tile: Extents) -> Extent
 
 
 def nest_in_front(made: Made, line_bytes: int) -> Nest:
-    """Return the loops of a part in front for one tile of the kernel's sink."""
+    """Return the loops of a part in front for one tile of the kernel's sink, or one step of its depth."""
+    if made.is_of_rows_in_parts:
+        return nest_of_rows(made, line_bytes)
     tile = made.tiled.tile(made.extents)
     counts = tuple([-(-size // part) for size, part in zip(made.extents, tile, strict=True)])
     return nest_of_chunk(made.layer, made.tiled, Chunks(1, 1, 1, counts), line_bytes)

@@ -14,10 +14,10 @@ from dsascape.scheduler.cpu.cost.part_traffic import (
     lines_of_tile,
     lost_of_scratch,
 )
+from dsascape.scheduler.cpu.cost.streamed import footprints_in
 from dsascape.scheduler.cpu.schedule.chunks import Chunks, chunks_of, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import Made, fronts_of
-from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.operands import Footprints
 
@@ -38,7 +38,7 @@ class ChunkTraffic:
         self, layer: Layer, tiled: TiledLoops, threads: int, line_bytes: int, *, write_allocate: bool
     ) -> None:
         self._layer, self._tiled, self._line_bytes, self._write_allocate = layer, tiled, line_bytes, write_allocate
-        self._footprints = footprints_of(layer)
+        self._footprints = footprints_in(layer, tiled)
         self._nests: dict[int, Nest] = {}
         self._passed: dict[tuple[CacheShape, int], tuple[Passed, ...]] = {}
         self._shares: dict[CacheShape, tuple[float, ...]] = {}
@@ -154,7 +154,8 @@ class ChunkTraffic:
         parts: tuple[Passed, ...] = (whole,)
         if self._in_front:
             times = [
-                cores * made.times / each.in_all for made, each in zip(self._in_front, self.of_parts, strict=False)
+                cores * made.times * made.run / each.in_all
+                for made, each in zip(self._in_front, self.of_parts, strict=False)
             ]
             in_front = [
                 PartInFront(made, each, self._line_bytes) for made, each in zip(self._in_front, times, strict=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Hashable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -54,6 +55,15 @@ class Counts:
         self.loops += other.loops
         self.register_bytes += other.register_bytes
         self.accumulators = max(self.accumulators, other.accumulators)
+
+    def added_to(self, other: Issued) -> Issued:
+        """Return ``other`` with these as well; there may be negative numbers of them, where some are left out."""
+        return replace(
+            other, fma=other.fma + round(self.fma), arithmetic=other.arithmetic + round(self.arithmetic),
+            special=other.special + round(self.special), load=other.load + round(self.load),
+            store=other.store + round(self.store), scalar=other.scalar + round(self.scalar),
+            loops=other.loops + round(self.loops),
+        )  # fmt: skip
 
     def issued(self) -> Issued:
         """Return them as whole numbers."""

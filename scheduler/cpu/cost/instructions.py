@@ -16,8 +16,9 @@ from functools import partial
 from dsascape.hw_models.cpu.spec import Simd
 from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest, least_counts
+from dsascape.scheduler.cpu.cost.streamed import add_corrections
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.structure.chains import fronts_of
+from dsascape.scheduler.cpu.structure.chains import Made, fronts_of
 from dsascape.scheduler.cpu.structure.nests import NestCode, memory_order, nests_of, read_order
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.kernels.footprints import footprints_of
@@ -65,8 +66,18 @@ def codes_of(layer: Layer, tiles: TiledLoops, dtype: str, simd: Simd, tuning: Cp
     in_front, found = fronts_of(layer, tiles), []
     for made in in_front:
         share = made.times * math.prod(made.extents) / math.prod(made.tiled.padded(made.layer.sink.shape))
-        found.append(code_of(made.layer, made.tiled, dtype, simd, tuning, share, is_in_front=True))
+        own = code_of(made.layer, made.tiled, dtype, simd, tuning, share, is_in_front=True)
+        found.append(_in_parts(own, made, layer, dtype, simd, tuning) if made.is_of_rows_in_parts else own)
     return (*found, code_of(parts_of(layer)[-1] if in_front else layer, tiles, dtype, simd, tuning))
+
+
+def _in_parts(code: Code, made: Made, layer: Layer, dtype: str, simd: Simd, tuning: CpuTuning) -> Code:
+    """Return the instructions of a softmax's whole rows as those of rows in parts, with running statistics."""
+    further, lanes = Counts(), simd.lanes_of(dtype)
+    add_corrections(further, made, layer, lanes, counts_by_nest(made.layer, made.tiled, lanes, simd, tuning))
+    return Code(
+        further.added_to(code.issued), code.register_bytes + round(further.register_bytes), code.operations
+    )
 
 
 def code_of(

@@ -10,6 +10,7 @@ from dsascape.scheduler.cpu.schedule.checked import checked_steps
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.register_tiles import vector_dim_of
+from dsascape.scheduler.cpu.structure.chains import depth_of, streamed_softmax
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.cut import only_convolution
 from dsascape.scheduler.kernels.layer import Layer
@@ -52,6 +53,7 @@ class _Kernel(KernelRecord):
     vector_dim: Annotated[int, Field(ge=-1, lt=64)]
     depth_step: Size | None
     upstream: Annotated[tuple[_Upstream, ...], Field(strict=False)] = ()
+    streamed: bool = False
     winograd: Number = 0
     threads: Size
     steps: list[dict[str, Any]] | None = None
@@ -72,7 +74,7 @@ def _kernel_record(kernel: CpuKernel) -> _Kernel:
     return _Kernel(
         output=kernel.name, group=kernel.group, operators=kernel.layer.ops, tile=tiles.tile, order=tiles.order,
         parallel=tiles.parallel, register_tile=tiles.register, vector_dim=tiles.vector_dim,
-        depth_step=tiles.depth_step, threads=kernel.threads, winograd=tiles.winograd,
+        depth_step=tiles.depth_step, threads=kernel.threads, winograd=tiles.winograd, streamed=tiles.streamed,
         upstream=tuple([
             _Upstream(order=each.order, register_tile=each.register, vector_dim=each.vector_dim)
             for each in tiles.upstream
@@ -140,11 +142,12 @@ def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKe
         tiles = LoopTiles(
             record.tile, record.order, record.parallel, record.register_tile, record.vector_dim, record.depth_step,
             tuple([UpstreamTiles(each.order, each.register_tile, each.vector_dim) for each in record.upstream]),
-            record.winograd,
+            record.streamed, record.winograd,
         )  # fmt: skip
     except ValueError as error:
         raise ScheduleError(f"{where}: {error}") from error
     _check_upstream(layer, tiles, where)
+    _check_streamed(layer, tiles, where)
     check_tile(where, tiles.tile, tiles.padded(shape))
     threads = min(record.threads, max(costs.view.thread_counts))
     steps = () if record.steps is None else _steps(costs, where, record.steps, layer)
@@ -154,6 +157,19 @@ def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKe
 def _steps(costs: CpuCosts, where: str, data: object, layer: Layer) -> Steps:
     """Return the steps of a kernel; raise ``ScheduleError`` if they do not fit it, or if their program cannot run."""
     return checked_steps(f"{where}: steps", layer, read_steps(data, f"{where}: steps"), costs.view)
+
+
+def _check_streamed(layer: Layer, tiles: LoopTiles, where: str) -> None:
+    """Refuse running statistics where there are none, or where steps or tiles do not fit them."""
+    if not tiles.streamed:
+        return
+    if streamed_softmax(layer) is None or not tiles.upstream:
+        raise ScheduleError(f"{where}: streamed: needs a softmax between two products, with upstream tiles of both")
+    depth, along = depth_of(parts_of(layer)[-1]), tiles.vector_dim
+    if tiles.depth_step is not None and depth % tiles.depth_step:
+        raise ScheduleError(f"{where}: depth_step: has {tiles.depth_step}; streamed needs a divisor of {depth}")
+    if tiles.whole_registers[along] < layer.sink.shape[along]:
+        raise ScheduleError(f"{where}: streamed: needs a tile of all {layer.sink.shape[along]} along d{along}")
 
 
 def _check_upstream(layer: Layer, tiles: LoopTiles, where: str) -> None:

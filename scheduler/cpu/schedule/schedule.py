@@ -57,6 +57,7 @@ class CpuKernel(Kernel):
             f", in front registers {shown(each.register)}, loops {_loops(each.order)}, vectors along d{each.vector_dim}"
             for each in tiles.upstream
         ])  # fmt: skip
+        depth += ", softmax in parts" if tiles.streamed else ""
         winograd = f", Winograd F({tiles.winograd}, 3)" if tiles.winograd else ""
         return (
             f"{self.name}: tile {shown(tiles.tile)} of {shown(self.layer.sink.shape)}, loops {_loops(tiles.order)},"

@@ -5,7 +5,14 @@ from collections.abc import Iterator, Sequence
 
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.structure.anchors import Anchor, anchor_of, vector_lanes
-from dsascape.scheduler.cpu.structure.chains import Made, loops_apart, made_in_front, read_spans, sink_spans
+from dsascape.scheduler.cpu.structure.chains import (
+    Made,
+    loops_apart,
+    made_in_front,
+    read_spans,
+    sink_spans,
+    streamed_softmax,
+)
 from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run, sums_one_by_one
 from dsascape.scheduler.cpu.structure.partial_sums import MOST_VECTORS, partial_sums
 from dsascape.scheduler.cpu.view import CpuView
@@ -26,13 +33,15 @@ from dsascape.scheduler.kernels.loops.steps import (
     Outline,
     Parallel,
     PartialSums,
+    Running,
     Step,
     Steps,
     Tile,
     Unroll,
     Vectorise,
 )
-from dsascape.scheduler.kernels.structure.anchors import is_padded, shared_rows
+from dsascape.scheduler.kernels.streaming import Softmax
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest, is_padded, shared_rows
 from dsascape.scheduler.kernels.structure.parts import is_computed_before, parts_of
 from dsascape.scheduler.kernels.structure.passes import kept_tensors
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
@@ -66,8 +75,18 @@ class _Writing:
 
     def _anchored(self, parts: Sequence[Layer], anchor: Anchor) -> Iterator[Step]:
         sink = parts[-1].sink.name
+        softmax = streamed_softmax(self.layer) if self.tiles.streamed else None
+        sums = anchor.nest.write.tensor + SUMS
         for made in made_in_front(self.layer, self.tiles):
-            yield from self._front(made, sink)
+            if softmax is None:
+                yield from self._front(made, sink, made.loops)
+            elif anchored_nest(made.layer) is None:
+                yield Running(sums, softmax.rows, softmax.exponentials, softmax.maximum, softmax.total)
+                yield from _Writing(made.layer, self.tiles, self.lanes).of_part(made, softmax, sums)
+                self.kept |= {softmax.exponentials}
+                self.kept |= {name + end for name in (softmax.maximum, softmax.total) for end in ("", SUMS)}
+            else:
+                yield from self._front(made, sums, 1)
         yield from self._last(parts[-1], anchor, is_alone=len(parts) == 1)
 
     def _last(self, part: Layer, anchor: Anchor, *, is_alone: bool) -> Iterator[Step]:
@@ -102,8 +121,29 @@ class _Writing:
         yield from (Vectorise(sums, own), Unroll(sums))
         yield from self._layouts(nest, anchor, tiles, sums)
 
-    def _front(self, made: Made, sink: str) -> Iterator[Step]:
-        """Yield the steps of an anchor in front of the last: its register tiles for what one tile of the sink needs."""
+    def of_part(self, made: Made, softmax: Softmax, sums: str) -> Iterator[Step]:
+        """Yield the steps of a softmax's rows that are computed in parts, each for one iteration of the ``sums``.
+
+        Rows of the maximum are inside of those of the exponentials, rows of the sum behind all of these.
+        """
+        assert made.tiles is not None
+        order = tuple([dim for dim in made.layer.sink.order if dim != softmax.columns])
+        rows, count = len(order), partial_sums(made.extents[softmax.columns], self.lanes)
+        for name, place in ((softmax.maximum, (softmax.exponentials, rows)), (softmax.total, (sums, 1))):
+            yield Tile(name, (Level("space", self.stages[name].order, (1,) * len(self.stages[name].order)),))
+            yield ComputeAt(name + SUMS, name, len(self.stages[name].order), "register")
+            if count > 1:
+                yield from (PartialSums(name + SUMS, count, (softmax.loop,)), Vectorise(name + SUMS, self.lanes))
+            yield ComputeAt(name, *place)
+        yield Tile(softmax.exponentials, (Level("space", order, (1,) * rows),))
+        yield Vectorise(softmax.exponentials, self.lanes, "halved")
+        yield ComputeAt(softmax.exponentials, sums, 1)
+
+    def _front(self, made: Made, consumer: str, loops: int) -> Iterator[Step]:
+        """Yield the steps of a part in front of the last: its register tiles for what so many ``loops`` need.
+
+        These are loops of the ``consumer``.
+        """
         part, tiles = made.layer, made.tiles
         assert tiles is not None
         anchor = anchor_of(part, tiles)
@@ -111,12 +151,12 @@ class _Writing:
             rows = _Writing(part, tiles, self.lanes)
             yield from rows.of_rows()
             self.kept |= rows.kept
-            yield ComputeAt(part.sink.name, sink, made.loops)
+            yield ComputeAt(part.sink.name, consumer, loops)
             return
         result, sums = part.sink.name, anchor.nest.write.tensor + SUMS
         own = vector_lanes(anchor.nest, tiles, self.lanes)
         self.kept |= {result, sums}
-        yield ComputeAt(result, sink, made.loops, "stack", tiles.register)
+        yield ComputeAt(result, consumer, loops, "stack", tiles.register)
         yield Outline(result)
         for name, read in self._copied(part, anchor.nest):
             yield CacheRead(name, read.tensor, sums)

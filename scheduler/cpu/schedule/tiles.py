@@ -38,7 +38,8 @@ class Span:
     """Where those of the first tile begin."""
     extent: int
     steps: tuple[tuple[int, int], ...] = ()
-    """Dimensions of the sink with several tiles, and how much further those of the next tile begin."""
+    """Dimensions of the sink with several tiles, or ``DEPTH`` for its steps, and how much further those of the next
+    tile or step begin."""
 
     def rounded(self, register: int) -> "Span":
         """Return it with whole register tiles."""
@@ -96,6 +97,12 @@ class TiledLoops:
     def has_fronts(self) -> bool:
         """Whether anchors in front of the last compute something inside of these loops."""
         return bool(self.fronts) or self.upstream is not None
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether what anchors in front of the last make is for one step of the depth at a time."""
+        along = [dim for front in self.fronts for span in front.spans for dim, _ in span.steps]
+        return DEPTH in along or (self.upstream is not None and self.upstream.streamed)
 
     @property
     def parallel_dims(self) -> tuple[int, ...]:
@@ -158,6 +165,9 @@ class LoopTiles:
     """Iterations of the anchor's depth loop (`Layer.depth_loop`) before the next register tile; None: all of them."""
     upstream: tuple[UpstreamTiles, ...] = ()
     """Tiles of the anchors before the layer's last one (`scheduler.cpu.structure.chains`), the nearest first."""
+    streamed: bool = False
+    """Whether a softmax in front of the last anchor is computed for one step of the depth at a time, with running
+    statistics (`scheduler.kernels.streaming`), and what is in front of it, too."""
     winograd: int = 0
     """Results along each side of the tiles that its convolution is computed in, by Winograd's algorithm
     (`workloads.winograd`); 0: directly."""
@@ -173,6 +183,8 @@ class LoopTiles:
                 f"{count(self.parallel, 'parallel loop')}, vectors along {self.vector_dim}, of"
                 f" {count(dims, 'dimension')}"
             )
+        if self.streamed and (self.depth_step is None or self.depth_step == 1):
+            raise ValueError("running statistics need steps of the depth, of two iterations at least")
         if any(small > large for small, large in zip(self.register, self.tile, strict=True)):
             raise ValueError(f"register tile {self.register} is larger than tile {self.tile}")
 

@@ -26,9 +26,10 @@ from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.search.fixed import FixedTiles, with_fixed
+from dsascape.scheduler.cpu.search.in_steps import in_steps
 from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, vector_dim_of
 from dsascape.scheduler.cpu.structure.anchors import is_aligned
-from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, sink_spans, tile_grains
+from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, sink_spans, streamed_softmax, tile_grains
 from dsascape.scheduler.cpu.structure.nests import nests_of, sums_one_by_one
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.errors import PinError
@@ -183,6 +184,8 @@ def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
         for each in _registers(last, dtype, view)
     ]
     found = list(dict.fromkeys(itertools.chain.from_iterable(made)))
+    if streamed_softmax(layer) is not None:
+        found += in_steps(last, found)
     return [_with_upstream(parts, cut, dtype, view) for cut in found] if parts[1:] else found
 
 
@@ -233,7 +236,7 @@ def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: Cpu
     spans = sink_spans(parts[-1].sink.shape, cut)
     upstream = []
     for behind, part in zip(reversed(parts[1:]), reversed(parts[:-1]), strict=True):
-        box = box_in_front(behind, part, spans)
+        box = box_in_front(behind, part, spans, cut.depth_step if cut.streamed else None)
         extents, vector_dim = tuple([span.extent for span in box]), vector_dim_of(part)
         if anchored_nest(part) is None:
             spans = box

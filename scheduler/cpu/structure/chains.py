@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, Span, Spans, TiledLoops, UpstreamTiles
-from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.scheduler.kernels.streaming import Softmax, softmax_of
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest, is_padded
 from dsascape.scheduler.kernels.structure.parts import is_computed_before, link_read, parts_of
 from dsascape.workloads.index import Index
@@ -32,8 +33,16 @@ class Made:
     """How many loops over tiles, from the outermost, it is computed inside of: the others go on with what there is."""
     times: int
     """How often it is computed."""
+    run: float = 1.0
+    """Share of these times in the mean that a mask does not leave out."""
     tiles: LoopTiles | None = None
     """Tiles that its loops follow from; a tile is the part that one copy with padding serves, or the whole box."""
+
+    @property
+    def is_of_rows_in_parts(self) -> bool:
+        """Whether it is a softmax of which parts of rows are computed at a time, with running statistics."""
+        is_in_steps = any(dim == DEPTH for span in self.spans for dim, _ in span.steps)
+        return is_in_steps and anchored_nest(self.layer) is None
 
     @property
     def extents(self) -> Extents:
@@ -44,6 +53,30 @@ class Made:
     def is_shared(self) -> bool:
         """Whether it is made whole before the first tile of the kernel's sink, by all threads together."""
         return not self.loops
+
+
+def streamed_softmax(layer: Layer) -> Softmax | None:
+    """Return the softmax between two products of ``layer`` that running statistics can be kept of; None if none can.
+
+    The last product's longest reduction goes along its rows, and nothing of that product is copied beforehand.
+    """
+    *front, last = parts_of(layer) or (layer,)
+    anchor = anchored_nest(last)
+    if len(front) != _WITH_ROWS or anchor is None or last.depth_loop is None or anchored_nest(front[-1]) is not None:
+        return None
+    (op,), graph = front[-1].ops, layer.graph
+    softmax = softmax_of(graph.ops[op])
+    if softmax is None or softmax.rows != front[-1].sink.name:
+        return None
+    read, reductions = link_read(anchor, softmax.rows), [loop for loop in anchor.loops if loop.reduction]
+    goes_along = read.indices[softmax.columns] == Index(((last.depth_loop, 1),))
+    is_copied = any(is_padded(anchor, each) or is_computed_before(last, anchor, each) for each in anchor.reads)
+    longest = math.prod([loop.extent for loop in reductions]) == anchor.loops[last.depth_loop].extent
+    return softmax if goes_along and longest and not is_copied else None
+
+
+_WITH_ROWS = 2
+"""Parts in front of the product behind a softmax: another product, and its rows."""
 
 
 @memoized
@@ -78,7 +111,7 @@ def fronts_of(layer: Layer, tiled: TiledLoops) -> tuple[Made, ...]:
     if not tiled.fronts:
         return ()
     return tuple([
-        Made(part, front.tiled, front.spans, front.loops, front.times)
+        Made(part, front.tiled, front.spans, front.loops, front.times, _run_share(layer, tiled, front.spans))
         for part, front in zip(parts_of(layer)[:-1], tiled.fronts, strict=True)
     ])  # fmt: skip
 
@@ -91,16 +124,28 @@ def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
     sink = parts[-1].sink
     counts = tile_counts(sink.shape, tiles)
     spans = sink_spans(sink.shape, tiles)
+    steps_of_depth = -(-depth_of(parts[-1]) // (tiles.depth_step or 1))
     found: list[Made] = []
     for behind, part, own in zip(reversed(parts[1:]), reversed(parts[:-1]), tiles.upstream, strict=True):
-        box = box_in_front(behind, part, spans)
+        box = box_in_front(behind, part, spans, tiles.depth_step if tiles.streamed else None)
         spans = tuple([span.rounded(size) for span, size in zip(box, own.register, strict=True)])
         depends = {dim for span in spans for dim, _ in span.steps}
-        loops = max([tiles.parallel, *(tiles.order.index(dim) + 1 for dim in depends)])
+        loops = max([tiles.parallel, *(tiles.order.index(dim) + 1 for dim in depends - {DEPTH})])
+        if DEPTH in depends:
+            loops = len(tiles.order) + 1
         times = math.prod([counts[dim] for dim in tiles.order[:loops]])
+        times *= steps_of_depth if DEPTH in depends else 1
         tiles_of_part = _tiles_of(part, own, spans)
-        found.append(Made(part, tiles_of_part.tiled, spans, loops, times, tiles_of_part))
+        run = _run_share(layer, tiles.tiled, spans)
+        found.append(Made(part, tiles_of_part.tiled, spans, loops, times, run, tiles_of_part))
     return tuple(reversed(found))
+
+
+def _run_share(layer: Layer, tiled: TiledLoops, spans: Spans) -> float:
+    """Return the share of the steps of the depth that a mask has tiles of the sink run through, in the mean."""
+    if not layer.is_bounded or not any(dim == DEPTH for span in spans for dim, _ in span.steps):
+        return 1.0
+    return layer.depth_extent_of(tiled.tile(layer.sink.shape)) / max(math.prod(layer.depth_extents), 1)
 
 
 def scratch_bytes(layer: Layer, tiled: TiledLoops, threads: int) -> int:
@@ -123,16 +168,23 @@ def _tiles_of(part: Layer, own: UpstreamTiles, spans: Spans) -> LoopTiles:
     return LoopTiles(tile, own.order, 0, own.register, own.vector_dim, None)
 
 
-def box_in_front(behind: Layer, layer: Layer, written: Spans) -> Spans:
+def depth_of(layer: Layer) -> int:
+    """Return the iterations of the longest reduction loop of a part's anchor."""
+    anchor, loop = anchored_nest(layer), layer.depth_loop
+    return 1 if anchor is None or loop is None else anchor.loops[loop].extent
+
+
+def box_in_front(behind: Layer, layer: Layer, written: Spans, step: int | None = None) -> Spans:
     """Return what ``layer`` has to make for ``behind`` to write so much of its own sink.
 
-    A border that all tiles together need is not computed: a copy adds it.
+    A border that all tiles together need is not computed: a copy adds it. ``step``: iterations of the depth of
+    ``behind`` that it is made for; None for all.
     """
     anchor = anchored_nest(behind)
     if anchor is None:
-        return written  # whole rows
+        return written  # of the same rows
     read = link_read(anchor, layer.sink.name)
-    spans = read_spans(anchor, read, written)
+    spans = read_spans(anchor, read, written, behind.depth_loop, step)
     if not is_padded(anchor, read):
         return spans
     return tuple([span if span.steps else _inside(span, size) for span, size in zip(spans, read.shape, strict=True)])
@@ -157,9 +209,13 @@ def _inside(span: Span, size: int) -> Span:
     return Span(first, min(span.first + span.extent, size) - first)
 
 
-def read_spans(nest: LoopNest, read: Access, written: Spans) -> Spans:
-    """Return which elements ``nest`` reads to write ``written``."""
+def read_spans(
+    nest: LoopNest, read: Access, written: Spans, depth: int | None = None, step: int | None = None
+) -> Spans:  # fmt: skip
+    """Return which elements ``nest`` reads to write ``written``, in steps of the loop ``depth`` where one is given."""
     loops = {place: Span(0, loop.extent) for place, loop in enumerate(nest.loops)}
+    if depth is not None and step is not None:
+        loops[depth] = Span(0, step, ((DEPTH, step),))
     for index, span in zip(nest.write.indices, written, strict=True):
         loops.update({loop: span for loop, _ in nest.moving(index).terms})
     return tuple([_span_of(index, loops) for index in read.indices])

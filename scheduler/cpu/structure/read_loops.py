@@ -55,13 +55,16 @@ class _Part:
         nest = anchored_nest(part)
         sums = "" if nest is None else nest.write.tensor + SUMS
         self.sink, self.program, self.nest = part.sink, program, nest
+        in_parts = [step.exponentials for step in program.running.values() if step.tensor == part.sink.name]
+        self.stage = next(iter(in_parts), part.sink.name)
+        """That has what it makes: of a softmax in parts, the exponentials."""
         self.rows = _rows(part) or None
         self.weights = {name for name in part.inputs if part.graph.tensors[name].role == "weight"}
         self.has_sums = any(stage.name == sums for stage in program.stages)
         self.is_held = not self.has_sums or program.buffer(sums).scope == "register"
         self.copied = [copy for stage in (sums, part.sink.name) for copy in program.copies(stage).values()]
         around, statement = _found(
-            program, sums if self.has_sums else part.sink.name, "update" if self.has_sums else "store"
+            program, sums if self.has_sums else self.stage, "update" if self.has_sums else "store"
         )
         self.loops = list(_axes(part, around, statement))
 
@@ -137,9 +140,9 @@ class _Part:
 
 def _front(part: _Part, last: _Part) -> FrontLoops:
     """Return what an anchor in front of the last makes: its box, inside of which of the last one's loops, how often."""
-    if part.program.buffer_or_none(part.sink.name) is None:
+    if part.program.buffer_or_none(part.stage) is None:
         raise StepError(f"{part.sink.name}, which one anchor makes for another, has no loops of its own")
-    buffer = part.program.buffer(part.sink.name)
+    buffer = part.program.buffer(part.stage)
     loops = _loops_to(last.listed, buffer.inside)
     around = {loop.name: loop for loop in last.listed[:loops]}
     place = {dim: number for number, dim in enumerate(part.sink.order)}

@@ -113,7 +113,7 @@ def _order(program: LoopProgram) -> Iterator[str]:
                 yield f"{stage.name} reads {name} before that is computed"
             elif buffers[name].inside and buffers[name].inside not in names:
                 yield f"{stage.name} reads {name} outside of the loop {buffers[name].inside} that it is computed in"
-        if statement.role != "first":
+        if statement.role != "first" or stage.kind == "map":
             computed.add(stage.name)
 
 

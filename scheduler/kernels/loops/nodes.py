@@ -14,14 +14,17 @@ LoopKind = Literal["serial", "parallel", "vector", "unrolled", "block", "vthread
 one, as blocks of a GPU's grid, as virtual threads or threads of a block, as one instruction of a tensor unit."""
 StageKind = Literal["map", "sum", "copy"]
 """Kind of a stage: computes elements from others, accumulates over reduction loops, or copies with padding."""
-Role = Literal["first", "update", "rest", "give", "fold", "store"]
+Role = Literal["first", "update", "rest", "give", "fold", "correct", "store"]
 """Part of a stage: the first values of accumulators, one iteration of a reduction, one of its last iterations that
 partial sums leave, handing a sum over to those who share a reduction (a store of another stage in the tree), adding one
-half of the partial sums to the other, computing and storing an element."""
+half of the partial sums to the other, multiplying a sum by the factor of a maximum that has risen, computing and
+storing an element. An update of a stage that is no sum puts together a running statistic and that of one more part."""
 
 
 SUMS = ".sum"
 """Suffix of the name of a stage of sums, behind the tensor's name."""
+FACTOR = ".factor"
+"""Suffix of the name of the stage that keeps by what sums change where a running maximum rises, behind the latter's."""
 SHARES = ".shares"
 """Suffix of the name of the stage in which those who share a reduction hand over their sums, behind the stage's."""
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
 from dsascape.scheduler.kernels.loops.checks import StepError, check_name, check_rows, check_step
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, copy_order
-from dsascape.scheduler.kernels.loops.nodes import SHARES, Stage, reads_of
+from dsascape.scheduler.kernels.loops.nodes import FACTOR, SHARES, SUMS, Stage, reads_of
 from dsascape.scheduler.kernels.loops.steps import (
     Bind,
     CacheRead,
@@ -18,10 +18,12 @@ from dsascape.scheduler.kernels.loops.steps import (
     Layout,
     Parallel,
     PartialSums,
+    Running,
     ShareReduction,
     Step,
     Steps,
 )
+from dsascape.scheduler.kernels.streaming import Softmax, softmax_of
 from dsascape.workloads.loopnest import Extents
 
 _StepT = TypeVar("_StepT")
@@ -84,6 +86,8 @@ class Plans:
         self.naive = naive
         self.by_stage = {name: StagePlan(stage) for name, stage in naive.stages.items()}
         self.layouts: list[Layout] = []
+        self.running: dict[str, Softmax] = {}
+        """The softmax whose statistics run along with the sums of a stage."""
         graph = naive.layer.graph
         self._weights = [name for name in naive.layer.inputs if graph.tensors[name].role == "weight"]
         for step in steps:
@@ -140,6 +144,8 @@ class Plans:
                 plan.stage = replace(plan.stage, run=step.loops)
             elif isinstance(step, ShareReduction):
                 self._take_shared(step, plan)
+            elif isinstance(step, Running):
+                self._take_running(step, plan)
             elif isinstance(step, Layout):
                 self.layouts.append(step)
 
@@ -181,6 +187,26 @@ class Plans:
         over = replace(plan.stage, name=step.stage + SHARES, kind="copy", nests=(), source=step.stage, run=())
         names = list(self.by_stage)
         self._insert(StagePlan(over, is_handed_over=True), before=names[names.index(step.stage) + 1])
+
+    def _take_running(self, step: Running, plan: StagePlan) -> None:
+        producer = self.naive.layer.graph.producer.get(step.tensor, -1)
+        op = self.naive.layer.graph.ops[producer] if producer in self.naive.layer.ops else None
+        softmax = None if op is None else softmax_of(op)
+        reads = [read.tensor for read in reads_of(plan.stage, plan.stage.nests)]
+        if softmax is None or plan.stage.kind != "sum" or step.tensor not in reads:
+            raise StepError(f"Running: {step.stage!r} is no sum of products with a softmax {step.tensor!r}")
+        names = softmax.exponentials, softmax.maximum, softmax.total
+        if names != (step.exponentials, step.maximum, step.total):
+            raise StepError(f"Running: {step.tensor!r} has exponentials, a maximum and a sum in {', '.join(names)}")
+        maximum = self._plan(step, softmax.maximum).stage
+        factor = Stage(softmax.maximum + FACTOR, "copy", maximum.tensor, maximum.shape, maximum.order, (), maximum.name)
+        self.running[step.stage] = softmax
+        plan.copies[softmax.rows] = softmax.exponentials
+        self._insert(StagePlan(factor, is_handed_over=True), before=softmax.exponentials)
+
+    def statistic(self, name: str) -> Softmax | None:
+        """Return the softmax whose running maximum or sum a stage is; None for any other stage."""
+        return next((each for each in self.running.values() if name in (each.maximum, each.total)), None)
 
     def _insert(self, plan: StagePlan, before: str) -> None:
         """Put a stage in front of another one."""
@@ -237,7 +263,10 @@ class Plans:
             for loop, each in (reduced or {}).items():
                 loops[loop] = each
             for read in reads_of(stage, (nest,)):
-                yield plan.copies.get(read.tensor, read.tensor), read_ranges(read, loops, extents), read.shape
+                ranges = read_ranges(read, loops, extents)
+                yield plan.copies.get(read.tensor, read.tensor), ranges, read.shape
+                if stage.name in self.running and read.tensor == self.running[stage.name].rows:
+                    yield read.tensor, ranges, read.shape  # for the statistics
 
     def demanded(
         self, consumer: str, depth: int, box: Ranges, reduced: Mapping[int, Range], extents: Mapping[str, int]
@@ -264,8 +293,14 @@ class Plans:
             plan = self.by_stage[name]
             if name in found and (plan.is_inlined or self.is_inside(name, consumer, depth)):
                 found[name] = plan.rounded(found[name])
-                add(plan, found[name])
+                add(plan, found[name], self._part(plan.stage, {consumer: box, **found}))
         return found
+
+    def _part(self, stage: Stage, found: Mapping[str, Ranges]) -> Mapping[int, Range]:
+        """Return the iterations of a running statistic's reduction that parts of the exponentials need, if any do."""
+        softmax = self.statistic(stage.name.removesuffix(SUMS)) if stage.kind == "sum" else None
+        part = None if softmax is None else found.get(softmax.exponentials)
+        return {} if softmax is None or part is None else {softmax.loop: part[softmax.columns]}
 
     def is_inside(self, name: str, consumer: str, depth: int) -> bool:
         """Whether a stage is computed inside of the outermost ``depth`` loops of ``consumer``, or of what is there."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dsascape.scheduler.kernels.loops.nodes import Buffer, Loop, Nodes, Stage, loops_of, statements_of
-from dsascape.scheduler.kernels.loops.steps import Bind, CacheRead, Inline, Layout, Steps
+from dsascape.scheduler.kernels.loops.steps import Bind, CacheRead, Inline, Layout, Running, Steps
 from dsascape.scheduler.kernels.loops.text import program_text
 
 
@@ -68,9 +68,16 @@ class LoopProgram:
 
     def copies(self, stage: str) -> dict[str, str]:
         """Return the copies that a stage reads in place of tensors, by tensor."""
-        return {
+        running = self.running.get(stage)
+        exponentials = {} if running is None else {running.tensor: running.exponentials}
+        return exponentials | {
             step.tensor: step.stage for step in self.steps if isinstance(step, CacheRead) and step.reader == stage
         }
+
+    @cached_property
+    def running(self) -> dict[str, Running]:
+        """The softmax whose statistics run along with the sums of a stage, by stage."""
+        return {step.stage: step for step in self.steps if isinstance(step, Running)}
 
     def __str__(self) -> str:
         copies = {stage.name: self.copies(stage.name) for stage in self.stages}

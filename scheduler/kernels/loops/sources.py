@@ -21,7 +21,7 @@ from dsascape.wording import count
 
 FILE = "kernels.jsonl"
 """Name of the file in a folder of kernels: one JSON object a line."""
-_NAMES = ("stage", "tensor", "reader", "result", "consumer")
+_NAMES = ("stage", "tensor", "reader", "result", "consumer", "exponentials", "maximum", "total")
 """Fields of steps that are names of tensors, or of stages that begin with one."""
 
 

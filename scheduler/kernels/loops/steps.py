@@ -197,6 +197,24 @@ class Tensorise:
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """Go on with sums over parts of a softmax's rows, whose maximum and sum run along (FlashAttention, algorithm 1).
+
+    The exponentials are computed inside of the stage's reduction, for what one iteration of its loops needs. Where they
+    make a maximum rise, all that was summed up with the old one is multiplied by a factor; the sum divides at the end.
+    """
+
+    stage: str
+    """A stage of sums of products with the softmax's results."""
+    tensor: str
+    """The result of the softmax."""
+    exponentials: str
+    maximum: str
+    total: str
+    """Sum of the exponentials."""
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Store a weight in panels of neighbours along one dimension, the others in the order of its reader's loops."""
 
@@ -233,6 +251,7 @@ Step = (
     | ShareReduction
     | Prefetch
     | Tensorise
+    | Running
     | Layout
     | Outline
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.nodes import (
+    FACTOR,
     Ahead,
     Buffer,
     Guard,
@@ -85,6 +86,10 @@ class _Text:
             other = source + _place(stage, statement.element, statement.place.shifted(statement.distance))
             target = stage.name + _place(stage, statement.element) if statement.source else target
             return f"{target} += {other}"
+        if statement.role == "correct":
+            return f"{target} *= factor of a maximum that has risen"
+        if stage.name.endswith(FACTOR):
+            return f"{target} = factor of {stage.source} by its next part"
         if stage.kind == "copy":
             return f"{target} = {stage.source}{_place(stage, statement.element)}"
         sign = "=" if statement.role == "store" else "+="

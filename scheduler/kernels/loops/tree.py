@@ -22,6 +22,8 @@ class Tree:
         """For each stage of sums that threads or blocks share: which of them runs."""
         self.leader: tuple[Condition, ...] = ()
         """Conditions under which a thread has what several have put together."""
+        self.columns: Range | None = None
+        """Columns of the part of a softmax that is being computed with running statistics."""
         self._numbers: dict[str, int] = {}
 
     def nodes(self) -> list[Node]:
@@ -56,7 +58,11 @@ class Tree:
         """
         assert plan.at is not None
         own = plan.rounded(of_block if plan.at.scope == "shared" else box)
-        self.add_buffer(plan, own, plan.at.scope)
+        if self.plans.statistic(plan.stage.name) is None:
+            self.add_buffer(plan, own, plan.at.scope)
+        for softmax in self.plans.running.values():
+            if plan.stage.name == softmax.exponentials:
+                self.columns = own[softmax.columns]
         nodes = tuple(StageLoops(self, plan, own, of_block).nodes())
         ahead = plan.get(Prefetch)
         if ahead is not None and self.around:

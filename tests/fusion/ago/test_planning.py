@@ -1,13 +1,17 @@
 """AGO's sub-graphs are split into kernels, and joined if nothing is computed twice and the machine is no slower."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+
+import pytest
 
 from dsascape.fusion.ago import Tuning, ago_plan
 from dsascape.fusion.plan import FusionPlan
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
+from tests.workloads.test_masked_attention import written_out
 
 
 def names(plan: FusionPlan) -> list[list[str]]:
@@ -68,6 +72,23 @@ class TestIntensiveFusion:
 
         apart = ago_plan(Analysis(pair(3)), Tuning(kernel_s=lambda ops: 1e-6 * len(ops) ** 2))
         assert ["conv1", "relu1", "conv2"] not in names(apart)
+
+    @pytest.mark.parametrize(("together_s", "kernels"), [(2.9, [[0, 1, 2, 3]]), (3.1, [[0, 1], [2], [3]])])
+    def test_a_softmax_is_tried_with_both_of_its_products(self, together_s: float, kernels: list[list[int]]) -> None:
+        """With one of them it cannot run. Apart, three kernels take a second each."""
+        apart = {(0, 1): 1.0, (2,): 1.0, (3,): 1.0}
+        costs = {**apart, (0, 1, 2, 3): together_s}
+        tuning = Tuning(kernel_s=lambda ops: costs.get(tuple(ops), math.inf))
+        plan = ago_plan(Analysis(written_out(16, "added")), tuning)
+
+        assert [list(group.ops) for group in plan.groups] == kernels
+
+    def test_a_softmax_that_others_read_stays_apart(self) -> None:
+        def all_but_pairs(ops: Sequence[int]) -> float:
+            return 1.0 if len(ops) != 3 else math.inf
+
+        plan = ago_plan(Analysis(written_out(16, "added", ("y", "p"))), Tuning(kernel_s=all_but_pairs))
+        assert [0, 1, 2, 3] not in [list(group.ops) for group in plan.groups]
 
     def test_it_can_be_switched_off(self) -> None:
         plan = ago_plan(Analysis(pair(1)), Tuning(kernel_s=fewer_is_faster, intensive=False))

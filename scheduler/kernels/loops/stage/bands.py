@@ -93,6 +93,8 @@ class InBands(StageBase):
         if self.band is None or slot.is_unrolled:
             return None
         if slot.is_space and slot.axis == self.band.rows:
+            if any(each.exponentials == self.stage.name for each in self.tree.plans.running.values()):
+                return None  # sums of all rows are corrected by a factor of this part, which may be 1
             return self._reach(seeing(self.band.band, self.columns(state)), self.rows(state), slot.size)
         if slot.is_space is not self.band.is_summed and slot.axis == self.band.columns:
             return self._reach(seen_by(self.band.band, self.rows(state)), self.columns(state), slot.size)

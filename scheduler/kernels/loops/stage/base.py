@@ -82,11 +82,18 @@ class StageBase(ABC):
         tile = plan.get(Tile)
         self.levels = () if tile is None else tile.levels
         self.reductions = reduction_extents(plan.stage.nests[0]) if plan.stage.kind == "sum" else {}
-        self.run = 0
+        self.run, self.run_first = 0, Affine()
+        self.begun: dict[int, Affine] = {}
+        """Where reductions begin that go through part of their iterations, with running statistics."""
+        softmax = tree.plans.statistic(plan.stage.tensor) if plan.stage.kind == "sum" else None
+        if softmax is not None and tree.columns is not None:
+            self.reductions[softmax.loop] = tree.columns.extent
+            self.begun = {softmax.loop: tree.columns.first}
         if self.share is not None and len(self.share.loops) > 1:
             self.run = math.prod([self.reductions.pop(loop) for loop in self.share.loops])
         if self.sums is not None:
             self.run = math.prod([self.reductions.pop(loop) for loop in self.sums.loops])
+            self.run_first = self.begun.pop(self.sums.loops[-1], Affine())
             if self.sums.count > self.run:
                 sums = f"{count(self.sums.count, 'sum')} of {count(self.run, 'element')}"
                 raise StepError(f"PartialSums: {self.stage.name}: {sums}")
@@ -104,6 +111,12 @@ class StageBase(ABC):
         self.first_reduction = next(
             (number for number, slot in enumerate(self.slots) if not slot.is_space), len(self.slots)
         )
+
+    @property
+    def start(self) -> State:
+        """Nothing has been gone through yet."""
+        extents = tuple([each.extent for each in self.box])
+        return State(tuple([Affine()] * len(extents)), extents, dict(self.begun), dict(self.reductions))
 
     def _slots(self) -> list[Slot]:
         """Return the loops of all levels; reductions that no level has are inside of all space loops but the last."""
@@ -160,7 +173,7 @@ class StageBase(ABC):
 
     def statement(self, state: State, role: Role, **of_sums: Any) -> Statement:
         element = tuple([each.first + local for each, local in zip(self.box, state.local, strict=True)])
-        reduced = () if role in ("first", "fold", "store") else tuple(state.reduced.items())
+        reduced = () if role in ("first", "fold", "correct", "store") else tuple(state.reduced.items())
         if self.share is None:
             return Statement(self.stage.name, role, element, reduced, **of_sums)
         name, who = self.stage.name, self.tree.shares[self.stage.name]

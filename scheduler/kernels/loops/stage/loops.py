@@ -11,29 +11,30 @@ from dsascape.scheduler.kernels.loops.plans import StagePlan
 from dsascape.scheduler.kernels.loops.stage.bands import InBands
 from dsascape.scheduler.kernels.loops.stage.base import Slot, State, within
 from dsascape.scheduler.kernels.loops.stage.grid import OnGrid
+from dsascape.scheduler.kernels.loops.stage.running import WithRunning
 from dsascape.scheduler.kernels.loops.stage.sums import Sums
 from dsascape.scheduler.kernels.loops.stage.vectors import InVectors
 from dsascape.scheduler.kernels.loops.steps import Tensorise
 
 
-class StageLoops(InBands, InVectors, OnGrid, Sums):
+class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
     """The loops of one stage around its statements."""
 
     def nodes(self) -> list[Node]:
         """Return the nodes of the stage."""
-        state = State(
-            tuple([Affine()] * len(self.box)), tuple([each.extent for each in self.box]), {}, dict(self.reductions)
-        )
-        return self._descend(0, state, "update" if self.stage.kind == "sum" else "store")
+        return self._descend(0, self.start, "update" if self.stage.kind == "sum" else "store")
 
     def _descend(self, depth: int, state: State, role: Role) -> list[Node]:
         """Return what is inside of the outermost ``depth`` loops: what is computed there, then further loops."""
-        nodes = [] if role in ("first", "rest", "give", "fold") else self._attached(depth, state)
+        nodes = [] if role in ("first", "rest", "give", "fold", "correct") else self._attached(depth, state)
+        if role == "update" and depth and depth == self.corrected_at:
+            nodes += self.inner(depth, state, "correct")
         if role != "update" or depth != self.first_reduction:
             return nodes + self.inner(depth, state, role)
         if self.sums is not None and any(extent > 1 for extent in state.covered):
             raise StepError(f"PartialSums: {self.stage.name}: has loops of elements inside of its reduction")
         if self.sums is None:
+            nodes += self.begin_running(depth, state)
             nodes += [*self.inner(depth, state, "first"), *self.inner(depth, state, "update")]
             return nodes + self.put_together(depth, state)
         count, own = self.sums.count, self.inner(depth, state, "update")
@@ -53,7 +54,7 @@ class StageLoops(InBands, InVectors, OnGrid, Sums):
             inside = replace(state, of_block=self.all_covered(state)) if on == "thread" else state
             return self.fused_loops(depth, number, on, inside, role)
         slot = self.slots[depth]
-        if role in ("first", "give", "fold") and not slot.is_space:
+        if role in ("first", "give", "fold", "correct") and not slot.is_space:
             return self._descend(depth + 1, state, role)
         if slot.is_shared:
             return self.shared_turns(depth, state, role)
@@ -64,7 +65,7 @@ class StageLoops(InBands, InVectors, OnGrid, Sums):
 
     def _innermost(self, state: State, role: Role) -> list[Node]:
         """Return the statement inside of all loops, or the loops along what partial sums are of."""
-        own = self.along_run(state, role) if self.sums is not None else list[Node]([self.statement(state, role)])
+        own = self.along_run(state, role) if self.sums is not None else self.going_on(state, role)
         return self.of_row(state, role, own)
 
     def _single_loop(self, depth: int, slot: Slot, state: State, role: Role) -> list[Node]:
@@ -90,8 +91,8 @@ class StageLoops(InBands, InVectors, OnGrid, Sums):
             for loop, extent in state.left.items()
             if loop in state.reduced
         }
-        demanded = self._demanded(depth, box, reduced)
-        of_all = demanded if of_block == box else self._demanded(depth, of_block, reduced)
+        demanded = self.demanded(depth, box, reduced)
+        of_all = demanded if of_block == box else self.demanded(depth, of_block, reduced)
         nodes: list[Node] = []
         for plan in plans:
             name = plan.stage.name
@@ -104,12 +105,16 @@ class StageLoops(InBands, InVectors, OnGrid, Sums):
                 nodes += self.tree.placed(plan, demanded[name], of_all[name])
         return nodes
 
+    def loops_from(self, state: State, role: Role) -> list[Node]:
+        """Return all loops of the stage around one part of it."""
+        return self.inner(0, state, role)
+
     def _beside(self, plan: StagePlan, box: Ranges, needed: Ranges | None) -> Ranges:
         """Return what is computed of a result: what belongs to ``box``, and what others read of it."""
         own = self.tree.plans.beside(plan.stage.name, self.stage.name, box)
         return own if needed is None or plan.is_inlined else joined_ranges(own, needed, plan.stage.shape)
 
-    def _demanded(self, depth: int, box: Ranges, reduced: Mapping[int, Range]) -> Mapping[str, Ranges]:
+    def demanded(self, depth: int, box: Ranges, reduced: Mapping[int, Range]) -> Mapping[str, Ranges]:
         return self.tree.plans.demanded(self.stage.name, depth, box, reduced, self.tree.extents)
 
     def looped(

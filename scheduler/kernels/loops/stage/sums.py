@@ -31,16 +31,17 @@ class Sums(StageBase):
         whole = turns * self.sums.count
         if role == "rest":
             name = self.tree.loop_name("run") if rest > 1 else ""
-            run = Affine(whole, ((name, 1),) if name else ())
+            run = self.run_first + Affine(whole, ((name, 1),) if name else ())
             return around(name, rest, "serial", [self.statement(state, role, run=run, place=Affine())])
         name = self.tree.loop_name("run") if turns > 1 else ""
-        run = Affine(0, ((name, self.sums.count),) if name else ())
+        run = self.run_first + Affine(0, ((name, self.sums.count),) if name else ())
         return around(name, turns, "serial", self.over_places(self.sums.count, state, role, run))
 
     def _along_part(self, state: State, role: Role, limits: "Limits") -> list[Node]:
         """Return the loops along those elements between ``limits`` alone: whole turns, or single ones around them."""
         assert self.sums is not None
         count = self.sums.count
+        first, end = [None if each is None else each + self.run_first * -1 for each in limits]
         if role == "rest":
             beside: tuple[Literal["before", "behind"], ...] = ("before", "behind")
             parts = beside if limits.first is not None else beside[1:]
@@ -48,13 +49,13 @@ class Sums(StageBase):
             for part in parts:
                 name = self.tree.loop_name("run")
                 self.tree.extents[name] = self.run
-                statement = self.statement(state, role, run=Affine(0, ((name, 1),)), place=Affine())
-                nodes.append(Loop(name, self.run, "serial", (statement,), reach=Reach(*limits, count, part)))
+                statement = self.statement(state, role, run=self.run_first + Affine(0, ((name, 1),)), place=Affine())
+                nodes.append(Loop(name, self.run, "serial", (statement,), reach=Reach(first, end, count, part)))
             return nodes
         name, turns = self.tree.loop_name("run"), self.run // count
         self.tree.extents[name] = turns
-        body = self.over_places(count, state, role, Affine(0, ((name, count),)))
-        return [Loop(name, turns, "serial", tuple(body), reach=Reach(*limits, count, "whole"))]
+        body = self.over_places(count, state, role, self.run_first + Affine(0, ((name, count),)))
+        return [Loop(name, turns, "serial", tuple(body), reach=Reach(first, end, count, "whole"))]
 
     def over_places(self, count: int, state: State, role: Role, run: Affine | None = None) -> list[Node]:
         """Return one part of the stage for each of ``count`` partial sums, in vectors."""

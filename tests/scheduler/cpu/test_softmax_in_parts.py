@@ -1,0 +1,188 @@
+"""Attention in one kernel on a CPU with running statistics: some keys of a tile of queries at a time.
+
+The graph has 2 heads of 64 queries, 64 keys and a width of 4, in fp32; vectors have 4 lanes, lines 64 bytes.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dsascape.fusion.plan import Group, plan_from_groups
+from dsascape.scheduler.cpu.cost.estimate import estimate
+from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest
+from dsascape.scheduler.cpu.cost.streamed import add_corrections
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
+from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
+from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.search.tiling import KnownTiles, candidates, choose_tiling
+from dsascape.scheduler.cpu.structure.chains import fronts_of
+from dsascape.scheduler.cpu.structure.read_loops import read_loops
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
+from dsascape.scheduler.kernels.loops.illegal import illegal
+from dsascape.scheduler.kernels.loops.nodes import statements_of
+from dsascape.scheduler.kernels.loops.steps import Running, Step, Tile
+from dsascape.workloads.bounded import graph_with_bounded_nests
+from tests.scheduler.cpu.test_rows_between_products import VIEW, layer
+from tests.workloads.test_masked_attention import attention, written_out
+
+LANES = VIEW.lanes("fp32")
+
+
+def in_full(tokens: int = 64) -> Layer:
+    return layer(written_out(tokens, "added", kept=np.ones((tokens, tokens), bool)))
+
+
+def causal(tokens: int = 64) -> Layer:
+    return layer(graph_with_bounded_nests(written_out(tokens, "where")))
+
+
+def in_steps(whole: Layer) -> list[LoopTiles]:
+    return [tiles for tiles in candidates(whole, "fp32", VIEW) if tiles.streamed]
+
+
+def tiles_of(whole: Layer) -> LoopTiles:
+    """Return tiles of 16 queries and 32 keys."""
+    return next(tiles for tiles in in_steps(whole) if tiles.tile[2] == 16 and tiles.depth_step == 32)
+
+
+@pytest.mark.parametrize("make", [in_full, causal])
+def test_buffers_hold_a_step_of_keys(make: Callable[[], Layer]) -> None:
+    """Scores and exponentials of 16 queries x 32 keys; a maximum, a factor and a sum for each of the queries."""
+    whole = make()
+    program = program_of(whole, tiles_of(whole), LANES)
+
+    shapes = {name: program.buffer(name).shape for name in ("t", "p:exp", "p:max", "p:max.factor", "p:sum", "y.sum")}
+    assert shapes["t"] == shapes["p:exp"] == (1, 1, 16, 32)
+    assert shapes["p:max"] == shapes["p:max.factor"] == shapes["p:sum"] == (1, 1, 16, 1)
+    assert shapes["y.sum"] == (1, 1, 16, 4)
+    assert illegal(program, cpu_limits(VIEW)) == ()
+
+
+def test_statistics_begin_before_the_first_step_and_sums_are_corrected_in_each() -> None:
+    whole = in_full()
+    program = program_of(whole, tiles_of(whole), LANES)
+    parts = [(each.stage, each.role, len([loop for loop in around if loop.name.startswith("k")]))
+             for around, each in statements_of(program.body) if each.stage in ("p:max", "p:sum", "y.sum")]  # fmt: skip
+
+    assert parts == [
+        ("p:max", "first", 0), ("p:sum", "first", 0), ("y.sum", "first", 0), ("p:max", "update", 1),
+        ("p:sum", "update", 1), ("y.sum", "correct", 1), ("y.sum", "update", 2),
+    ]  # fmt: skip
+
+
+def test_scores_are_computed_once() -> None:
+    """2 heads x 4 tiles of queries x 2 steps of keys."""
+    whole = in_full()
+    scores, rows = fronts_of(whole, tiles_of(whole).tiled)
+
+    assert scores.extents == rows.extents == (1, 1, 16, 32)
+    assert scores.times == rows.times == 16
+    assert scores.spans[3].steps == ((DEPTH, 32),)
+
+
+def test_a_causal_mask_leaves_out_steps() -> None:
+    """Tiles of 16 queries see 16, 32, 48 and 64 keys at most: in the mean 5/8 of all."""
+    whole = causal()
+    scores, _ = fronts_of(whole, tiles_of(whole).tiled)
+
+    assert scores.run == pytest.approx(40 / 64)
+
+
+def test_a_step_touches_its_part_of_both_operands_along_the_keys() -> None:
+    """Of k 4 rows of 32 keys, 2 lines each; of v 32 rows of 16 bytes, 8 lines; of q 16 rows of 16 bytes, 4 lines."""
+    whole = in_full()
+    nest = TiledKernel(whole, tiles_of(whole).tiled, 1, "fp32", VIEW).traffic.nest_of(1)
+
+    assert nest.trips[:3] == (2, 4, 2)  # heads, tiles of queries, steps
+    of_tile, of_step = [[lines.count for lines in nest.touched[depth]] for depth in (2, 3)]
+    assert of_tile[:4] == [4, 16, 64, 16]  # q, k, the mask, v
+    assert of_step[:4] == [4, 8, 32, 8]
+
+
+def test_what_a_part_of_a_row_takes_once_more_is_counted() -> None:
+    """128 rows in 2 parts each: 256 parts. 8,192 scores are 2,048 vectors, the results 128.
+
+    Each part: an exponential; a factor, a maximum and a sum in 4 operations, 3 loads and 3 stores; 2 foldings of 16
+    partial sums in 7 operations, where a whole row has 2 as well; a load of the factor. Each step corrects 128 vectors,
+    which are divided in the end. No exponential is divided: its load, its operation and its store are gone, and the
+    load of what divides a row.
+    """
+    whole = in_full()
+    rows = fronts_of(whole, tiles_of(whole).tiled)[-1]
+    found = Counts()
+    of_rows = counts_by_nest(rows.layer, rows.tiled, LANES, VIEW.spec.simd, VIEW.tuning)
+    add_corrections(found, rows, whole, LANES, of_rows)
+
+    assert found.special == 256
+    assert found.arithmetic == 4 * 256 + 2 * 7 * (256 - 128) + (2 + 1) * 128 - 2048
+    assert found.load == 3 * 256 + 256 + 2 * 128 - 2048 - 128
+    assert found.store == 3 * 256 + 2 * 128 - 2048
+
+
+@pytest.mark.parametrize("make", [in_full, causal])
+def test_the_tree_costs_what_its_tiles_cost(make: Callable[[], Layer]) -> None:
+    whole = make()
+    for tiles in in_steps(whole):
+        read = read_loops(whole, program_of(whole, tiles, LANES))
+        of_tree, of_tiles = [
+            estimate(TiledKernel(whole, tiled, 1, "fp32", VIEW)).time_ps for tiled in (read, tiles.tiled)
+        ]  # fmt: skip
+        assert of_tree == pytest.approx(of_tiles, rel=1e-2)
+        assert fronts_of(whole, read)[0].times == fronts_of(whole, tiles.tiled)[0].times
+
+
+@pytest.mark.parametrize(("tokens", "streamed"), [(32, False), (2048, True)])
+def test_long_rows_are_computed_in_parts(tokens: int, streamed: bool) -> None:
+    """All of 32 keys fit the first cache along with what else there is; 8 queries with all of 2,048 keys do not."""
+    graph = attention(tokens, tokens)
+    whole = CpuCosts(VIEW, layer(graph).analysis, "fp32").layers_of(range(len(graph.ops)))[-1]
+
+    assert choose_tiling(whole, "fp32", VIEW, KnownTiles()).tiles.streamed is streamed
+
+
+def test_a_schedule_of_it_is_written_and_read() -> None:
+    graph = written_out(64, "added", kept=np.ones((64, 64), bool))
+    whole = layer(graph)
+    plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+    costs = CpuCosts(VIEW, whole.analysis, "fp32")
+    schedule = CpuSchedule(plan, (CpuKernel("y", 0, whole, tiles_of(whole), 1),), "fp32", "by hand")
+    data = json.loads(json.dumps(schedule_json(schedule)))
+
+    assert read_schedule(data, costs).runs[0].tiles == tiles_of(whole)
+    data["kernels"][0]["depth_step"] = 24
+    with pytest.raises(ScheduleError, match="depth_step: has 24; streamed needs a divisor of 64"):
+        read_schedule(data, costs)
+
+
+def test_its_steps_are_written_and_read() -> None:
+    whole = in_full()
+    steps = program_of(whole, tiles_of(whole), LANES).steps
+
+    assert read_steps(json.loads(json.dumps(steps_json(steps)))) == steps
+
+
+def test_steps_that_do_not_fit_are_refused() -> None:
+    whole = in_full()
+    steps = program_of(whole, tiles_of(whole), LANES).steps
+
+    def changed(step: Step) -> Step:
+        return replace(step, maximum="p:sum") if isinstance(step, Running) else step
+
+    def one_by_one(step: Step) -> Step:
+        if not isinstance(step, Tile) or step.stage != "y.sum":
+            return step
+        return replace(step, levels=(replace(step.levels[0], sizes=(1,)), *step.levels[1:]))
+
+    with pytest.raises(StepError, match="'p' has exponentials, a maximum and a sum in p:exp, p:max, p:sum"):
+        program_of(whole, tuple(map(changed, steps)), LANES)
+    with pytest.raises(StepError, match=r"'y.sum' goes through its reduction one by one"):
+        program_of(whole, tuple(map(one_by_one, steps)), LANES)
