@@ -10,9 +10,10 @@ from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.fixed_pattern import fixed_pattern_of
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.hw_models import ClusteredDsa
-from dsascape.scheduler import Placing, Policy, ScheduleError, SchedulingPolicy, make_plan, make_schedule
+from dsascape.scheduler import Evaluated, Placing, Policy, ScheduleError, SchedulingPolicy, make_plan, make_schedule
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import kernel_by_kernel
+from dsascape.scheduler.dsa.deciding.runs import evaluate_schedule
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
@@ -98,6 +99,23 @@ class TestAPolicyThatPlansOnly:
 def test_a_policy_may_schedule_its_own_plan() -> None:
     assert isinstance(OwnSchedule(), SchedulingPolicy)
     assert schedule_of(OwnSchedule(), two_convolutions(), machine()).policy == "by myself"
+
+
+def test_a_policy_that_simulates_is_asked_once_and_its_run_is_handed_on() -> None:
+    found: list[Evaluated[Any]] = []
+
+    class Once(OwnSchedule):
+        def evaluate(self, costs: DsaCosts, plan: FusionPlan | None = None) -> Evaluated[Any]:
+            schedule = kernel_by_kernel(plan or self.plan(costs.analysis.graph, costs), costs, "once")
+            found.append(evaluate_schedule(schedule, costs))
+            return found[-1]
+
+    graph, spec = two_convolutions(), machine()
+    stages = run_stages(Analysis(graph), Once(), Placing(hardware=spec, parts=1, dtype="fp16"))
+
+    assert len(found) == 1
+    assert stages is found[0]
+    assert stages.plan is stages.schedule.plan
 
 
 def refusal(policy: Any, *, schedules: bool = False) -> str:

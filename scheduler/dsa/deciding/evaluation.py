@@ -18,7 +18,7 @@ from functools import partial
 
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.candidates import Candidate
-from dsascape.scheduler.dsa.deciding.execution import execute, prepare
+from dsascape.scheduler.dsa.deciding.execution import KnownRuns, execute, prepare
 from dsascape.scheduler.dsa.deciding.runs import evaluate_schedule, on_larger_buffers
 from dsascape.scheduler.dsa.graphturbo.plan_bound import least_bytes
 from dsascape.scheduler.dsa.graphturbo.plan_cost import no_overlap_s
@@ -216,7 +216,8 @@ class Evaluator:
         prepared = at.analysis.table(prepare, _MOST_PREPARED).get(key, lambda: prepare(
             shown.layout, at, shown.needs_on(at), overlaps_layers=overlaps_layers, paper_tiles=self._paper_tiles
         ))  # fmt: skip
-        return execute(prepared, at, self._policy)
+        known = at.analysis.table(KnownRuns, _MOST_PREPARED).get(key, KnownRuns)
+        return execute(prepared, at, self._policy, known)
 
     def _run_of_best(self, best: _Incumbent) -> Evaluated[Schedule]:
         """Return the run of the best candidate at the buffers that it is for; simulated if only its time is known."""

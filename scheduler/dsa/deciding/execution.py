@@ -81,9 +81,10 @@ def decide(
     return execute(prepared, costs, policy)
 
 
-def execute(prepared: PreparedLayout, costs: DsaCosts, policy: str) -> Schedule:
+def execute(prepared: PreparedLayout, costs: DsaCosts, policy: str, known: "KnownRuns | None" = None) -> Schedule:
     """Return the schedule of a prepared layout on the machine of ``costs``, with the execution of every run.
 
+    ``known``: memo of placed runs of this layout; the schedule does not depend on it.
     Raises ``ScheduleError`` if a layer's smallest tile does not fit, DDR cannot hold the network, or the program
     would exceed ``tuning.most_instructions``.
     """
@@ -92,7 +93,7 @@ def execute(prepared: PreparedLayout, costs: DsaCosts, policy: str) -> Schedule:
     room = capacities(view, prefetch)
     tilings = prepared.requests.tilings(TileChooser(view, room[LOCAL], room[GLOBAL], costs.tiling_cache))
     most_at_work = view.tuning.most_layers_at_work if prepared.options.overlaps_layers else 0
-    executions = tuple(_executions(prepared, tilings, most_at_work))
+    executions = tuple(_executions(prepared, tilings, most_at_work, KnownRuns() if known is None else known))
     if view.divides_kernels:
         both = zip(layout.runs, executions, strict=True)
         read_bytes = [(each, from_clusters_bytes(run, layout.slices, view.clusters)) for run, each in both]
@@ -107,20 +108,19 @@ def execute(prepared: PreparedLayout, costs: DsaCosts, policy: str) -> Schedule:
     )  # fmt: skip
 
 
-def _executions(prepared: PreparedLayout, tilings: Sequence[Tiling], most_at_work: int) -> Iterator[Execution]:
+def _executions(
+    prepared: PreparedLayout, tilings: Sequence[Tiling], most_at_work: int, known: "KnownRuns"
+) -> Iterator[Execution]:
     """Yield the execution of each run, given the tiling of every request.
 
     ``most_at_work``: maximum number of earlier runs that may still be executing.
     """
-    layout, run_requests = prepared.layout, iter(prepared.requests.runs)
     number = 0
-    for instance in layout.instances:
+    for instance in prepared.layout.instances:
         at_work: tuple[RunAtWork, ...] = ()
         for run in instance.runs:
-            one = next(run_requests)
-            tiling = tilings[one.request].with_names(tuple(one.routes))
-            fetched = fetched_at_once(run, layout.slices, one.routes, one.exchange)
-            step = _placed(number, run.writes, fetched, one, tiling, at_work, most_at_work)
+            tiling = tilings[prepared.requests.runs[number].request]
+            step = known.placed(prepared, number, run, tiling, at_work, most_at_work)
             yield step.execution
             at_work, number = step.left_at_work, number + 1
 
@@ -131,6 +131,32 @@ class _Step(NamedTuple):
     execution: Execution
     left_at_work: tuple[RunAtWork, ...]
     """Runs that may still be executing when the next one begins, itself included."""
+
+
+class KnownRuns:
+    """Memo of placed runs of one prepared layout: the latest arguments and result for each run.
+
+    Arguments are compared, since tilings and blocks have no hash. Between points of a sweep few tilings change.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[int, tuple[tuple[Tiling, tuple[RunAtWork, ...], int], _Step]] = {}
+
+    def placed(
+        self, prepared: PreparedLayout, number: int, run: LayerRun, tiling: Tiling, at_work: tuple[RunAtWork, ...],
+        most_at_work: int,
+    ) -> _Step:  # fmt: skip
+        """Return the addresses of a run's tiles, and which of the runs ``at_work`` must have ended before it begins."""
+        arguments = tiling, at_work, most_at_work
+        latest = self._latest.get(number)
+        if latest is not None and latest[0] == arguments:
+            return latest[1]
+        one = prepared.requests.runs[number]
+        fetched = fetched_at_once(run, prepared.layout.slices, one.routes, one.exchange)
+        named = tiling.with_names(tuple(one.routes))
+        step = _placed(number, run.writes, fetched, one, named, at_work, most_at_work)
+        self._latest[number] = arguments, step
+        return step
 
 
 def _placed(
