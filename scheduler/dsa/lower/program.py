@@ -137,10 +137,7 @@ class _Lowering:
             staged_bytes, analysis = staged_burst_bytes(execution, schedule.burst_bytes), run.layer.analysis
             variants = analysis.table(EquivalentLayers, _MOST_LAYERS).get((key, bursts.ahead), EquivalentLayers)
             layer = variants.get(bursts.stored_bytes, partial(write, bursts))
-            if not staged_bytes:
-                return layer
-            in_bursts = partial(layer.in_bursts, staged_bytes)
-            return analysis.table(WrittenLayer.in_bursts, _MOST_LAYERS).get((layer.fragment, staged_bytes), in_bursts)
+            return layer.in_bursts(staged_bytes) if staged_bytes else layer
 
         def write(bursts: Bursts) -> WrittenLayer:
             writer = FragmentWriter()
