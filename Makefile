@@ -38,19 +38,19 @@ test: $(VENV)/.installed-dev lint
 	mkdir -p out
 	$(TESTS) -m "not night" --junit-xml out/tests.xml
 
-night: $(VENV)/.installed-dev lint sanitize
+night: $(VENV)/.installed-dev lint $(if $(shell command -v gcc),sanitize)
 	DSASCAPE_TESTS=night $(TESTS)
 
 # PYTHONMALLOC=malloc: columns from Python are checked as well. libstdc++ has to be there before ONNX loads it.
 SANITIZED := out/sanitized
-PRELOADED = $$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so)
+PRELOADED = $$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)
 IN_SANITIZED = LD_PRELOAD="$(PRELOADED)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	PYTHONPATH="$(abspath $(SANITIZED)/lib)" $(BIN)/python
 SANITIZE := tests/hw_models/test_engines.py tests/test_in_c.py tests/scheduler/dsa/tiling/test_tiles_in_c.py \
 	tests/scheduler/dsa/lower/test_prefetch.py
 
 sanitize: $(VENV)/.installed-dev
-	DSASCAPE_BUILD=sanitized $(BIN)/python setup.py -q build --build-base $(SANITIZED) --build-lib $(SANITIZED)/lib
+	DSASCAPE_BUILD=sanitized CC=gcc $(BIN)/python setup.py -q build --build-base $(SANITIZED) --build-lib $(SANITIZED)/lib
 	$(IN_SANITIZED) -c "from dsascape.hw_models.in_c import handler; assert '$(SANITIZED)/lib/' in handler.__file__"
 	$(IN_SANITIZED) -m pytest -n 0 -m "not night" -o pythonpath=$(SANITIZED)/lib $(SANITIZE)
 

@@ -30,7 +30,7 @@ IN_C_FOLDER = runpy.run_path(str(Path("src", "dsascape", "hw_models", "in_c", "_
 
 
 def in_c(name: str, path: str) -> Extension:
-    """Return a module written in C, which knows of which files it is built; it may fail to build, unless checks are asked for."""
+    """Return a module written in C, which knows of which files it is built; it may fail to build without checks."""
     sources = IN_C_FOLDER["sources_of"](Path(path).parent)
     macros = [("SOURCES", f'"{IN_C_FOLDER["digest"](sources)}"')]
     depends = [str(source) for source in sources]
