@@ -4,7 +4,8 @@
 #   make picture  the report as docs/images/report.png, with chromium
 #   make check    lint, types, and one claim of each room: half a minute on two cores
 #   make test     lint, types, and every kind of claim: seven and a half minutes on two cores
-#   make night    everything, campaigns over random programs and the whole zoo included
+#   make night    everything, campaigns over random programs, the whole zoo and `make sanitize` included
+#   make sanitize the C extensions with AddressSanitizer and UndefinedBehaviorSanitizer, under the tests that compare them
 #   make wheel    dist/*.whl with the C engine; of Linux, for glibc as old as the built code allows
 #   make sdist    dist/*.tar.gz
 PYTHON ?= python3
@@ -20,7 +21,7 @@ CHECK := tests/workloads/test_loopnest.py tests/workloads/test_onnx_import.py te
 	tests/experiments/test_layers.py tests/test_tiers.py
 TESTS := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo picture check test night lint bench docs wheel sdist clean
+.PHONY: demo picture check test night sanitize lint bench docs wheel sdist clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dsascape run experiments/quickstart.yaml --out out/quickstart
@@ -37,8 +38,21 @@ test: $(VENV)/.installed-dev lint
 	mkdir -p out
 	$(TESTS) -m "not night" --junit-xml out/tests.xml
 
-night: $(VENV)/.installed-dev lint
+night: $(VENV)/.installed-dev lint $(if $(shell command -v gcc),sanitize)
 	DSASCAPE_TESTS=night $(TESTS)
+
+# PYTHONMALLOC=malloc: columns from Python are checked as well. libstdc++ has to be there before ONNX loads it.
+SANITIZED := out/sanitized
+PRELOADED = $$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)
+IN_SANITIZED = LD_PRELOAD="$(PRELOADED)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+	PYTHONPATH="$(abspath $(SANITIZED)/lib)" $(BIN)/python
+SANITIZE := tests/hw_models/test_engines.py tests/test_in_c.py tests/scheduler/dsa/tiling/test_tiles_in_c.py \
+	tests/scheduler/dsa/lower/test_prefetch.py
+
+sanitize: $(VENV)/.installed-dev
+	DSASCAPE_BUILD=sanitized CC=gcc $(BIN)/python setup.py -q build --build-base $(SANITIZED) --build-lib $(SANITIZED)/lib
+	$(IN_SANITIZED) -c "from dsascape.hw_models.in_c import handler; assert '$(SANITIZED)/lib/' in handler.__file__"
+	$(IN_SANITIZED) -m pytest -n 0 -m "not night" -o pythonpath=$(SANITIZED)/lib $(SANITIZE)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

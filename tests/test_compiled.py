@@ -42,7 +42,7 @@ def _point(model: str, hardware: str, policy: str, pure: str, folder: Path) -> t
     point = ["simulate", model, "--hardware", hardware, "--policy", policy, "--json", *files]
     figures = json.loads(_run(["-m", "dsascape", *point], pure))
     del figures["wall_s"]
-    dispatches = hardware == "v100"  # thread blocks, which only the reference engine hands out
+    dispatches = hardware != "stcp920"  # blocks or chunks, which only the reference engine hands out
     assert figures.pop("engine") == ("simpy" if pure == "1" or dispatches else "compiled")
     return figures, schedule.read_text(encoding="utf-8"), trace.read_text(encoding="utf-8")
 
