@@ -23,7 +23,7 @@ class MachinePart:
 
     @cached_property
     def content(self) -> str:
-        """All that it holds, as text; fields that are left out stand for nothing but that."""
+        """Values of all fields as text; a field that is left out stands as left out."""
         return "\n".join([_text(getattr(self, field.name)) for field in fields(self)])
 
     def __hash__(self) -> int:

@@ -14,7 +14,7 @@ def partial_sums(extent: int, lanes: int) -> int:
 
 
 MOST_VECTORS = 4
-"""Of partial sums: as many additions are under way at a time as one takes cycles on most processors."""
+"""Number of partial sums: as many additions are in flight as one takes cycles on most processors."""
 
 
 def folding_instructions(extent: int, lanes: int) -> int:

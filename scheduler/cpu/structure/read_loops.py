@@ -57,7 +57,7 @@ class _Part:
         self.sink, self.program, self.nest = part.sink, program, nest
         in_parts = [step.exponentials for step in program.running.values() if step.tensor == part.sink.name]
         self.stage = next(iter(in_parts), part.sink.name)
-        """That has what it makes: of a softmax in parts, the exponentials."""
+        """Stage that holds the result of this part: of a softmax in parts, the exponentials."""
         self.rows = _rows(part) or None
         self.weights = {name for name in part.inputs if part.graph.tensors[name].role == "weight"}
         self.has_sums = any(stage.name == sums for stage in program.stages)

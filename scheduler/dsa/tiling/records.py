@@ -24,7 +24,7 @@ class Dim(NamedTuple):
     """Whether the divisor leaves no remainder."""
     is_opaque: bool
     terms: tuple[Term, ...]
-    """Of a dimension that is written, the largest strides first."""
+    """Terms of the affine index; of a dimension that is written, the largest strides first."""
 
 
 class Read(NamedTuple):

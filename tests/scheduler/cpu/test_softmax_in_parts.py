@@ -98,7 +98,7 @@ def test_a_causal_mask_leaves_out_steps() -> None:
 
 
 def test_a_step_touches_its_part_of_both_operands_along_the_keys() -> None:
-    """Of k 4 rows of 32 keys, 2 lines each; of v 32 rows of 16 bytes, 8 lines; of q 16 rows of 16 bytes, 4 lines."""
+    """Lines: of k 4 rows of 32 keys, 2 each; of v 32 rows of 16 bytes, 8 in all; of q 16 rows of 16 bytes, 4 in all."""
     whole = in_full()
     nest = TiledKernel(whole, tiles_of(whole).tiled, 1, "fp32", VIEW).traffic.nest_of(1)
 
