@@ -39,7 +39,7 @@ def whole_layer(graph: Graph) -> Layer:
 
 KIB = 1024
 TILES = GpuTiles((128, 128), (0, 1), (64, 32), 1, 32, 3, "tensor")
-"""Tiles of a product of 512 x 512 with a depth of 64: four by four blocks, whose operands are 16 KiB each, results 32 KiB."""
+"""Tiles of a 512 x 512 product with a depth of 64: four by four blocks; operands are 16 KiB each, results 32 KiB."""
 
 
 @pytest.mark.parametrize(
