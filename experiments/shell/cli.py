@@ -16,6 +16,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dsascape.experiments.question.version import __version__
 from dsascape.experiments.results.files import for_terminal
 from dsascape.experiments.shell.change_options import compare_options, what_if_options
+from dsascape.experiments.shell.common_options import (
+    batch_dim_option,
+    dim_option,
+    flush_option,
+    kernels_option,
+    network_options,
+    pins_option,
+    schedule_option,
+    whole_number,
+)
 from dsascape.experiments.shell.table_options import table_options
 
 if TYPE_CHECKING:
@@ -115,8 +125,8 @@ def parser() -> argparse.ArgumentParser:
     models = add("models", _command("catalogue", "models"), "the networks that come along")
     models.add_argument("name", nargs="?", metavar="MODEL", help="one network: its operators by kind")
     models.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the shares of its operators")
-    _dim_option(models)
-    _batch_dim_option(models)
+    dim_option(models)
+    batch_dim_option(models)
     hardware = add("hardware", _command("catalogue", "hardware"), "the machines that come along")
     hardware.add_argument("name", nargs="?", metavar="H", help="one machine, or a path to its file: all its values")
     printed = hardware.add_mutually_exclusive_group()
@@ -134,8 +144,8 @@ def parser() -> argparse.ArgumentParser:
     times = "times of operators over a grid of shapes, for other simulators"
     table = add("table", _command("table", "write_table"), times)
     table_options(table)
-    _dim_option(table)
-    _batch_dim_option(table)
+    dim_option(table)
+    batch_dim_option(table)
 
     _fuse_options(add("fuse", _command("fuse", "fuse"), "a policy's plan and its figures"))
 
@@ -147,15 +157,15 @@ def parser() -> argparse.ArgumentParser:
     run = add("run", _command("run", "run"), "run an experiment file; go on where it stopped")
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")
     run.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/NAME)")
-    run.add_argument("--workers", type=_count, default=0, metavar="N", help="processes (default: one per core)")
+    run.add_argument("--workers", type=whole_number, default=0, metavar="N", help="processes (default: one per core)")
     run.add_argument("--engine", choices=("processes", "dask"), default="processes", help="what computes the points")
     run.add_argument("--scheduler", metavar="ADDRESS", help="address of the dask cluster, such as tcp://host:8786")
     run.add_argument("--point-timeout", metavar="T", help="time limit of a point: 90 s, 2 h, none (default: 1 h)")
     run.add_argument(
         "--point-memory", metavar="M", help="memory limit of a point: 500 MiB, 16 GiB, none (default: 8 GiB)"
     )
-    _kernels_option(run)
-    _pins_option(run)
+    kernels_option(run)
+    pins_option(run)
     run.add_argument("--profile", action="store_true", help=_PROFILE)
     run.add_argument("--retry-failed", action="store_true", help="compute points again that failed earlier")
 
@@ -167,7 +177,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _fuse_options(fuse: argparse.ArgumentParser) -> None:
-    _network_options(fuse)
+    network_options(fuse)
     decided = fuse.add_mutually_exclusive_group(required=True)
     decided.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
     decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="show the plan of a schedule instead")
@@ -177,13 +187,13 @@ def _fuse_options(fuse: argparse.ArgumentParser) -> None:
 
 
 def _simulate_options(simulate: argparse.ArgumentParser) -> None:
-    _network_options(simulate)
+    network_options(simulate)
     simulate.add_argument("--hardware", required=True, metavar="H", help="a preset, or a path to a YAML spec")
     decided = simulate.add_mutually_exclusive_group(required=True)
     decided.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
     decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="a schedule from --schedule-out, edited")
-    _kernels_option(simulate)
-    _pins_option(simulate)
+    kernels_option(simulate)
+    pins_option(simulate)
     simulate.add_argument("--schedule-out", type=Path, metavar="FILE.json", help="write the schedule as JSON")
     simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     changed = "change a value of the machine, or of its scheduler's tuning (tuning.NAME); null switches a part off"
@@ -211,17 +221,17 @@ def _added(
 def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     add = partial(_added, bundle.add_subparsers(dest="step", required=True, metavar="STEP"))
     build = add("build", _command("bundle", "build"), "write one archive: compiled kernels, data, a runner")
-    _network_options(build, optional=True)
+    network_options(build, optional=True)
     build.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
-    _schedule_option(build)
-    _kernels_option(build)
-    _pins_option(build)
+    schedule_option(build)
+    kernels_option(build)
+    pins_option(build)
     build.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     build.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
     build.add_argument("--hardware", metavar="H", help="machine that tiles are chosen for")
     threads = "threads that the code is built for (default: one per core)"
-    build.add_argument("--threads", type=_count, metavar="N", help=threads)
-    _flush_option(build)
+    build.add_argument("--threads", type=whole_number, metavar="N", help=threads)
+    flush_option(build)
     probes = "in place of a network: small kernels that calibrate the machine they run on, for calibrate --from"
     build.add_argument("--calibrate", action="store_true", help=probes)
     build.add_argument("--out", type=Path, required=True, metavar="FILE.tar.xz", help="where the bundle goes")
@@ -230,9 +240,9 @@ def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     run.add_argument("bundle", type=Path, metavar="FILE.tar.xz")
     run.add_argument("--out", type=Path, metavar="RESULTS.json", help="where results go (default: results.json)")
     threads = "threads that run a kernel (default: as built for)"
-    run.add_argument("--threads", type=_count, metavar="N", help=threads)
+    run.add_argument("--threads", type=whole_number, metavar="N", help=threads)
     slow = "time limit of a kernel in seconds (default: 120, of a candidate 10)"
-    run.add_argument("--kernel-timeout", type=_count, metavar="S", help=slow)
+    run.add_argument("--kernel-timeout", type=whole_number, metavar="S", help=slow)
     taken = add("import", _command("bundle", "import_results"), "store the results of a bundle in a results folder")
     taken.add_argument("results", type=Path, metavar="RESULTS.json")
     taken.add_argument("--out", type=Path, required=True, metavar="DIR", help="the results folder")
@@ -253,7 +263,7 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
 
 
 def _tune_options(tune: argparse.ArgumentParser) -> None:
-    _network_options(tune, "MODEL|SHAPES.yaml", "; or a file of single operators")
+    network_options(tune, "MODEL|SHAPES.yaml", "; or a file of single operators")
     tuners = ("ansor", "ago", "random", "beam", "eto", "selective")
     tune.add_argument("--tuner", choices=tuners, default="ansor", help="(default: %(default)s)")
     said = "who says how long a candidate takes: simulate, local, rpc://HOST:PORT[/KEY], or bundle: a machine without a"
@@ -265,20 +275,21 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--policy", metavar="P", help=fused)
     tune.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     threads = "threads that run a kernel (default: one per core; simulated, as many as are best)"
-    tune.add_argument("--threads", type=_count, metavar="N", help=threads)
-    tune.add_argument("--trials", type=_count, default=1000, metavar="N", help="candidates in all (default: 1000)")
+    tune.add_argument("--threads", type=whole_number, metavar="N", help=threads)
+    tried = "candidates in all (default: %(default)s)"
+    tune.add_argument("--trials", type=whole_number, default=1000, metavar="N", help=tried)
     goal = "f1: total latency; f2, f3: with --latency; f4: early stopping; or a .py file with objective(latencies)"
     tune.add_argument("--objective", default="f1", metavar="F", help=f"{goal} (default: %(default)s)")
     seconds = "requirement (f2) or reference (f3) of a network, in seconds; repeatable"
     tune.add_argument("--latency", action="append", type=float, default=[], metavar="S", help=seconds)
-    tune.add_argument("--seed", type=partial(_count, least=0), default=0, metavar="S", help="(default: 0)")
+    tune.add_argument("--seed", type=partial(whole_number, least=0), default=0, metavar="S", help="(default: 0)")
     tune.add_argument("--out", type=Path, default=Path("out/tuned"), metavar="DIR", help="(default: %(default)s)")
     unit = "candidates of a task between two trainings of the cost model, at most (default: %(default)s)"
-    tune.add_argument("--unit", type=_count, default=64, metavar="N", help=unit)
+    tune.add_argument("--unit", type=whole_number, default=64, metavar="N", help=unit)
     evolved = "programs of a generation of the evolution (default: %(default)s)"
-    tune.add_argument("--population", type=_count, default=512, metavar="N", help=evolved)
+    tune.add_argument("--population", type=whole_number, default=512, metavar="N", help=evolved)
     few = "with --runner bundle, units in one bundle (default: one of each new task, else 8)"
-    tune.add_argument("--units", type=_count, metavar="N", help=few)
+    tune.add_argument("--units", type=whole_number, metavar="N", help=few)
     libraries = "with --runner bundle, folder of TVM's runtime for the device's architecture"
     tune.add_argument("--runtime", type=Path, metavar="DIR", help=libraries)
     restricted = "restrictions on tiles, reductions and unrolling of single operators"
@@ -291,89 +302,24 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--without", action="append", choices=parts, default=[], help=ablation)
 
 
-def _network_options(
-    sub: argparse.ArgumentParser, model: str = "MODEL", or_else: str = "", *, optional: bool = False
-) -> None:
-    network = "a network of the zoo, or a path to an .onnx file"
-    sub.add_argument("model", metavar=model, nargs="?" if optional else None, help=f"{network}{or_else}")
-    sub.add_argument("--batch", type=_count, metavar="N", help="batch of the whole machine")
-    sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
-    held = "tokens that the caches of a language model hold before the pass (default: 0)"
-    sub.add_argument("--context", type=partial(_count, least=0), metavar="N", help=held)
-    passed = "tokens that a pass of a language model processes (default: 1 behind a context, else 256)"
-    sub.add_argument("--tokens", type=_count, metavar="N", help=passed)
-    sub.add_argument("--image", type=_count, metavar="N", help="pixels along each side of image inputs")
-    _dim_option(sub)
-    _batch_dim_option(sub)
-    sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8, of open numbers (default: fp16 if it can)")
-    sub.add_argument("--simplify", action="store_true", help="fold constant operators first")
-
-
-def _batch_dim_option(sub: argparse.ArgumentParser) -> None:
-    dimension = "batch dimension of an input, or none (default: inferred from the data flow); repeatable"
-    sub.add_argument("--batch-dim", action="append", default=[], metavar="INPUT:DIM|none", help=dimension)
-
-
 def _measure_options(measure: argparse.ArgumentParser) -> None:
-    _network_options(measure, "MODEL|EXPERIMENT.yaml", "; or an experiment file, of which all points are measured")
+    network_options(measure, "MODEL|EXPERIMENT.yaml", "; or an experiment file, of which all points are measured")
     measure.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
-    _schedule_option(measure)
-    _kernels_option(measure)
-    _pins_option(measure)
+    schedule_option(measure)
+    kernels_option(measure)
+    pins_option(measure)
     measure.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     tiled = "machine that tiles are chosen for, and that predicts: a preset, or a file such as calibrate writes"
     measure.add_argument("--hardware", metavar="H", help=tiled)
     measure.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
     measure.add_argument("--device", default="local", metavar="D", help=_WHERE)
     threads = "threads that run a kernel (default: one per core)"
-    measure.add_argument("--threads", type=_count, metavar="N", help=threads)
+    measure.add_argument("--threads", type=whole_number, metavar="N", help=threads)
     slow = "time limit of a kernel in seconds (default: %(default)s)"
-    measure.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
-    _flush_option(measure)
+    measure.add_argument("--kernel-timeout", type=whole_number, default=120, metavar="S", help=slow)
+    flush_option(measure)
     kept = "store the measurement there, with a report, and write it as JSON"
     measure.add_argument("--out", type=Path, metavar="DIR", help=kept)
-
-
-def _schedule_option(sub: argparse.ArgumentParser) -> None:
-    replaced = "in place of a policy: a schedule from simulate --schedule-out, edited"
-    sub.add_argument("--schedule", type=Path, metavar="FILE.json", help=replaced)
-
-
-def _kernels_option(sub: argparse.ArgumentParser) -> None:
-    tuned = "tuned kernels in place of the built-in choice: a folder of dsascape tune --out"
-    sub.add_argument("--kernels", type=Path, metavar="DIR", help=tuned)
-
-
-def _pins_option(sub: argparse.ArgumentParser) -> None:
-    fixed = "decisions that are fixed for some layers, the rest being searched: layers: {NAME: {tile: ...}}"
-    sub.add_argument("--pins", type=Path, metavar="FILE.yaml", help=fixed)
-
-
-def _flush_option(sub: argparse.ArgumentParser) -> None:
-    cold = "flush a kernel's arguments from the caches before each timed run"
-    sub.add_argument("--flush-caches", action="store_true", help=cold)
-
-
-def _dim_option(sub: argparse.ArgumentParser) -> None:
-    said = "size of a dynamic dimension of an .onnx file"
-    sub.add_argument("--dim", action="append", default=[], type=_dim, metavar="NAME=SIZE", help=said)
-
-
-def _dim(text: str) -> tuple[str, int]:
-    name, sign, size = text.rpartition("=")
-    if not sign or not name:
-        raise argparse.ArgumentTypeError(f"has {text[:40]!r}; needs NAME=SIZE")
-    return name, _count(size, least=0)
-
-
-def _count(text: str, least: int = 1) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if not least <= number <= 2**20:
-        raise argparse.ArgumentTypeError(f"has {text[:40]!r}; needs a whole number from {least} to {2**20}")
-    return number
 
 
 def main(argv: Sequence[str] | None = None) -> int:
