@@ -76,6 +76,14 @@ class MatrixUnit(BaseModel):
     """Rows and columns of the block of results for which operands are read from the local buffer once; more than the
     native tile where the array has operand buffers of its own, which all arrays of the unit then share. The default is
     the native tile's rows and columns: each array reads the operands of its blocks for itself."""
+    sums_over: Literal["channels", "channels_and_taps"] = "channels_and_taps"
+    """What one product adds up. ``channels``: input channels at one tap of a window; each tap of a convolution is a
+    product of its own, whose results are added to those of the taps before, so few channels leave most of the depth
+    idle. ``channels_and_taps``: all that a result needs, as where windows are laid out in rows (im2col)."""
+    separate_columns: bool = False
+    """Whether products of which each adds up a single element may share a block, in columns of their own: taps of a
+    depthwise convolution then fill the columns with channels, where ``sums_over`` is ``channels``. Otherwise such
+    products follow each other."""
     efficiency: Efficiency = 1.0
     """Share of the peak that an instruction reaches whose operands fill the array and arrive in time."""
 
