@@ -143,7 +143,10 @@ class Energy(BaseModel):
     ddr: PicojoulesPerByte
     """Energy per byte read or written: of the DRAM, and of its interface on both sides."""
     static_power_w: Watts = Field(alias="static_power")
-    """Static power without that of the interface to DDR, drawn over the whole makespan."""
+    """Static power without that of the interface to DDR and ``core_static``, drawn over the whole makespan."""
+    core_static_w: Watts = Field(default=0.0, alias="core_static")
+    """Static power of one core: leakage and clock of a core under power, whether it computes or not. All cores of the
+    machine draw it over the whole makespan; 0 where ``static_power`` includes it."""
     ddr_static: WattsPerGbPerS = DDR_STATIC_W_PER_GB_PER_S
     """Static power of the interface to DDR, by its peak bandwidth: clocks, receivers, delay lines. The default is an
     assumption (`hw_models.common.interface`)."""
@@ -257,7 +260,9 @@ class ClusteredDsa(MachineSpec):
     @property
     def static_power_w(self) -> float:
         """Static power of the whole chip and the interface to its DDR."""
-        return self.energy.static_power_w + interface_w(self.ddr.bandwidth_bytes_per_s, self.energy.ddr_static)
+        energy = self.energy
+        of_interface = interface_w(self.ddr.bandwidth_bytes_per_s, energy.ddr_static)
+        return energy.static_power_w + of_interface + self.cores * energy.core_static_w
 
     @property
     def levels(self) -> tuple[MemoryLevel, ...]:
