@@ -69,8 +69,11 @@ class LaneEnergy(BaseModel):
     dram: PicojoulesPerByte
     """Energy per byte read or written: of the DRAM, and of its interface on both sides."""
     static_power_w: Watts = Field(alias="static_power")
-    """Static power without that of the interface to DRAM, drawn over the whole makespan: leakage, clocks, instruction
-    fetch of idle parts."""
+    """Static power without that of the interface to DRAM and ``core_static``, drawn over the whole makespan: leakage,
+    clocks, instruction fetch of idle parts."""
+    core_static_w: Watts = Field(default=0.0, alias="core_static")
+    """Static power of one core, or SM: leakage and clock of a core under power, whether it computes or not. All cores
+    of the machine draw it over the whole makespan; 0 where ``static_power`` includes it."""
     dram_static: WattsPerGbPerS = DDR_STATIC_W_PER_GB_PER_S
     """Static power of the interface to DRAM, by its peak bandwidth: clocks, receivers, delay lines. The default is an
     assumption (`hw_models.common.interface`)."""
@@ -89,8 +92,11 @@ class LaneEnergy(BaseModel):
         by_size = {name: sram_pj_per_byte(size, self.node_nm) for name, size in sizes.items()}
         return {name: by_size[name] if (value := given[name]) is None else value for name in sizes}
 
-    def model(self, machine: str, dram: str, on_chip_pj: Mapping[str, float], dram_bytes_per_s: int) -> EnergyModel:
+    def model(
+        self, machine: str, dram: str, on_chip_pj: Mapping[str, float], dram_bytes_per_s: int, cores: int
+    ) -> EnergyModel:
         """Return the energy model; ``on_chip_pj`` is per byte of each on-chip memory, ``dram`` names the off-chip."""
+        of_interface = interface_w(dram_bytes_per_s, self.dram_static)
         share = low_share(self.node_nm) if self.estimate == "low" else 1.0
         return EnergyModel(
             machine=machine,
@@ -99,7 +105,7 @@ class LaneEnergy(BaseModel):
             special_pj=self.special_op * share,
             instruction_pj=self.instruction * share,
             byte_pj={**on_chip_pj, dram: self.dram},
-            static_power_w=self.static_power_w + interface_w(dram_bytes_per_s, self.dram_static),
+            static_power_w=self.static_power_w + of_interface + cores * self.core_static_w,
         )
 
 

@@ -229,7 +229,8 @@ def _launching(spec: Cpu) -> Serve:
 
 def cpu_energy(spec: Cpu) -> EnergyModel:
     """Return the energy model: picojoules per operation and per byte of each memory."""
-    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte, spec.dram.bandwidth_bytes_per_s)
+    dram_bytes_per_s = spec.dram.bandwidth_bytes_per_s
+    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte, dram_bytes_per_s, spec.core_count)
 
 
 def cpu_summary(spec: Cpu) -> MachineSummary:

@@ -17,8 +17,12 @@ With two sets of accumulators (double-buffered results), a block is drained and 
 one is computed: only the first fill and the last drain are exposed, and blocks follow each other no faster than they
 are drained. Blocks at the edge drain only the rows that they have.
 
+An array that adds up over channels alone (``sums_over``) computes each tap of a window as a product of its own: it is
+drained for every tap, into accumulators that add the taps up, and filled and drained as often where it has one set.
+Products of one element's depth lie side by side where the unit has ``separate_columns``.
+
 A unit of several arrays deals the blocks out one after another, those at the edge last; its time is that of the first
-array, which has the most. The depth is not divided, as nothing would add the parts up.
+array, which has the most. The depth is not divided among them, as nothing would add the parts up.
 """
 
 import math
@@ -43,17 +47,26 @@ def product_cycles(unit: MatrixUnit, shape: MatrixShape, macs_per_cycle: int) ->
 def _cycles(unit: MatrixUnit, height: int, width: int, shape: MatrixShape, macs_per_cycle: int) -> float:
     rows, columns, depth = unit.native_tile
     fill, drain, drain_per_row = fill_and_drain_cycles(unit)
-    each = -(-shape.depth // depth) * rows * columns * depth / macs_per_cycle
-    across = -(-width // columns) * shape.count
+    added_up, taps = depth_and_taps(unit, shape)
+    each = -(-added_up // depth) * rows * columns * depth / macs_per_cycle
+    share_blocks = unit.separate_columns and added_up == 1
+    across = -(-width * shape.count // columns) if share_blocks else -(-width // columns) * shape.count
     whole, edge = -(-(height // rows * across) // unit.count), height % rows
     at_edge = -(-(-(-height // rows) * across) // unit.count) - whole
-    blocks = [(whole, rows), (at_edge, edge)] if at_edge else [(whole, rows)]
+    blocks = [(whole * taps, rows), (at_edge * taps, edge)] if at_edge else [(whole * taps, rows)]
     drained = [(count, drain + drain_per_row * used) for count, used in blocks]
     if unit.accumulator_sets == 1:
         return sum(count * (fill + each + drain) for count, drain in drained)
     last = drained[-1][1]
     paced = sum(count * max(each, drain) for count, drain in drained)
     return fill + each + paced - max(each, last) + last
+
+
+def depth_and_taps(unit: MatrixUnit, shape: MatrixShape) -> tuple[int, int]:
+    """Return the depth over which ``unit`` adds up at once, and the number of such parts that make up a result."""
+    if unit.sums_over == "channels_and_taps" or not 0 < shape.channels < shape.depth:
+        return shape.depth, 1
+    return shape.channels, -(-shape.depth // shape.channels)
 
 
 def fill_and_drain_cycles(unit: MatrixUnit) -> tuple[int, int, int]:

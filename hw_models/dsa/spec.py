@@ -76,6 +76,14 @@ class MatrixUnit(BaseModel):
     """Rows and columns of the block of results for which operands are read from the local buffer once; more than the
     native tile where the array has operand buffers of its own, which all arrays of the unit then share. The default is
     the native tile's rows and columns: each array reads the operands of its blocks for itself."""
+    sums_over: Literal["channels", "channels_and_taps"] = "channels_and_taps"
+    """What one product adds up. ``channels``: input channels at one tap of a window; each tap of a convolution is a
+    product of its own, whose results are added to those of the taps before, so few channels leave most of the depth
+    idle. ``channels_and_taps``: all that a result needs, as where windows are laid out in rows (im2col)."""
+    separate_columns: bool = False
+    """Whether products of which each adds up a single element may share a block, in columns of their own: taps of a
+    depthwise convolution then fill the columns with channels, where ``sums_over`` is ``channels``. Otherwise such
+    products follow each other."""
     efficiency: Efficiency = 1.0
     """Share of the peak that an instruction reaches whose operands fill the array and arrive in time."""
 
@@ -135,7 +143,10 @@ class Energy(BaseModel):
     ddr: PicojoulesPerByte
     """Energy per byte read or written: of the DRAM, and of its interface on both sides."""
     static_power_w: Watts = Field(alias="static_power")
-    """Static power without that of the interface to DDR, drawn over the whole makespan."""
+    """Static power without that of the interface to DDR and ``core_static``, drawn over the whole makespan."""
+    core_static_w: Watts = Field(default=0.0, alias="core_static")
+    """Static power of one core: leakage and clock of a core under power, whether it computes or not. All cores of the
+    machine draw it over the whole makespan; 0 where ``static_power`` includes it."""
     ddr_static: WattsPerGbPerS = DDR_STATIC_W_PER_GB_PER_S
     """Static power of the interface to DDR, by its peak bandwidth: clocks, receivers, delay lines. The default is an
     assumption (`hw_models.common.interface`)."""
@@ -249,7 +260,9 @@ class ClusteredDsa(MachineSpec):
     @property
     def static_power_w(self) -> float:
         """Static power of the whole chip and the interface to its DDR."""
-        return self.energy.static_power_w + interface_w(self.ddr.bandwidth_bytes_per_s, self.energy.ddr_static)
+        energy = self.energy
+        of_interface = interface_w(self.ddr.bandwidth_bytes_per_s, energy.ddr_static)
+        return energy.static_power_w + of_interface + self.cores * energy.core_static_w
 
     @property
     def levels(self) -> tuple[MemoryLevel, ...]:

@@ -83,7 +83,8 @@ def _launching(spec: Gpu) -> Serve:
 
 def gpu_energy(spec: Gpu) -> EnergyModel:
     """Return the energy model: picojoules per operation and per byte of each memory."""
-    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte, spec.dram.bandwidth_bytes_per_s)
+    dram_bytes_per_s = spec.dram.bandwidth_bytes_per_s
+    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte, dram_bytes_per_s, spec.sms.count)
 
 
 def gpu_summary(spec: Gpu) -> MachineSummary:

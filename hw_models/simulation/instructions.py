@@ -41,6 +41,8 @@ class MatrixShape:
     columns: int
     depth: int
     count: int = 1
+    channels: int = 0
+    """Part of the depth that lies at one tap of a convolution's window; 0: all of it."""
 
     @property
     def macs(self) -> int:
@@ -138,7 +140,7 @@ class Compute:
             issued = self.issued
             sizes += [*issued.counts, issued.accumulators - 1, issued.waits, issued.ahead - 1]
         if self.shape is not None:
-            sizes += [self.shape.rows, self.shape.columns, self.shape.depth, self.shape.count]
+            sizes += [self.shape.rows, self.shape.columns, self.shape.depth, self.shape.count, self.shape.channels]
             if min(sizes) >= 0 and self.shape.macs != self.macs:
                 return f"has {count(self.macs, 'multiply-accumulate')}, its products {self.shape.macs}"
             if self.rounds > 1 and self.shape.count % self.rounds:

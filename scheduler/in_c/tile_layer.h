@@ -11,7 +11,7 @@ typedef struct { int64_t loop, stride; } Term;
 typedef struct { int64_t size, divisor, window, is_exact, is_opaque; ROWS_OF(Term, terms); } Dim;
 typedef struct { int64_t tensor; ROWS_OF(Dim, dims); } Read;
 typedef struct { int64_t extent, is_counted, role; } Loop;
-enum { ROWS, COLUMNS, DEPTH, COUNT };
+enum { ROWS, COLUMNS, DEPTH, COUNT, TAPS, ROLES }; /* taps of a window are part of the depth */
 
 typedef struct {
     int64_t target, is_view, unit, depth_loop, internal_bytes, handed_bytes, counts_iterations, share, of_share;
@@ -24,7 +24,7 @@ typedef struct {
 typedef struct {
     double rate, efficiency, special_cycles;
     int64_t is_array, rows, columns, depth, fill_cycles, drain_cycles, drain_cycles_per_row, accumulator_sets, arrays;
-    int64_t reused_rows, reused_columns, element_bytes;
+    int64_t sums_taps, separate_columns, reused_rows, reused_columns, element_bytes;
 } Unit;
 
 typedef struct { int64_t tensor, is_share; ROWS_OF(int64_t, shape); } Output;
@@ -86,12 +86,18 @@ static double drain_cycles(const Unit *unit, int64_t rows) {
     return (double)(unit->drain_cycles + unit->drain_cycles_per_row * rows);
 }
 
-/* Return the cycles of `count` matrix products of these sizes: `_cycles` of hw_models/dsa/arrays.py. */
-static double array_cycles(const Unit *unit, int64_t height, int64_t width, int64_t depth, int64_t count) {
+/* Return the cycles of `count` matrix products of these sizes, each of them `taps` products that are added up:
+ * `_cycles` of hw_models/dsa/arrays.py. */
+static double array_cycles(
+    const Unit *unit, int64_t height, int64_t width, int64_t depth, int64_t count, int64_t taps
+) {
     double each = (double)(up(depth, unit->depth) * unit->rows * unit->columns * unit->depth) / unit->rate;
     double fill = (double)unit->fill_cycles;
-    int64_t across = up(width, unit->columns) * count, all = up(height, unit->rows) * across; /* blocks */
+    int share_blocks = unit->separate_columns && depth == 1;
+    int64_t across = share_blocks ? up(width * count, unit->columns) : up(width, unit->columns) * count;
+    int64_t all = up(height, unit->rows) * across; /* blocks */
     int64_t whole = up(height / unit->rows * across, unit->arrays), edge = up(all, unit->arrays) - whole;
+    whole *= taps, edge *= taps;
     double drain = drain_cycles(unit, unit->rows), last = drain_cycles(unit, height % unit->rows);
     if (unit->accumulator_sets == 1)
         return (double)whole * (fill + each + drain) + (double)edge * (fill + each + last);
@@ -111,15 +117,16 @@ static int64_t nest_ps(const Layer *layer, const Nest *nest, const int64_t *exte
             + (double)up(operations[2], rate) * unit->special_cycles;
         return rounded_up_ps(cycles * layer->cycle_ps / unit->efficiency);
     }
-    int64_t sizes[4] = {1, 1, 1, 1};
+    int64_t sizes[ROLES] = {1, 1, 1, 1, 1};
     for (int n = 0; n < nest->n_loops; n++) sizes[loops[n].role] *= extents[n];
     int64_t rows = sizes[ROWS], columns = sizes[COLUMNS], count = sizes[COUNT], products = rows * columns * count;
-    int64_t depth = sizes[DEPTH];
+    int64_t depth = sizes[DEPTH] * sizes[TAPS];
     if (operations[0] > 0 && products * depth > operations[0]) depth = up(operations[0], products);
     double cycles = 0.0;
     if (products > 0 && depth > 0) {
-        double one_way = array_cycles(unit, rows, columns, depth, count);
-        double swapped = array_cycles(unit, columns, rows, depth, count);
+        int64_t added_up = unit->sums_taps ? depth : least(sizes[DEPTH], depth), taps = up(depth, added_up);
+        double one_way = array_cycles(unit, rows, columns, added_up, count, taps);
+        double swapped = array_cycles(unit, columns, rows, added_up, count, taps);
         cycles = one_way < swapped ? one_way : swapped;
     }
     int64_t one_way = rows * depth * up(columns, unit->reused_columns) * count

@@ -23,7 +23,7 @@ static Record dim_record = RECORD(Dim, dim_fields);
 static const Field read_fields[] = {SIZE(Read, tensor), RECORDS_FIELD(Read, dims, &dim_record)};
 static Record read_record_of = RECORD(Read, read_fields);
 
-static const Field loop_fields[] = {COUNTS(Loop, extent), FLAG(Loop, is_counted), WHOLE_FIELD(Loop, role, ROWS, COUNT)};
+static const Field loop_fields[] = {COUNTS(Loop, extent), FLAG(Loop, is_counted), WHOLE_FIELD(Loop, role, ROWS, TAPS)};
 static Record loop_record = RECORD(Loop, loop_fields);
 
 #define OPERATIONS(name, of) \
@@ -43,8 +43,9 @@ static const Field unit_fields[] = {
     FLAG(Unit, is_array), REAL_FIELD(Unit, rate, 1.0), REAL_FIELD(Unit, efficiency, 1e-9),
     REAL_FIELD(Unit, special_cycles, 0.0), COUNTS(Unit, rows), COUNTS(Unit, columns), COUNTS(Unit, depth),
     SIZE(Unit, fill_cycles), SIZE(Unit, drain_cycles), SIZE(Unit, drain_cycles_per_row),
-    WHOLE_FIELD(Unit, accumulator_sets, 1, 2), COUNTS(Unit, arrays), COUNTS(Unit, reused_rows),
-    COUNTS(Unit, reused_columns), WHOLE_FIELD(Unit, element_bytes, 0, 64),
+    WHOLE_FIELD(Unit, accumulator_sets, 1, 2), COUNTS(Unit, arrays), FLAG(Unit, sums_taps),
+    FLAG(Unit, separate_columns), COUNTS(Unit, reused_rows), COUNTS(Unit, reused_columns),
+    WHOLE_FIELD(Unit, element_bytes, 0, 64),
 };
 static Record unit_record = RECORD(Unit, unit_fields);
 

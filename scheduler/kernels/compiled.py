@@ -14,7 +14,7 @@ from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
 from dsascape.workloads.mapping import mapping_of
 from dsascape.workloads.operand_dtypes import Pair
 
-LoopRole = Literal["rows", "columns", "depth", "count"]
+LoopRole = Literal["rows", "columns", "depth", "count", "taps"]
 
 
 class CompiledAccess:
@@ -140,9 +140,10 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
     """Return the role of each loop of a product of two operands for a matrix engine; None for any other nest.
 
     rows: in the first operand and the output; columns: in the second and the output; depth: in both operands only;
-    count: in all three, or in one operand alone (as separate products). In a recurrence the first operand is the
-    carried state: each iteration of a sequential loop is a product of its own, and concatenated results (the gates of a
-    unit) are columns.
+    taps: such a loop that moves along a dimension of an operand together with a loop of rows or columns, as the window
+    of a convolution does; count: in all three, or in one operand alone (as separate products). In a recurrence the
+    first operand is the carried state: each iteration of a sequential loop is a product of its own, and concatenated
+    results (the gates of a unit) are columns.
     """
     operands = ((nest.carried,) if nest.carried and nest.exchanged else ()) + nest.reads
     if not nest.per_iteration.macs or not operands[1:]:
@@ -164,15 +165,30 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
             roles.append("columns")
         else:
             roles.append("count")
-    return tuple(roles)
+    taps = _taps(nest, operands[:2], roles)
+    return tuple(["taps" if loop in taps else role for loop, role in enumerate(roles)])
 
 
-def sizes_by_role(roles: Sequence[LoopRole], extents: Sequence[int]) -> tuple[int, int, int, int]:
-    """Return the rows, columns, depth and count of the products that ``extents`` iterations per loop compute."""
-    sizes: dict[LoopRole, int] = {"rows": 1, "columns": 1, "depth": 1, "count": 1}
+def _taps(nest: LoopNest, operands: Sequence[Access], roles: Sequence[LoopRole]) -> set[int]:
+    """Return the loops of the depth that share a dimension of an operand with a space loop of rows or columns."""
+    taps: set[int] = set()
+    for index in (index for operand in operands for index in operand.indices):
+        loops = [loop for loop, _ in index.terms]
+        if any(roles[loop] in ("rows", "columns") and not nest.loops[loop].reduction for loop in loops):
+            taps.update([loop for loop in loops if roles[loop] == "depth"])
+    return taps
+
+
+def sizes_by_role(roles: Sequence[LoopRole], extents: Sequence[int]) -> tuple[int, int, int, int, int]:
+    """Return the sizes of the products that ``extents`` iterations per loop compute.
+
+    These are their rows, columns, depth and count, and the part of the depth that lies at one tap of a window.
+    """
+    sizes: dict[LoopRole, int] = {"rows": 1, "columns": 1, "depth": 1, "count": 1, "taps": 1}
     for role, extent in zip(roles, extents, strict=True):
         sizes[role] *= extent
-    return sizes["rows"], sizes["columns"], sizes["depth"], sizes["count"]
+    channels = sizes["depth"]
+    return sizes["rows"], sizes["columns"], channels * sizes["taps"], sizes["count"], channels
 
 
 def asks_for_its_own(nest: LoopNest, read: Access) -> bool:

@@ -104,3 +104,12 @@ def test_static_power_of_an_interface_is_worked_out_by_hand() -> None:
     machine = with_values(load_hardware("stcp920"), {"energy.static_power": "2 W", "ddr.bandwidth": "100 GB/s"})
 
     assert static_w(machine) == pytest.approx(2 + 100 * 0.004)
+
+
+@pytest.mark.parametrize(("name", "cores"), [("stcp920", 32), ("snapdragon865", 8), ("a100", 108)])
+def test_every_core_draws_its_static_power_beside_that_of_the_rest(name: str, cores: int) -> None:
+    machine = load_hardware(name)
+    leaking = with_values(machine, {"energy.core_static": "250 mW"})
+
+    assert static_w(leaking) - static_w(machine) == pytest.approx(cores * 0.25)
+    assert static_w(with_values(machine, {"energy.core_static": "0 W"})) == static_w(machine)

@@ -45,7 +45,7 @@ _MODULE = "dsascape.scheduler.in_c.tiles"
 _DEPTH_BIT = 16
 """Bit for the depth in the mask of loops an operand depends on; lower bits are the sink's dimensions."""
 _MOST_ELEMENT_BYTES = 64
-_ROLES: tuple[LoopRole, ...] = ("rows", "columns", "depth", "count")
+_ROLES: tuple[LoopRole, ...] = ("rows", "columns", "depth", "count", "taps")
 _MEMORIES = (LOCAL, GLOBAL, DDR)
 _MOST = 2**53
 """Bound of integers that floating point represents exactly."""
@@ -178,8 +178,9 @@ class _Encoding:
         return Unit(
             is_array=True, rate=rate // unit.count, efficiency=unit.efficiency, rows=rows, columns=columns, depth=depth,
             fill_cycles=fill_cycles, drain_cycles=drain_cycles, drain_cycles_per_row=drain_cycles_per_row,
-            accumulator_sets=unit.accumulator_sets, arrays=unit.count, reused_rows=reused_rows,
-            reused_columns=reused_columns, element_bytes=BITS[dtype] // BYTE_BITS,
+            accumulator_sets=unit.accumulator_sets, arrays=unit.count, sums_taps=unit.sums_over == "channels_and_taps",
+            separate_columns=unit.separate_columns, reused_rows=reused_rows, reused_columns=reused_columns,
+            element_bytes=BITS[dtype] // BYTE_BITS,
         )  # fmt: skip
 
     def _nest(self, one: CompiledNest) -> Nest:

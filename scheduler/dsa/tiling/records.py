@@ -41,7 +41,7 @@ class Loop(NamedTuple):
     is_counted: bool
     """Whether it indexes outputs."""
     role: int
-    """For a matrix engine: 0 rows, 1 columns, 2 depth, 3 count."""
+    """For a matrix engine: 0 rows, 1 columns, 2 depth, 3 count, 4 taps of a window, which are part of the depth."""
 
 
 class Nest(NamedTuple):
@@ -95,6 +95,9 @@ class Unit(NamedTuple):
     drain_cycles_per_row: int = 0
     accumulator_sets: int = 1
     arrays: int = 1
+    sums_taps: bool = True
+    """Whether an array adds up over the taps of a window as well as over channels (``sums_over``)."""
+    separate_columns: bool = False
     reused_rows: int = 1
     reused_columns: int = 1
     element_bytes: int = 0

@@ -18,8 +18,8 @@ def array(kind: str, native: tuple[int, int, int] = (64, 32, 1), sets: int = 2, 
     })  # fmt: skip
 
 
-def cycles(unit: MatrixUnit, rows: int, columns: int, depth: int, count: int = 1) -> float:
-    return product_cycles(unit, MatrixShape(rows, columns, depth, count), unit.macs_per_cycle["fp16"])
+def cycles(unit: MatrixUnit, rows: int, columns: int, depth: int, count: int = 1, channels: int = 0) -> float:
+    return product_cycles(unit, MatrixShape(rows, columns, depth, count, channels), unit.macs_per_cycle["fp16"])
 
 
 class TestOneBlock:
@@ -138,3 +138,61 @@ def test_more_arrays_are_never_slower_nor_faster_than_their_number(
 
     assert alone / (arrays + 1) <= more <= one
     assert more >= rows * columns * depth * count / (16 * 8 * 4 * (arrays + 1))
+
+
+class TestTapsOfAWindow:
+    """A 7 x 7 convolution of 3 channels into 64, 112 x 112 positions: 49 taps of a depth of 3."""
+
+    def test_are_products_of_their_own_where_only_channels_are_added_up(self) -> None:
+        """784 x 4 blocks of 16 x 16; a tap's 3 cycles hide behind 16 in which the one before leaves the array."""
+        mesh = array("systolic", (16, 16, 1), sums_over="channels")
+
+        assert cycles(mesh, 112 * 112, 64, 49 * 3, channels=3) == (16 + 16 - 2) + 3 + 784 * 4 * 49 * 16
+
+    def test_are_part_of_one_product_where_they_are_added_up_too(self) -> None:
+        mesh = array("systolic", (16, 16, 1), sums_over="channels_and_taps")
+
+        assert cycles(mesh, 112 * 112, 64, 49 * 3, channels=3) == (16 + 16 - 2) + 784 * 4 * 147 + 16
+
+    def test_leave_most_of_a_tree_of_adders_idle(self) -> None:
+        """A position and 32 kernels a cycle, whether 3 channels of a tap are added up or 64."""
+        cells = array("dot_product", (1, 32, 64), sums_over="channels")
+
+        few, many = (cycles(cells, 112 * 112, 64, 49 * channels, channels=channels) for channels in (3, 64))
+        assert few == many == 6 + 112 * 112 * 2 * 49 + 1
+
+    def test_one_set_of_accumulators_is_filled_and_drained_for_each(self) -> None:
+        mesh = array("systolic", (16, 16, 1), sets=1, sums_over="channels")
+
+        assert cycles(mesh, 16, 16, 27, channels=3) == 9 * (30 + 3 + 16)
+
+    def test_of_one_block_use_one_array(self) -> None:
+        mesh = array("ideal", (16, 16, 1), count=4, sums_over="channels")
+
+        assert cycles(mesh, 16, 16, 27, channels=3) == 9 * 3
+
+    def test_of_a_depthwise_convolution_fill_columns_only_where_these_are_separate(self) -> None:
+        """3 x 3 taps of 16 channels at 8 positions: 9 cycles for 4 x 8 results, or for the 8 of one channel."""
+        one_by_one, side_by_side = (
+            array("ideal", (4, 8, 8), sums_over="channels", separate_columns=separate) for separate in (False, True)
+        )
+
+        assert cycles(one_by_one, 8, 1, 9, count=16, channels=1) == 9 * 16
+        assert cycles(side_by_side, 8, 1, 9, count=16, channels=1) == 9 * 2 * 2
+        assert cycles(side_by_side, 8, 1, 18, count=16, channels=2) == 9 * 16
+
+
+@given(
+    st.sampled_from(["outer_product", "systolic", "dot_product", "ideal"]), st.sampled_from([1, 2]), st.integers(1, 4),
+    st.tuples(SIZES, SIZES, st.integers(1, 300), st.integers(1, 5)), st.integers(1, 40),
+)  # fmt: skip
+def test_adding_up_over_channels_alone_is_never_faster_and_the_same_at_a_single_tap(
+    kind: str, sets: int, arrays: int, sizes: tuple[int, int, int, int], channels: int
+) -> None:
+    alone, together = (
+        array(kind, (16, 8, 4), sets, count=arrays, sums_over=over) for over in ("channels", "channels_and_taps")
+    )
+
+    assert cycles(alone, *sizes, channels=channels) >= cycles(together, *sizes, channels=channels)
+    assert cycles(together, *sizes, channels=channels) == cycles(together, *sizes)
+    assert cycles(alone, *sizes, channels=sizes[2]) == cycles(together, *sizes)

@@ -38,7 +38,9 @@ ROUTES = st.sampled_from([(1.0, 0.0), (0.0, 1.0), (0.5, 0.25), (0.3, 0.0)])
 GAPS = st.lists(st.sampled_from([0, 64, 100, 512, 4096, 30_000, 65_536]), min_size=1, max_size=3)
 MOST_OTHER = {
     "array": ("outer_product", "systolic", "dot_product", "ideal"), "accumulator_sets": (1, 2), "count": (1, 2, 3, 4),
-}
+    "sums_over": ("channels", "channels_and_taps"), "separate_columns": (False, True),
+}  # fmt: skip
+CHANNELS_ALONE = {"units.matrix.sums_over": "channels", "units.matrix.separate_columns": True}
 
 
 def layers(graph: Graph, view: DsaView) -> list[TileRequest]:
@@ -136,6 +138,21 @@ def test_the_same_tiles_are_found_for_real_networks_on_real_machines(model: str,
     requests = layers(load_network(model).with_dtype("fp16"), view)
 
     assert sum([check_alike(request, view) for request in requests]) > len(requests) * 2 / 3
+
+
+@pytest.mark.parametrize("preset", ["stcp920_paper", "ipu_mk1"])
+def test_the_same_tiles_are_found_where_arrays_add_up_over_channels_alone(preset: str) -> None:
+    """Windows of all kinds: dense, grouped, depthwise, transposed, of an image's three channels."""
+    spec = load_hardware(preset, ClusteredDsa)
+    narrow, wide = DsaView(with_values(spec, CHANNELS_ALONE), 1), DsaView(spec, 1)
+    requests = [
+        request for model in ("resnet18", "shufflenet-v2", "dcgan")
+        for request in layers(load_network(model).with_dtype("fp16"), narrow)
+    ]  # fmt: skip
+
+    assert sum([check_alike(request, narrow) for request in requests]) > len(requests) * 2 / 3
+    estimates = [(found_by(request, narrow, "0"), found_by(request, wide, "0")) for request in requests]
+    assert sum(one != other for one, other in estimates) > 10
 
 
 def convolution() -> tuple[TileRequest, DsaView]:
