@@ -149,7 +149,7 @@ class CpuCosts:
     def _tile_of(self, op: int) -> int:
         """Return the tile of Winograd's algorithm that a convolution is computed in; 0 where none is faster."""
         (direct,) = layers_in_order(self.analysis, (op,), self.transposed)
-        key = direct.signature, self.dtype, self.view.timing_key
+        key = direct.signature, self.dtype, self.view.timing
         return self.known.winograd.get(key, partial(self._fastest_tile_of, op, direct))
 
     def _fastest_tile_of(self, op: int, direct: Layer) -> int:

@@ -1,15 +1,19 @@
 """A CPU as its scheduler sees it, and the numbers that the scheduler is tuned with."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dsascape.hw_models import Cpu
 from dsascape.hw_models.caches.lines import CacheShape
 from dsascape.hw_models.common.product_types import product_type
 from dsascape.hw_models.cpu.machine import DRAM, L2, L3, CorePace
-from dsascape.hw_models.cpu.spec import CoreKind
+from dsascape.hw_models.cpu.spec import CoreKind, Simd
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, only, without
+
+_UNTIMED: Unread = {"energy": True, "area": True}
+_NOT_ISSUED: Unread = dict.fromkeys(("count", "clock_hz", "l1", "l2", "dram_bytes_per_s"), True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,34 @@ class CacheSize:
     """What there is of it for lines that are new to it; None: as much as for all others."""
 
 
-@dataclass(frozen=True)
-class CpuView:
-    """A machine and its tuning."""
+@dataclass(frozen=True, eq=False)
+class CodeView(MachinePart):
+    """What the instructions of generated code depend on: vector instructions, and the tuning."""
+
+    simd: Simd
+    tuning: CpuTuning = field(default_factory=CpuTuning)
+
+    @cached_property
+    def at_any_length(self) -> "CodeView":
+        """The part that counts of instructions depend on, where the lanes of vectors are given."""
+        return CodeView(only(self.simd, "register_bytes", "multiplies_by_lane"), self.tuning)
+
+
+@dataclass(frozen=True, eq=False)
+class IssueView(MachinePart):
+    """What the cycles depend on in which the fastest cores issue generated code."""
+
+    code: CodeView
+    core: CoreKind
+
+
+@dataclass(frozen=True, eq=False)
+class CpuView(MachinePart):
+    """A machine and its tuning.
+
+    Functions whose results are stored take a part of it as their argument, which is their key: `timing`, `code` and
+    `issue` leave fields out, and reading one of those raises ``AttributeError``.
+    """
 
     spec: Cpu
     tuning: CpuTuning = field(default_factory=CpuTuning)
@@ -117,16 +146,16 @@ class CpuView:
         return dict(zip([*names, DRAM], found, strict=True))
 
     @cached_property
-    def code_key(self) -> tuple[str, CpuTuning]:
-        """What the instructions of generated code depend on."""
-        return self.spec.simd.model_dump_json(), self.tuning
+    def code(self) -> CodeView:
+        """The part that the instructions of generated code depend on."""
+        return CodeView(self.spec.simd, self.tuning)
 
     @cached_property
-    def timing_key(self) -> tuple[str, CpuTuning]:
-        """What the time of a kernel depends on."""
-        return self.spec.model_dump_json(exclude={"name", "energy"}), self.tuning
+    def timing(self) -> "CpuView":
+        """The part that the time of a kernel depends on."""
+        return replace(self, spec=without(self.spec, _UNTIMED))
 
     @cached_property
-    def issue_key(self) -> str:
-        """What the cycles of instructions on the fastest cores depend on."""
-        return self.kinds[0].model_dump_json(exclude={"count", "clock_hz", "l1", "l2", "dram_bytes_per_s"})
+    def issue(self) -> IssueView:
+        """The part that the cycles of instructions on the fastest cores depend on."""
+        return IssueView(self.code, without(self.kinds[0], _NOT_ISSUED))

@@ -8,16 +8,16 @@ operands of its own block. Which blocks form a cluster is chosen by the bytes th
 
 import math
 from dataclasses import replace
-from functools import partial
 
 from dsascape.scheduler.gpu.nests import nests_of
-from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.tiles import GpuTiles, blocks_along
 from dsascape.scheduler.gpu.traffic import l2_bytes
 from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.recurrences import waiting_steps
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import memoized
 
 
 def clustered(layer: Layer, tiles: GpuTiles, view: GpuView) -> GpuTiles:
@@ -28,8 +28,7 @@ def clustered(layer: Layer, tiles: GpuTiles, view: GpuView) -> GpuTiles:
     most = view.spec.sms.cluster
     if most == 1 or not can_cluster(layer, tiles):
         return replace(tiles, cluster=()) if tiles.cluster else tiles
-    key = layer.signature, tiles.tile, view.spec.l2.sector_bytes, most
-    found = layer.analysis.table(_cluster).get(key, partial(_cluster, layer, tiles, view.spec.l2.sector_bytes, most))
+    found = _cluster(layer, tiles.tile, view.spec.l2.sector_bytes, most)
     return tiles if found == tiles.cluster else replace(tiles, cluster=found)
 
 
@@ -47,17 +46,17 @@ def of_cluster(tile: Extents, cluster: Extents) -> Extents:
     return tuple([size * blocks for size, blocks in zip(tile, cluster, strict=True)]) if cluster else tile
 
 
-def _cluster(layer: Layer, tiles: GpuTiles, sector_bytes: int, most: int) -> Extents:
-    shape = layer.computed_part(layer.sink.shape, tiles.tile)
-    along = tiles.blocks_along(shape)
+@memoized
+def _cluster(layer: Layer, tile: Extents, sector_bytes: int, most: int) -> Extents:
+    along = blocks_along(layer.computed_part(layer.sink.shape, tile), tile)
     chosen = (1,) * len(along)
-    least = _bytes_of_block(layer, tiles.tile, chosen, sector_bytes)
+    least = _bytes_of_block(layer, tile, chosen, sector_bytes)
     while math.prod(chosen) * 2 <= most:
         doubled = [
             tuple([2 * blocks if place == dim else blocks for place, blocks in enumerate(chosen)])
             for dim, blocks in enumerate(chosen) if 2 * blocks <= along[dim]
         ]  # fmt: skip
-        moved, best = min([(_bytes_of_block(layer, tiles.tile, each, sector_bytes), each) for each in doubled],
+        moved, best = min([(_bytes_of_block(layer, tile, each, sector_bytes), each) for each in doubled],
                           default=(least, chosen))  # fmt: skip
         if moved >= least:
             break

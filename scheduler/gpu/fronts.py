@@ -8,7 +8,6 @@ SM have threads in a cycle, if there are as many elements, and no more sums to a
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from dsascape.hw_models.gpu.sm import packed
@@ -18,9 +17,10 @@ from dsascape.scheduler.gpu.parts import operands_bytes
 from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import BYTE_BITS
 from dsascape.workloads.loopnest import Extents
-from dsascape.workloads.memo import memoized_in_process
+from dsascape.workloads.memo import memoized, memoized_in_process
 
 _LENGTHS = (256, 128, 64, 32, 16, 8)
 """Rows and columns whose operands are staged at a time."""
@@ -59,13 +59,9 @@ def fronts_of(
         return ()
     works = nests.works(layer, tile, stream)
     worker = _Worker(max(sums, _LEAST_SUMS), threads, room_of(layer, tile, view, stream))
-    found = []
-    for number in nests.fronts:
-        box = nests.nests[number].box(works[number].extents)
-        key = layer.signature, number, box, worker, staged, tried_key(layer, view)
-        made = partial(_front, layer, nests.nests[number], box, worker, view, staged)
-        found.append(layer.analysis.table(_front).get(key, made))
-    return tuple(found)
+    part = view.code_with_fronts
+    boxes = [(number, nests.nests[number].box(works[number].extents)) for number in nests.fronts]
+    return tuple([_front(layer, number, box, worker, staged, part) for number, box in boxes])
 
 
 def room_of(layer: Layer, tile: Extents, view: GpuView, stream: int | None = None) -> int:
@@ -87,7 +83,9 @@ class _Worker(NamedTuple):
     """Bytes of shared memory beside what lies there from one contraction to the next."""
 
 
-def _front(layer: Layer, nest: BlockNest, box: Extents, worker: _Worker, view: GpuView, staged: bool) -> FrontTiles:
+@memoized
+def _front(layer: Layer, number: int, box: Extents, worker: _Worker, staged: bool, view: GpuView) -> FrontTiles:
+    nest = nests_of(layer).nests[number]
     whole, sides = nest.product_of(box), _sides(layer, nest)
     unit = "lanes" if whole is None else unit_of(whole.rows, whole.columns, whole.depth, view)
     rows, columns = (tuple([box[dim] for dim in dims]) for dims in sides)
@@ -101,7 +99,7 @@ def _front(layer: Layer, nest: BlockNest, box: Extents, worker: _Worker, view: G
             for each, side in zip(staged_bytes, (rows, columns), strict=True)
         ]
     asked = _Asked(rows, columns, worker, left, right, unit, step is not None, in_step[0], in_step[1])
-    chosen = layer.analysis.table(_choice).get((asked, tried_key(layer, view)), partial(_choice, asked, view))
+    chosen = _choice(layer.analysis, asked, view)
     at_once, part = [1] * len(box), [1] * len(box)
     for dims, around, inside in zip(sides, chosen.at_once, chosen.part, strict=True):
         for place, dim in enumerate(dims):
@@ -109,11 +107,9 @@ def _front(layer: Layer, nest: BlockNest, box: Extents, worker: _Worker, view: G
     return FrontTiles(tuple(part), step, unit, None if tuple(at_once) == box or step is None else tuple(at_once))
 
 
-def tried_key(layer: Layer, view: GpuView) -> object:
-    """Return what the tiles that are tried for ``layer`` depend on: with fronts, on more."""
-    if not nests_of(layer).fronts:
-        return view.code_key
-    return view.code_key, view.spec.sms.shared.per_block_bytes, view.spec.sms.issued_per_cycle
+def tried_by(layer: Layer, view: GpuView) -> GpuView:
+    """Return the part of the machine that the tiles tried for ``layer`` depend on: with fronts, a larger one."""
+    return view.code_with_fronts if nests_of(layer).fronts else view.code
 
 
 def is_reused(nest: BlockNest) -> bool:
@@ -168,8 +164,10 @@ class _Choice(NamedTuple):
     part: tuple[Extents, Extents]
 
 
-def _choice(asked: _Asked, view: GpuView) -> _Choice:
+@memoized
+def _choice(analysis: Analysis, asked: _Asked, view: GpuView) -> _Choice:
     """Return what is staged at a time, and the part of it that one thread (warp) computes, for few instructions."""
+    del analysis
     warp, on_tensor = view.spec.sms.warp, asked.unit == "tensor"
     workers = asked.worker.threads // warp if on_tensor else asked.worker.threads
     busy = min(workers, view.spec.sms.issued_per_cycle * (1 if on_tensor else warp))

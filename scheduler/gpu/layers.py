@@ -1,13 +1,13 @@
 """The layers that a group of operators runs as on a GPU: one, or several where it cannot be one kernel."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from dsascape.scheduler.gpu.tiling import has_tiling
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.cut import layer_of, layers_by_pattern, layers_in_order
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.memo import memoized
 from dsascape.workloads.nest_by_nest import written_out
 
 
@@ -17,10 +17,10 @@ def layers_of(analysis: Analysis, ops: Sequence[int], view: GpuView) -> tuple[La
     A recurrence's steps are a kernel by themselves. A group of which no block fits into an SM is cut: into layers of at
     most one complex operator, and these into operators.
     """
-    key = tuple(sorted(ops))
-    return analysis.table(_layers_of).get((key, view.timing_key), partial(_layers_of, analysis, key, view))
+    return _layers_of(analysis, tuple(sorted(ops)), view.timing)
 
 
+@memoized
 def _layers_of(analysis: Analysis, ops: tuple[int, ...], view: GpuView) -> tuple[Layer, ...]:
     if any(nest.exchanged for op in ops for nest in analysis.graph.ops[op].nests):
         return layers_in_order(analysis, ops)

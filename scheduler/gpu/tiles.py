@@ -104,7 +104,7 @@ class GpuTiles:
 
     def blocks_along(self, shape: Extents) -> Extents:
         """Return the blocks of the grid along each dimension."""
-        return tuple([-(-size // part) for size, part in zip(shape, self.tile, strict=True)])
+        return blocks_along(shape, self.tile)
 
     def parts(self, tile: Extents) -> int:
         """Return the parts of a whole or an edge ``tile``."""
@@ -114,6 +114,11 @@ class GpuTiles:
         """Return the threads of a block, whole warps of ``warp``."""
         each = self.parts(self.tile) * self.split * (warp if self.unit == "tensor" else 1)
         return -(-each // warp) * warp
+
+
+def blocks_along(shape: Extents, tile: Extents) -> Extents:
+    """Return the blocks along each dimension of a grid whose blocks compute ``tile`` of ``shape``."""
+    return tuple([-(-size // part) for size, part in zip(shape, tile, strict=True)])
 
 
 def _check_rows(rows: Rows, depth_step: int | None) -> None:

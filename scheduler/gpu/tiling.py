@@ -23,7 +23,7 @@ from dsascape.scheduler.gpu.candidates import candidates, grid_orders, runs
 from dsascape.scheduler.gpu.clusters import clustered
 from dsascape.scheduler.gpu.conflicts import padded
 from dsascape.scheduler.gpu.fixed import FixedTiles, with_fixed
-from dsascape.scheduler.gpu.fronts import tried_key
+from dsascape.scheduler.gpu.fronts import tried_by
 from dsascape.scheduler.gpu.residency import Found
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.traffic import once_bytes
@@ -32,7 +32,7 @@ from dsascape.scheduler.gpu.work import Grid, estimate_ps, grid_of, make_grid, o
 from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.wording import count
-from dsascape.workloads.analysis import Table
+from dsascape.workloads.memo import Table, memoized
 
 _MOST_LAYERS = 2_000
 """Whose grids are kept."""
@@ -64,15 +64,15 @@ def choose_tiling(
     ``found``: what of its operands the L2 has, and which results stay there. None: no block of it fits into an SM.
     ``fixed``: values that the user fixes. Raises ``PinError`` where no block has them, or none of those fits.
     """
-    key = layer.signature, found, view.timing_key, fixed
-    make = partial(_search, layer, found, view) if fixed is None else partial(_fixed, layer, found, view, fixed)
-    return known.tilings.get(key, make)
+    part = view.timing
+    make = partial(_search, layer, found, part) if fixed is None else partial(_fixed, layer, found, part, fixed)
+    return known.tilings.get((layer.signature, found, part, fixed), make)
 
 
 def most_ps(layer: Layer, view: GpuView, known: KnownTiles) -> float:
     """Return what the estimate of the tiling of ``layer`` is no more than, with an empty L2: what a few tiles take."""
-    key = layer.signature, view.timing_key
-    return known.most_ps.get(key, partial(_most_ps, layer, view))
+    part = view.timing
+    return known.most_ps.get((layer.signature, part), partial(_most_ps, layer, part))
 
 
 def _most_ps(layer: Layer, view: GpuView) -> float:
@@ -114,10 +114,10 @@ def least_ps(layer: Layer, view: GpuView) -> float:
 
 def _tried(layer: Layer, view: GpuView) -> Sequence[GpuTiles]:
     """Return the tiles that are tried for ``layer``, listed once for equal layers."""
-    key = layer.signature, tried_key(layer, view)
-    return layer.analysis.table(_tiles, _MOST_LAYERS).get(key, partial(_tiles, layer, view))
+    return _tiles(layer, tried_by(layer, view))
 
 
+@memoized(most=_MOST_LAYERS)
 def _tiles(layer: Layer, view: GpuView) -> Sequence[GpuTiles]:
     return tuple(dict.fromkeys(candidates(layer, view)))
 
@@ -133,8 +133,12 @@ def has_tiling(layer: Layer, view: GpuView) -> bool:
 
 def _known_grids(layer: Layer, view: GpuView) -> Grids:
     """Return the tiles that are tried for ``layer`` with what they come to, worked out once for equal layers."""
-    table = layer.analysis.table(_grids, _MOST_LAYERS)
-    return table.get((layer.signature, tried_key(layer, view)), lambda: _grids(layer, _tried(layer, view), view))
+    return _grids_tried(layer, tried_by(layer, view))
+
+
+@memoized(most=_MOST_LAYERS)
+def _grids_tried(layer: Layer, view: GpuView) -> Grids:
+    return _grids(layer, _tiles(layer, view), view)
 
 
 def _search(layer: Layer, found: Found, view: GpuView) -> Tiling | None:

@@ -14,14 +14,13 @@ fetched.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from dsascape.hw_models.caches.lines import CacheShape, random_placement_hit_rate
 from dsascape.hw_models.caches.nests import Nest
 from dsascape.hw_models.caches.passing import passed_on
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.residency import Found
-from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.tiles import GpuTiles, blocks_along
 from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.kernels.footprints import footprints_of, touched_lines
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
@@ -78,19 +77,23 @@ def l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:
     return passes * sum([math.ceil(count) for count in touched]) * sector_bytes
 
 
+@memoized
 def off_chip(
-    layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, l2: CacheShape, sector_bytes: int
-) -> OffChip:
-    """Return what passes the L2 where so many blocks run at the same time, numbered in ``order``."""
-    key = layer.signature, tiles.tile, depth_step_of(layer, tiles), tuple(order), concurrent, sector_bytes
-    nest = layer.analysis.table(_nest).get(key, partial(_nest, layer, tiles, order, concurrent, sector_bytes))
+    layer: Layer, tile: Extents, depth_step: int | None, order: tuple[int, ...], concurrent: int, l2: CacheShape,
+    sector_bytes: int,
+) -> OffChip:  # fmt: skip
+    """Return what passes the L2 where so many blocks of ``tile`` run at the same time, numbered in ``order``.
+
+    ``depth_step``: iterations of the depth in which they advance (`depth_step_of`); None: all of them.
+    """
+    nest = _nest(layer, tile, depth_step, order, concurrent, sector_bytes)
     passed = passed_on(nest, l2, write_allocate=False)
     first = [min(lines.count, fetched) for lines, fetched in zip(nest.touched[0], passed.fetched, strict=True)]
 
     def in_bytes(lines: Sequence[float]) -> tuple[float, ...]:
         return tuple([count * sector_bytes for count in lines])
 
-    between = _between_passes(layer, tiles, l2, sector_bytes)
+    between = _between_passes(layer, tile, l2, sector_bytes)
     fetched, written = [
         [own + more for own, more in zip(lines, between, strict=True)] for lines in (passed.fetched, passed.written)
     ]
@@ -106,10 +109,10 @@ def depth_step_of(layer: Layer, tiles: GpuTiles) -> int | None:
     return tiles.depth_step if front is None else tiles.fronts[front].depth_step
 
 
-def _between_passes(layer: Layer, tiles: GpuTiles, l2: CacheShape, sector_bytes: int) -> list[float]:
+def _between_passes(layer: Layer, tile: Extents, l2: CacheShape, sector_bytes: int) -> list[float]:
     """Return the sectors per operand that go to DRAM behind a pass over a transform's results, and come back."""
     found = footprints_of(layer)
-    more = passes_of(layer, tiles.tile) - 1
+    more = passes_of(layer, tile) - 1
     if not more:
         return [0.0] * len(found.operands)
     whole = touched_lines(layer, sector_bytes).of_operands((*layer.sink.shape, found.depth))
@@ -118,10 +121,13 @@ def _between_passes(layer: Layer, tiles: GpuTiles, l2: CacheShape, sector_bytes:
     return [lost * lines.count * is_written for lines, is_written in zip(whole, found.is_written, strict=True)]
 
 
-def _nest(layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, sector_bytes: int) -> Nest:
+@memoized
+def _nest(
+    layer: Layer, tile: Extents, depth_step: int | None, order: tuple[int, ...], concurrent: int, sector_bytes: int
+) -> Nest:
     found = footprints_of(layer)
-    shape = layer.computed_part(layer.sink.shape, tiles.tile)
-    counts = tiles.blocks_along(shape)
+    shape = layer.computed_part(layer.sink.shape, tile)
+    counts = blocks_along(shape, tile)
     together = [1] * len(shape)
     left = concurrent
     for dim in reversed(order):
@@ -139,17 +145,16 @@ def _nest(layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, 
             axes.append(axis)
             touched.append(lines.of_operands(tuple(extents)))
 
-    group = tuple([min(size, n * part) for size, n, part in zip(shape, together, tiles.tile, strict=True)])
+    group = tuple([min(size, n * part) for size, n, part in zip(shape, together, tile, strict=True)])
     extents[DEPTH] = depth = min(found.depth, layer.depth_extent_of(group))
     for dim in order:
         loop(dim, -(-counts[dim] // together[dim]), group[dim])
     of_group = len(trips)
-    step = depth_step_of(layer, tiles)
-    if step is not None:
-        steps = min(step, depth)
+    if depth_step is not None:
+        steps = min(depth_step, depth)
         loop(DEPTH, -(-depth // steps), steps)
     for dim in order:
-        loop(dim, together[dim], min(shape[dim], tiles.tile[dim]))
+        loop(dim, together[dim], min(shape[dim], tile[dim]))
     outside = tuple([
         operand.moved_at(axes) if operand.is_taken_at_once else len(trips) if operand.feeds_depth else of_group
         for operand in found.operands

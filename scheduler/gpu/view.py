@@ -12,12 +12,21 @@ from dsascape.hw_models.gpu.sm import SmPace
 from dsascape.hw_models.gpu.spec import TensorUnits
 from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, only, without
 from dsascape.workloads.operand_dtypes import QUANTISED, Pair
 
+_UNTIMED: Unread = {"energy": True, "area": True}
+_OF_CODE = "sms.warp", "sms.threads_per_block", "sms.shared.banks", "sms.cluster", "sms.tensor", "l2.sector_bytes"
+_OF_FRONTS = *_OF_CODE, "sms.shared.per_block_bytes", "sms.issued_per_cycle"
 
-@dataclass(frozen=True)
-class GpuView:
-    """A machine, what it computes in, and its tuning."""
+
+@dataclass(frozen=True, eq=False)
+class GpuView(MachinePart):
+    """A machine, what it computes in, and its tuning.
+
+    Functions whose results are stored take a part of it as their argument, which is their key: `timing`, `code` and
+    `code_with_fronts` leave fields out, and reading one of those raises ``AttributeError``.
+    """
 
     spec: Gpu
     dtype: str
@@ -66,14 +75,16 @@ class GpuView:
         return CacheShape(self.spec.l2.capacity_bytes // self.spec.l2.sector_bytes)
 
     @cached_property
-    def code_key(self) -> tuple[object, ...]:
-        """Key of everything that the instructions and the traffic of blocks depend on."""
-        sms = self.spec.sms
-        dtypes = self.dtype, self.product
-        of_sm = sms.warp, sms.threads_per_block, sms.shared.banks, sms.cluster
-        return of_sm, self.tensor, self.spec.l2.sector_bytes, dtypes, self.tuning
+    def code(self) -> "GpuView":
+        """The part that the instructions and the traffic of blocks depend on."""
+        return replace(self, spec=only(self.spec, *_OF_CODE))
 
     @cached_property
-    def timing_key(self) -> tuple[object, ...]:
-        """Key of everything that the time of a kernel depends on."""
-        return self.spec.model_dump_json(exclude={"name", "energy"}), self.dtype, self.product, self.tuning
+    def code_with_fronts(self) -> "GpuView":
+        """The part that the tiles depend on that are tried for kernels with other contractions in front of the last."""
+        return replace(self, spec=only(self.spec, *_OF_FRONTS))
+
+    @cached_property
+    def timing(self) -> "GpuView":
+        """The part that the time of a kernel depends on."""
+        return replace(self, spec=without(self.spec, _UNTIMED))

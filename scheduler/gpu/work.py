@@ -8,7 +8,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from dsascape.hw_models import Compute
@@ -83,8 +82,12 @@ class Grid:
 
 def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
     """Return the grid of ``layer`` in ``tiles``, worked out once for equal layers."""
-    table = layer.analysis.table(grid_of)
-    return table.get((layer.signature, tiles, view.code_key), partial(make_grid, layer, tiles, view))
+    return _grid_of(layer, tiles, view.code)
+
+
+@memoized
+def _grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
+    return make_grid(layer, tiles, view)
 
 
 def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView, *, has_conflicts: bool = True) -> Grid:
@@ -135,10 +138,8 @@ def off_chip_of(layer: Layer, grid: Grid, order: tuple[int, ...], view: GpuView)
     """Return what the kernel moves between L2 and DRAM if the L2 is empty when it begins; blocks run in ``order``."""
     tiles, spec = grid.tiles, view.spec
     concurrent = min(grid.at_once, spec.sms.count * max(occupancy(spec.sms, grid.needs).blocks, 1))
-    made = partial(off_chip, layer, tiles, order, concurrent, view.l2_shape, spec.l2.sector_bytes)
     step = depth_step_of(layer, tiles)
-    key = layer.signature, tiles.tile, order, step, concurrent, view.l2_shape, spec.l2.sector_bytes
-    return layer.analysis.table(off_chip).get(key, made)
+    return off_chip(layer, tiles.tile, step, order, concurrent, view.l2_shape, spec.l2.sector_bytes)
 
 
 def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> KernelWork:

@@ -10,7 +10,7 @@ sub-graph; the paper shows none.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dsascape.fusion.fixed_pattern import fixed_pattern_of
 from dsascape.fusion.plan import FusionPlan, Group
@@ -52,7 +52,7 @@ class Grouped:
 class Grouping:
     """The sub-graphs of a network, in the topological order of their last operators."""
 
-    subgraphs: tuple[Grouped, ...]
+    subgraphs: tuple[Grouped, ...] = field(hash=False)
     fitted_bytes: int
     """Largest footprint tried that fits, in bytes; distinct for each grouping of the network."""
     refused_bytes: int | None

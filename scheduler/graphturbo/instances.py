@@ -127,9 +127,9 @@ def _instance(
     return SubGraphInstance(group, index, tuple(parts), writes)
 
 
-def needs_of_first(analysis: Analysis, plan: FusionPlan, group: int) -> Mapping[str, Box]:
+def needs_of_first(analysis: Analysis, ops: tuple[int, ...], split: Split | None) -> Mapping[str, Box]:
     """Return the boxes of all tensors, weights included, that the first instance of a group reads or computes."""
-    return placed_regions(analysis, plan.groups[group].ops, _wanted(plan.subgraphs[group], plan.groups[group].split, 0))
+    return placed_regions(analysis, ops, _wanted(Subgraph(analysis.graph, ops), split, 0))
 
 
 def _last_outputs(layer: Layer, regions: Mapping[str, Box]) -> dict[str, Box]:

@@ -307,7 +307,7 @@ class Layer(Subgraph):
         """Tables of the network's memoized functions."""
         return self.analysis.memos
 
-    @property
+    @cached_property
     def memo_key(self) -> Signature:
         """Key of memoized results, which equal layers of a network share."""
         return self.signature

@@ -1,6 +1,6 @@
 """Parts of a machine as arguments of memoized functions: what a function takes is its key, and all that it can read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, fields
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, TypeVar, Union
@@ -69,8 +69,20 @@ def without(spec: _Model, unread: Unread, place: str = "") -> _Model:
 
 
 def only(spec: _Model, *read: str) -> _Model:
-    """Return ``spec`` with the fields ``read`` alone; all others are `LeftOut`."""
-    return without(spec, dict.fromkeys([name for name in type(spec).model_fields if name not in read], True))
+    """Return ``spec`` with the fields ``read`` alone, those of its parts as ``part.field``; others are `LeftOut`."""
+    return without(spec, _all_but(spec, read))
+
+
+def _all_but(spec: BaseModel, read: Iterable[str]) -> Unread:
+    inside: dict[str, list[str]] = {}
+    for place in read:
+        name, _, inner = place.partition(".")
+        inside.setdefault(name, []).append(inner)
+    unread: dict[str, bool | Unread] = {name: True for name in type(spec).model_fields if name not in inside}
+    for name, inner_places in inside.items():
+        if "" not in inner_places:
+            unread[name] = _all_but(getattr(spec, name), inner_places)
+    return unread
 
 
 def _text(value: object) -> str:

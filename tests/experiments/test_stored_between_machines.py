@@ -4,7 +4,7 @@ Every field of every kind of spec is found by walking the model, and changed by 
 too. A network evaluated on the changed machine after the other one has the figures that it has there alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -14,10 +14,12 @@ from pydantic import BaseModel
 from dsascape.experiments.point.clusters_in_use import run_on_best_clusters
 from dsascape.experiments.point.job import Job
 from dsascape.experiments.question.network import default_dtype
-from dsascape.hw_models import AnyHardware, ClusteredDsa, HardwareError, SimulationError, load_hardware
+from dsascape.hw_models import AnyHardware, ClusteredDsa, Cpu, Gpu, HardwareError, SimulationError, load_hardware
 from dsascape.scheduler import Placing, ScheduleError, kind_of, make_policy, make_tuning
+from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.dsa.deciding.unit_choice import choose_units
 from dsascape.scheduler.dsa.view import DsaView
+from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.machine_part import LeftOut
 from dsascape.workloads import Graph
@@ -124,7 +126,23 @@ def dsa(spec: AnyHardware | None = None) -> DsaView:
     return DsaView(spec, 4)
 
 
-PARTS = ("timing", "arithmetic", "apart_from_ddr", "on_chip_rates")
+def gpu(spec: AnyHardware | None = None) -> GpuView:
+    spec = load_hardware("v100") if spec is None else spec
+    assert isinstance(spec, Gpu)
+    return GpuView(spec, "fp16")
+
+
+def cpu(spec: AnyHardware | None = None) -> CpuView:
+    spec = load_hardware("kirin990") if spec is None else spec
+    assert isinstance(spec, Cpu)
+    return CpuView(spec)
+
+
+VIEWS: Mapping[str, Callable[[AnyHardware], Any]] = {"stcp920": dsa, "v100": gpu, "kirin990": cpu}
+PARTS = (
+    ("stcp920", "timing"), ("stcp920", "arithmetic"), ("stcp920", "apart_from_ddr"), ("stcp920", "on_chip_rates"),
+    ("v100", "timing"), ("v100", "code"), ("v100", "code_with_fronts"), ("kirin990", "timing"),
+)  # fmt: skip
 
 
 def left_out(spec: AnyHardware, place: str) -> bool:
@@ -137,17 +155,26 @@ def left_out(spec: AnyHardware, place: str) -> bool:
     return isinstance(at, LeftOut)
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_parts_of_machines_are_equal_only_if_they_leave_out_what_differs(part: str) -> None:
-    spec = load_hardware("stcp920")
-    whole, same = [getattr(dsa(), part) for _ in range(2)]
+@pytest.mark.parametrize(("name", "part"), PARTS)
+def test_parts_of_machines_are_equal_only_if_they_leave_out_what_differs(name: str, part: str) -> None:
+    spec, view = load_hardware(name), VIEWS[name]
+    whole, same = [getattr(view(spec), part) for _ in range(2)]
     assert (whole == same, hash(whole) == hash(same)) == (True, True)
     outside = []
     for place, changed in changes(spec):
-        own = getattr(dsa(changed), part)
+        own = getattr(view(changed), part)
         assert (own == whole) == left_out(own.spec, place), place
         outside += [place] if own == whole else []
     assert "energy.node_nm" in outside
+
+
+def test_instructions_of_a_cpu_depend_on_its_vectors_alone() -> None:
+    spec = load_hardware("kirin990")
+    code, counted = cpu(spec).code, cpu(spec).code.at_any_length
+    differing = [place for place, changed in changes(spec) if cpu(changed).code != code]
+    assert differing == [place for place, _ in changes(spec) if place.startswith("simd.")]
+    differing = [place for place, changed in changes(spec) if cpu(changed).code.at_any_length != counted]
+    assert differing == ["simd.register_bytes", "simd.multiplies_by_lane"]
 
 
 def test_reading_what_is_left_out_is_an_error_that_names_it() -> None:
@@ -157,6 +184,12 @@ def test_reading_what_is_left_out_is_an_error_that_names_it() -> None:
         bool(view.apart_from_ddr.ddr_bytes)
     with pytest.raises(AttributeError, match=r"local_buffer\.capacity_bytes is left out"):
         bool(view.on_chip_rates.local_buffer_bytes)
+    with pytest.raises(AttributeError, match=r"sms\.count is left out"):
+        gpu().code.spec.sms.count.bit_length()
+    with pytest.raises(AttributeError, match=r"sms\.shared\.per_block_bytes is left out"):
+        gpu().code.spec.sms.shared.per_block_bytes.bit_length()
+    with pytest.raises(AttributeError, match="lanes is left out"):
+        cpu().code.at_any_length.simd.lanes_of("fp32")
 
 
 def test_units_are_chosen_by_arithmetic_alone() -> None:

@@ -1,7 +1,7 @@
 """What each cache passes on while the cores of a machine work on the chunks of a kernel."""
 
 import math
-from functools import cached_property, partial
+from functools import cached_property
 
 from dsascape.hw_models.caches.lines import CacheShape
 from dsascape.hw_models.caches.nests import Nest
@@ -20,15 +20,15 @@ from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import Made, fronts_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.operands import Footprints
+from dsascape.workloads.memo import memoized
 
 
+@memoized
 def traffic_of(
-    layer: Layer, tiled: TiledLoops, threads: int, line_bytes: int, *, write_allocate: bool
+    layer: Layer, tiled: TiledLoops, threads: int, line_bytes: int, write_allocate: bool
 ) -> "ChunkTraffic":
-    """Return the traffic of a kernel's chunks; machines share what is known of it where their caches are alike."""
-    key = layer.signature, tiled, threads, line_bytes, write_allocate
-    made = partial(ChunkTraffic, layer, tiled, threads, line_bytes, write_allocate=write_allocate)
-    return layer.analysis.table(ChunkTraffic).get(key, made)
+    """Return the traffic of a kernel's chunks; machines share it where lines and stores of their caches are alike."""
+    return ChunkTraffic(layer, tiled, threads, line_bytes, write_allocate=write_allocate)
 
 
 class ChunkTraffic:

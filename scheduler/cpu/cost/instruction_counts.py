@@ -1,21 +1,18 @@
 """The instructions of one loop nest, class by class, in register tiles; what cache tiles repeat of it comes on top."""
 
 import math
-from collections.abc import Hashable
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
-from dsascape.hw_models.cpu.spec import Simd
 from dsascape.hw_models.simulation.instructions import Issued
-from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
+from dsascape.scheduler.cpu.schedule.tiles import RegisterTiles
 from dsascape.scheduler.cpu.structure.anchors import most_lanes
 from dsascape.scheduler.cpu.structure.nests import NestCode, Read, nests_of
 from dsascape.scheduler.cpu.structure.partial_sums import folding_instructions, partial_sums, pieces_of_row
-from dsascape.scheduler.cpu.tuning import CpuTuning
-from dsascape.scheduler.kernels.footprints import footprints_of
+from dsascape.scheduler.cpu.view import CodeView
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.memo import memoized
 
 
 class Counts:
@@ -97,22 +94,21 @@ class _Vectors(NamedTuple):
 class _Registers:
     """What the nests of a layer have in common: how its sink is cut into register tiles, and these into vectors."""
 
-    __slots__ = ("columns", "depth", "element_bytes", "lanes", "rows", "simd", "tiles", "tuning", "used")
+    __slots__ = ("columns", "element_bytes", "lanes", "rows", "tiles", "used", "view")
 
-    def __init__(self, layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning) -> None:
-        self.tiles, self.lanes, self.simd, self.tuning = tiles, lanes, simd, tuning
-        self.depth = footprints_of(layer).depth
+    def __init__(self, layer: Layer, tiles: RegisterTiles, lanes: int, view: CodeView) -> None:
+        self.tiles, self.lanes, self.view = tiles, lanes, view
         self.element_bytes = layer.sink.element_bytes
         self.used = self.rows = self.columns = 1
         if tiles.vector_dim >= 0:
-            along = tiles.register[tiles.vector_dim]
+            along = tiles.sizes[tiles.vector_dim]
             self.used = math.gcd(tiles.lanes(lanes), most_lanes(layer, tiles.vector_dim, lanes))
-            self.rows, self.columns = math.prod(tiles.register) // along, along // self.used
+            self.rows, self.columns = math.prod(tiles.sizes) // along, along // self.used
 
 
 def _vectors(nest: NestCode, of: _Registers) -> _Vectors:
     tiles, lanes = of.tiles, of.lanes
-    follows_sink = not nest.vector_extent and len(nest.outputs) == len(tiles.register)
+    follows_sink = not nest.vector_extent and len(nest.outputs) == len(tiles.sizes)
     dim = tiles.vector_dim
     if follows_sink and dim >= 0:
         outputs = math.prod(tiles.padded(nest.outputs)) / of.used
@@ -134,11 +130,11 @@ def _vectors(nest: NestCode, of: _Registers) -> _Vectors:
 
 def _add_nest(total: Counts, nest: NestCode, of: _Registers) -> None:
     """Add the instructions of ``nest`` and of all that are like it."""
-    vectors, tiles, tuning = _vectors(nest, of), of.tiles, of.tuning
+    vectors, tiles, tuning = _vectors(nest, of), of.tiles, of.view.tuning
     in_tile = vectors.rows * vectors.columns
     count, every = nest.count, math.prod(nest.outputs)
     for read in nest.reads:
-        _add_read(total, nest, read, vectors, tiles, of.simd)
+        _add_read(total, nest, read, vectors, of)
     made, of_results = nest.operations, nest.of_results
     iterations = max(every * nest.iterations, 1)
     if nest.is_anchor and made.macs:
@@ -159,7 +155,7 @@ def _add_nest(total: Counts, nest: NestCode, of: _Registers) -> None:
         total.register_bytes += stored * (1 if nest.sums_along else vectors.lanes) * element
     if nest.is_anchor:
         total.accumulators = max(total.accumulators, in_tile)
-        passes = tiles.passes(of.depth)
+        passes = tiles.passes
         total.load += (passes - 1) * vectors.outputs
         total.store += (passes - 1) * vectors.outputs
         total.register_bytes += 2 * (passes - 1) * vectors.outputs * vectors.lanes * element
@@ -184,19 +180,17 @@ def _add_chain(total: Counts, nest: NestCode, vectors: _Vectors, element_bytes: 
         total.register_bytes += vectors.steps * vectors.lanes * element_bytes
 
 
-def _add_read(
-    total: Counts, nest: NestCode, read: Read, vectors: _Vectors, tiles: TiledLoops, simd: Simd
-) -> None:
+def _add_read(total: Counts, nest: NestCode, read: Read, vectors: _Vectors, of: _Registers) -> None:
     """Add the loads of one operand: of the anchor's, one for all accumulators that use the same element.
 
     What is the same for all vectors of a row is loaded once for the row.
     """
-    count = nest.count
+    count, tiles, simd = nest.count, of.tiles, of.view.simd
     times = read.share * (vectors.steps if read.moves_with_depth or not nest.is_anchor else vectors.outputs)
     if not nest.is_anchor and read.along_vector == "same":
         times = 0 if not read.dims else times / max(vectors.in_row, 1)
     if nest.is_anchor and vectors.follows_sink:
-        for dim, extent in enumerate(tiles.register):
+        for dim, extent in enumerate(tiles.sizes):
             if dim != vectors.vector_dim:
                 times /= extent / read.loads_along(dim, extent)
     along = read.along_vector if tiles.has_panels or read.along_vector_in_file is None else read.along_vector_in_file
@@ -213,42 +207,36 @@ def _add_read(
     total.register_bytes += count * loads * each_bytes
 
 
-def counts_by_nest(
-    layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning
-) -> tuple[Counts, ...]:
-    """Return the instructions of each nest in register tiles, once for equal ones: whatever cache tiles are around."""
-    depth = footprints_of(layer).depth
-    of_tiles = tiles.register, tiles.vector_dim, tiles.unrolled, tiles.passes(depth), tiles.has_panels
-    key = layer.signature, of_tiles, lanes, _instructions_of(simd), tuning
-    made = partial(_by_nest, layer, tiles, lanes, simd, tuning)
-    return layer.analysis.table(_by_nest).get(key, made)
+def counts_by_nest(layer: Layer, tiles: RegisterTiles, lanes: int, view: CodeView) -> tuple[Counts, ...]:
+    """Return the instructions of each nest in register tiles, on vectors of ``lanes`` elements."""
+    return _counts_by_nest(layer, tiles, lanes, view.at_any_length)
 
 
-def _by_nest(layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning) -> tuple[Counts, ...]:
-    of = _Registers(layer, tiles, lanes, simd, tuning)
+@memoized
+def _counts_by_nest(layer: Layer, tiles: RegisterTiles, lanes: int, view: CodeView) -> tuple[Counts, ...]:
+    of = _Registers(layer, tiles, lanes, view)
     return tuple([_counts(nest, of) for nest in nests_of(layer)])
 
 
-def least_counts(layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning) -> Counts:
+def least_counts(layer: Layer, tiles: RegisterTiles, lanes: int, view: CodeView) -> Counts:
     """Return the instructions of all nests in register tiles, each element computed once."""
-    total, of = Counts(), _Registers(layer, tiles, lanes, simd, tuning)
-    key = layer.signature, lanes, tiles.vector_dim < 0, _instructions_of(simd), tuning
-    apart = layer.analysis.table(_whatever_registers).get(key, partial(_whatever_registers, layer, of))
+    total, of = Counts(), _Registers(layer, tiles, lanes, view)
+    apart = _whatever_registers(layer, tiles.vector_dim >= 0, tiles.has_panels, lanes, view.at_any_length)
     for nest, counts in zip(nests_of(layer), apart, strict=True):
         total.add(_counts(nest, of) if counts is None else counts)
     return total
 
 
-def _whatever_registers(layer: Layer, of: _Registers) -> tuple[Counts | None, ...]:
+@memoized
+def _whatever_registers(
+    layer: Layer, has_vectors: bool, has_panels: bool, lanes: int, view: CodeView
+) -> tuple[Counts | None, ...]:
     """Return the instructions of each nest that does not follow register tiles; None for the others."""
+    single = RegisterTiles((1,) * len(layer.sink.shape), 0 if has_vectors else -1, 1, 1, has_panels)
+    of = _Registers(layer, single, lanes, view)
     return tuple([
         None if nest.is_anchor or _vectors(nest, of).follows_sink else _counts(nest, of) for nest in nests_of(layer)
     ])
-
-
-def _instructions_of(simd: Simd) -> Hashable:
-    """Return all that the counts depend on of vector instructions, the length of vectors aside."""
-    return simd.register_bytes, simd.multiplies_by_lane
 
 
 def _counts(nest: NestCode, of: _Registers) -> Counts:

@@ -9,18 +9,17 @@ Constants are taken to be stored in the order in which they are read, as they ca
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from dsascape.hw_models.cpu.spec import Simd
 from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest, least_counts
 from dsascape.scheduler.cpu.cost.streamed import add_corrections
-from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
+from dsascape.scheduler.cpu.schedule.tiles import RegisterTiles, TiledLoops
 from dsascape.scheduler.cpu.structure.chains import Made, fronts_of
 from dsascape.scheduler.cpu.structure.nests import NestCode, memory_order, nests_of, read_order
 from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CodeView
 from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
@@ -41,18 +40,13 @@ class Code:
     operations: Operations
 
 
-def known_codes(
-    layer: Layer, tiles: TiledLoops, dtype: str, simd: Simd, tuning: CpuTuning, machine: Hashable
-) -> tuple[Code, ...]:
-    """Return `codes_of`, worked out once for tiles that make the same code; ``machine`` says vectors and tuning."""
-    key: Hashable = tiles
-    if not tiles.has_fronts:
-        depends = _depends_on_tile(layer)
-        tile = tiles.tile(layer.sink.shape) if depends else ()
-        passes = tiles.passes(footprints_of(layer).depth)
-        key = tile, tiles.register, tiles.vector_dim, tiles.unrolled, passes, tiles.has_panels
-    made = partial(codes_of, layer, tiles, dtype, simd, tuning)
-    return layer.analysis.table(codes_of).get((layer.signature, key, dtype, machine), made)
+def codes_of(layer: Layer, tiles: TiledLoops, dtype: str, view: CodeView) -> tuple[Code, ...]:
+    """Return the instructions of the whole kernel in ``tiles``: of each of its parts, first to last."""
+    if tiles.has_fronts:
+        return _codes_in_parts(layer, tiles, dtype, view)
+    shape = layer.sink.shape
+    tile = tiles.tile(shape) if _depends_on_tile(layer) else shape
+    return _codes_of_one(layer, tile, tiles.registers(footprints_of(layer).depth), dtype, view)
 
 
 @memoized
@@ -61,63 +55,82 @@ def _depends_on_tile(layer: Layer) -> bool:
     return footprints_of(layer).has_buffers or any(nest.padded for nest in nests_of(layer))
 
 
-def codes_of(layer: Layer, tiles: TiledLoops, dtype: str, simd: Simd, tuning: CpuTuning) -> tuple[Code, ...]:
-    """Return the instructions of the whole kernel in ``tiles``: of each of its parts, first to last."""
+@memoized
+def _codes_in_parts(layer: Layer, tiles: TiledLoops, dtype: str, view: CodeView) -> tuple[Code, ...]:
+    """Return the instructions of each part of a kernel with anchors in front of the last."""
     in_front, found = fronts_of(layer, tiles), []
     for made in in_front:
         share = made.times * math.prod(made.extents) / math.prod(made.tiled.padded(made.layer.sink.shape))
-        own = code_of(made.layer, made.tiled, dtype, simd, tuning, share, is_in_front=True)
-        found.append(_in_parts(own, made, layer, dtype, simd, tuning) if made.is_of_rows_in_parts else own)
-    return (*found, code_of(parts_of(layer)[-1] if in_front else layer, tiles, dtype, simd, tuning))
+        own = code_of(made.layer, made.tiled, dtype, view, share, is_in_front=True)
+        found.append(_in_parts(own, made, layer, dtype, view) if made.is_of_rows_in_parts else own)
+    return (*found, code_of(parts_of(layer)[-1] if in_front else layer, tiles, dtype, view))
 
 
-def _in_parts(code: Code, made: Made, layer: Layer, dtype: str, simd: Simd, tuning: CpuTuning) -> Code:
+@memoized
+def _codes_of_one(
+    layer: Layer, tile: Extents, registers: RegisterTiles, dtype: str, view: CodeView
+) -> tuple[Code, ...]:
+    """Return the instructions of a kernel that is one part."""
+    return (_code_in(layer, tile, registers, dtype, view),)
+
+
+def _in_parts(code: Code, made: Made, layer: Layer, dtype: str, view: CodeView) -> Code:
     """Return the instructions of a softmax's whole rows as those of rows in parts, with running statistics."""
-    further, lanes = Counts(), simd.lanes_of(dtype)
-    add_corrections(further, made, layer, lanes, counts_by_nest(made.layer, made.tiled, lanes, simd, tuning))
+    further, lanes = Counts(), view.simd.lanes_of(dtype)
+    registers = made.tiled.registers(footprints_of(made.layer).depth)
+    add_corrections(further, made, layer, lanes, counts_by_nest(made.layer, registers, lanes, view))
     return Code(
         further.added_to(code.issued), code.register_bytes + round(further.register_bytes), code.operations
     )
 
 
 def code_of(
-    layer: Layer, tiles: TiledLoops, dtype: str, simd: Simd, tuning: CpuTuning, share: float = 1.0, *,
-    is_in_front: bool = False,
-) -> Code:  # fmt: skip
+    layer: Layer, tiles: TiledLoops, dtype: str, view: CodeView, share: float = 1.0, *, is_in_front: bool = False
+) -> Code:
     """Return ``share`` of the instructions of a layer with one anchor at most.
 
     ``is_in_front``: what it makes stays in a buffer of the kernel, of whole register tiles.
     """
-    lanes = simd.lanes_of(dtype)
-    counts, operations = _counted(layer, tiles, lanes, simd, tuning)
+    registers = tiles.registers(footprints_of(layer).depth)
+    return _code_in(layer, tiles.tile(layer.sink.shape), registers, dtype, view, share, is_in_front=is_in_front)
+
+
+def _code_in(
+    layer: Layer, tile: Extents, registers: RegisterTiles, dtype: str, view: CodeView, share: float = 1.0, *,
+    is_in_front: bool = False,
+) -> Code:  # fmt: skip
+    """Return `code_of` in cache tiles of ``tile`` elements of each dimension."""
+    lanes = view.simd.lanes_of(dtype)
+    counts, operations = _counted(layer, tile, registers, lanes, view)
     if not is_in_front:
-        _add_rows(counts, layer, tiles, lanes)
+        _add_rows(counts, layer, registers, lanes)
     if share != 1:
         counts = counts.scaled(share)
         operations = _scaled(operations, share)
     return Code(counts.issued(), round(counts.register_bytes), operations)
 
 
-def least_issued(layer: Layer, tiles: TiledLoops, dtype: str, simd: Simd, tuning: CpuTuning) -> Issued:
+def least_issued(layer: Layer, tiles: TiledLoops, dtype: str, view: CodeView) -> Issued:
     """Return instructions of a layer with one anchor that `code_of` has no fewer of in any class.
 
     Left out is what depends on how tiles overlap: copies with padding, and what is computed once more for a neighbour.
     """
-    return least_counts(layer, tiles, simd.lanes_of(dtype), simd, tuning).issued()
+    registers = tiles.registers(footprints_of(layer).depth)
+    return least_counts(layer, registers, view.simd.lanes_of(dtype), view).issued()
 
 
 def _counted(
-    layer: Layer, tiles: TiledLoops, lanes: int, simd: Simd, tuning: CpuTuning
+    layer: Layer, tile: Extents, registers: RegisterTiles, lanes: int, view: CodeView
 ) -> tuple[Counts, Operations]:
     """Return the instructions and operations of a layer with one anchor at most."""
     total, operations = Counts(), Operations()
-    by_nest = counts_by_nest(layer, tiles, lanes, simd, tuning)
-    for nest, counts, overlap in zip(nests_of(layer), by_nest, _times(layer, tiles), strict=True):
+    by_nest = counts_by_nest(layer, registers, lanes, view)
+    for nest, counts, overlap in zip(nests_of(layer), by_nest, _times(layer, tile), strict=True):
         times = overlap * nest.passes
         own = counts if times == 1 else counts.scaled(times)
         if nest.padded:
             own = own.scaled(1)
-            _add_copies(own, nest, layer, tiles, lanes, tuning)
+            _add_copies(own, nest, layer, tile, lanes, view.tuning)
         total.add(own)
         made = nest.operations * nest.count
         operations += made if times == 1 else _scaled(made, times)
@@ -130,17 +143,12 @@ def _scaled(operations: Operations, share: float) -> Operations:
     )
 
 
-def _times(layer: Layer, tiles: TiledLoops) -> Sequence[float]:
+@memoized
+def _times(layer: Layer, tile: Extents) -> Sequence[float]:
     """Return for each nest by how much the iterations of all tiles are more than those of the whole.
 
     Every tile computes for itself what its anchor needs: halos, and operands that do not change with it.
     """
-    tile = tiles.tile(layer.sink.shape)
-    return _times_in(layer, tile)
-
-
-@memoized
-def _times_in(layer: Layer, tile: Extents) -> Sequence[float]:
     shape, nests = layer.sink.shape, nests_of(layer)
     if not any(nest.is_anchor for nest in nests):
         return [1.0] * len(nests)
@@ -176,11 +184,10 @@ def _iterations(layer: Layer, nests: Sequence[NestWork]) -> list[int]:
     return found[::-1]
 
 
-def _add_rows(total: Counts, layer: Layer, tiles: TiledLoops, lanes: int) -> None:
+def _add_rows(total: Counts, layer: Layer, tiles: RegisterTiles, lanes: int) -> None:
     """Add the copies of what lies inside a result that vectors stick out of, which are made whole."""
     shape, dim = layer.sink.shape, tiles.vector_dim
-    has_passes = tiles.passes(footprints_of(layer).depth) > 1
-    if anchored_nest(layer) is None or dim < 0 or has_passes or not shape[dim] % tiles.register[dim]:
+    if anchored_nest(layer) is None or dim < 0 or tiles.passes > 1 or not shape[dim] % tiles.sizes[dim]:
         return
     used = tiles.lanes(lanes)
     vectors = math.prod(shape) / used
@@ -190,12 +197,10 @@ def _add_rows(total: Counts, layer: Layer, tiles: TiledLoops, lanes: int) -> Non
 
 
 def _add_copies(
-    total: Counts, nest: NestCode, layer: Layer, tiles: TiledLoops, lanes: int, tuning: CpuTuning
+    total: Counts, nest: NestCode, layer: Layer, tile: Extents, lanes: int, tuning: CpuTuning
 ) -> None:
     """Add the copies with padding of what the anchor reads, one for each tile."""
-    shape = layer.sink.shape
-    tile = tiles.tile(shape)
-    number = math.prod([-(-size // part) for size, part in zip(shape, tile, strict=True)])
+    number = math.prod([-(-size // part) for size, part in zip(layer.sink.shape, tile, strict=True)])
     anchor = anchored_nest(layer)
     assert anchor is not None
     work = next(work for work in layer.tile_work(tile).nests if work.nest is anchor)

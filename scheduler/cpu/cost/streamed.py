@@ -6,7 +6,6 @@ and the buffers of scores and exponentials hold that alone. Each step corrects t
 
 import math
 from dataclasses import replace
-from functools import partial
 
 from dsascape.hw_models.caches.lines import Lines, box_lines
 from dsascape.hw_models.caches.nests import Nest
@@ -20,23 +19,29 @@ from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.operands import Footprints, Operand, Reach, TouchedLines
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.scheduler.kernels.structure.parts import link_read, parts_of
+from dsascape.workloads.memo import memoized
 
 
 def footprints_in(layer: Layer, tiled: TiledLoops) -> Footprints:
     """Return the operands of ``layer`` in ``tiled`` loops: by steps of the depth, where softmax's statistics run."""
     if not tiled.is_streamed:
         return footprints_of(layer)
-    return layer.analysis.table(_by_steps).get(layer.signature, partial(_by_steps, layer))
+    return _by_steps(layer)
 
 
 def touched_lines_in(layer: Layer, tiled: TiledLoops, line_bytes: int) -> TouchedLines:
     """Return the lines of ``line_bytes`` that tiles of ``layer`` touch in ``tiled`` loops."""
     if not tiled.is_streamed:
         return touched_lines(layer, line_bytes)
-    key = layer.signature, line_bytes
-    return layer.analysis.table(touched_lines_in).get(key, lambda: TouchedLines(_by_steps(layer), line_bytes))
+    return _lines_by_steps(layer, line_bytes)
 
 
+@memoized
+def _lines_by_steps(layer: Layer, line_bytes: int) -> TouchedLines:
+    return TouchedLines(_by_steps(layer), line_bytes)
+
+
+@memoized
 def _by_steps(layer: Layer) -> Footprints:
     """Return the operands of a layer whose depth is cut in steps, as its parts know them by themselves."""
     whole, parts = footprints_of(layer), parts_of(layer)

@@ -12,7 +12,7 @@ from dsascape.hw_models.caches.passing import Passed
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.cpu.machine import L1, CorePace, Moved, Step
 from dsascape.scheduler.cpu.cost.chunk_traffic import traffic_of
-from dsascape.scheduler.cpu.cost.instructions import known_codes
+from dsascape.scheduler.cpu.cost.instructions import codes_of
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -25,9 +25,9 @@ class TiledKernel:
     def __init__(self, layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> None:
         spec = view.spec
         self.view = view
-        self.codes = known_codes(layer, tiled, dtype, spec.simd, view.tuning, view.code_key)
+        self.codes = codes_of(layer, tiled, dtype, view.code)
         """Of each part."""
-        self.traffic = traffic_of(layer, tiled, threads, spec.line_bytes, write_allocate=spec.write_allocate)
+        self.traffic = traffic_of(layer, tiled, threads, spec.line_bytes, spec.write_allocate)
         self.chunks = self.traffic.chunks
         self.of_parts = self.traffic.of_parts
         """Chunks of each part."""

@@ -1,11 +1,35 @@
 """How one layer is computed on the cores of a CPU: the tiled loops that are simulated, and that generated code has."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import DEPTH
 from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
+
+
+class RegisterTiles(NamedTuple):
+    """Register tiles of an anchor: what its instructions depend on, whatever cache tiles are around."""
+
+    sizes: Extents
+    """Elements of each dimension that are computed at once, in vectors."""
+    vector_dim: int
+    """Dimension along which vectors lie; -1 where nothing is vectorised."""
+    unrolled: int
+    """Iterations of the innermost reduction loop that are written out one by one."""
+    passes: int
+    """Times that partial sums are taken up, the first included."""
+    has_panels: bool
+    """Whether weights of the anchor lie in panels along its vectors."""
+
+    def lanes(self, most: int) -> int:
+        """Return the lanes of the vectors on a machine that has ``most``: as many as divide a register tile."""
+        return 1 if self.vector_dim < 0 else dividing(self.sizes[self.vector_dim], most)
+
+    def padded(self, shape: Extents) -> Extents:
+        """Return the elements of each dimension that whole register tiles have."""
+        return tuple([-(-size // part) * part for size, part in zip(shape, self.sizes, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +157,10 @@ class TiledLoops:
                 found *= -(-depth // inside)
                 depth = inside
         return found
+
+    def registers(self, depth: int) -> RegisterTiles:
+        """Return the register tiles inside of these loops, where the anchor's longest reduction has ``depth``."""
+        return RegisterTiles(self.register, self.vector_dim, self.unrolled, self.passes(depth), self.has_panels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ hand; of equal ones that with the fewest instructions.
 import itertools
 import math
 from collections.abc import Sequence
-from functools import partial
 from operator import itemgetter
 
 from dsascape.hw_models.cpu.cores import issue_cycles
@@ -15,7 +14,7 @@ from dsascape.scheduler.cpu.cost.instructions import code_of, least_issued
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.structure.anchors import is_aligned, lanes_along
 from dsascape.scheduler.cpu.structure.nests import nests_of
-from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.cpu.view import CpuView, IssueView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.workloads.loopnest import Extents
@@ -32,25 +31,25 @@ def vector_dim_of(layer: Layer) -> int:
 
 
 def register_tile_of(layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int = 0) -> Extents:
-    """Return the register tile of a layer with one anchor, of ``extents`` of its output at a time; once for equal ones.
+    """Return the register tile of a layer with one anchor, of ``extents`` of its output at a time.
 
     Vectors do not reach over multiples of ``begins``, where what is computed at a time may begin.
     """
-    key = layer.signature, extents, begins, dtype, view.code_key, view.issue_key
-    made = partial(_register_tile, layer, extents, dtype, view, begins)
-    return layer.analysis.table(_register_tile).get(key, made)
+    return _register_tile(layer, extents, dtype, view.issue, begins)
 
 
-def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int) -> Extents:
+@memoized
+def _register_tile(layer: Layer, extents: Extents, dtype: str, view: IssueView, begins: int) -> Extents:
+    code, core = view.code, view.core
+    simd, tuning = code.simd, code.tuning
     nest, vector_dim, shape = anchored_nest(layer), vector_dim_of(layer), layer.sink.shape
     assert nest is not None
-    lanes = math.gcd(lanes_along(nest, vector_dim, view.lanes(dtype)), begins)
-    limit = min(view.spec.simd.registers, view.tuning.most_accumulators)
-    simd, core = view.spec.simd, view.kinds[0]
+    lanes = math.gcd(lanes_along(nest, vector_dim, simd.lanes_of(dtype)), begins)
+    limit = min(simd.registers, tuning.most_accumulators)
     bounds = []
     for register in _register_tiles(layer, vector_dim, lanes, limit, extents):
         accumulators = math.prod(register) // lanes
-        own = view.tuning.kept_operands if _has_own_operands(layer, register, vector_dim) else 0
+        own = tuning.kept_operands if _has_own_operands(layer, register, vector_dim) else 0
         if begins % register[vector_dim] or (accumulators > 1 and accumulators * (1 + own) >= limit):
             continue
         if not all(is_aligned(nest, dim, size) for dim, size in enumerate(register)):
@@ -58,13 +57,13 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, be
         tile = tuple([-(-size // part) * part for size, part in zip(extents, register, strict=True)])
         tiles = LoopTiles(tile, tuple(layer.sink.order), 0, register, vector_dim, None)
         share = math.prod(tiles.padded(extents)) / math.prod(tiles.padded(shape))
-        least = least_issued(layer, tiles.tiled, dtype, simd, view.tuning)
+        least = least_issued(layer, tiles.tiled, dtype, code)
         bounds.append((issue_cycles(core, least) * share, register, tiles, share))
     best: tuple[float, int, Extents] | None = None
     for bound, register, tiles, share in sorted(bounds, key=itemgetter(0, 1)):
         if best is not None and bound > best[0]:
             break
-        issued = code_of(layer, tiles.tiled, dtype, simd, view.tuning).issued
+        issued = code_of(layer, tiles.tiled, dtype, code).issued
         ranked = issue_cycles(core, issued) * share, issued.total, register
         best = ranked if best is None else min(best, ranked)
     assert best is not None

@@ -90,8 +90,8 @@ def choose_tiling(
 
     ``fixed``: values that the user fixes. Raises ``PinError`` where no tiles have them.
     """
-    key = layer.signature, dtype, view.timing_key, fixed
-    return known.tilings.get(key, partial(_search, layer, dtype, view, fixed))
+    part = view.timing
+    return known.tilings.get((layer.signature, dtype, part, fixed), partial(_search, layer, dtype, part, fixed))
 
 
 def _search(layer: Layer, dtype: str, view: CpuView, fixed: FixedTiles | None) -> Tiling:

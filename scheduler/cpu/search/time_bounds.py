@@ -31,8 +31,8 @@ def least_time_of_ps(layer: Layer, dtype: str, view: CpuView) -> float:
 
 def most_time_of_ps(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) -> float:
     """Return a time that the kernel of ``layer`` takes no more than; infinite if it has not just one anchor."""
-    key = layer.signature, dtype, view.timing_key
-    return known.most_ps.get(key, partial(_most_time_of_ps, layer, dtype, view))
+    part = view.timing
+    return known.most_ps.get((layer.signature, dtype, part), partial(_most_time_of_ps, layer, dtype, part))
 
 
 def _most_time_of_ps(layer: Layer, dtype: str, view: CpuView) -> float:

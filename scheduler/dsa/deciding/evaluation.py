@@ -120,10 +120,7 @@ class Evaluator:
     def waits_on_chip(self) -> bool:
         """Return whether on-chip transfers weigh more than arithmetic on the best candidate's critical path."""
         best = self._best
-        if best is None:
-            return False
-        known = best.at.analysis.table(_waits_on_chip)
-        return known.get(best.key, lambda: _waits_on_chip(self._run_of_best(best), best.at))
+        return best is not None and _waits_on_chip(self._run_of_best(best), best.at)
 
     def least_s(self, moved_ddr_bytes: int, launches: int) -> float:
         """Return a lower bound in seconds for schedules with this off-chip traffic and number of launches."""

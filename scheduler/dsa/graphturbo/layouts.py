@@ -20,6 +20,7 @@ from dsascape.scheduler.graphturbo.instances import InstanceGraph, split_into_in
 from dsascape.scheduler.graphturbo.options import GraphTurboOptions
 from dsascape.scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.memo import memoized
 
 _MOST_PLANS = 512
 """Size of the cache of plans per network; each plan may have hundreds of groups."""
@@ -46,11 +47,11 @@ def plans_of(options: GraphTurboOptions, costs: DsaCosts) -> Iterator[FusionPlan
         counts_inputs = options.footprint == "all"
         grouping = group_subgraphs(analysis, local_bytes, options.most_recompute, counts_inputs=counts_inputs)
         for cut in (True, False) if options.instances else (False,):
-            key = grouping.fitted_bytes, options.most_recompute, counts_inputs, cut
-            yield analysis.table(_plan, _MOST_PLANS).get(key, partial(_plan, analysis, grouping, cut=cut))
+            yield _plan(analysis, grouping, cut)
 
 
-def _plan(analysis: Analysis, grouping: Grouping, *, cut: bool) -> FusionPlan:
+@memoized(most=_MOST_PLANS)
+def _plan(analysis: Analysis, grouping: Grouping, cut: bool) -> FusionPlan:
     """Return the plan of a grouping, its groups split into instances (``cut``) or whole."""
     return plan_from_groups(analysis.graph, [grouped.group(cut=cut) for grouped in grouping.subgraphs])
 

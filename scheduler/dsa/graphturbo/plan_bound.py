@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Container, Mapping
-from functools import partial
 
-from dsascape.fusion.plan import FusionPlan
+from dsascape.fusion.plan import FusionPlan, Split
 from dsascape.scheduler.graphturbo.instances import needs_of_first
 from dsascape.scheduler.graphturbo.splitting import tensor_matches
 from dsascape.scheduler.kernels.cut import layers_by_pattern
 from dsascape.scheduler.kernels.layer import Layer, layer_needs
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.loopnest import Box, box_volume, full_box
+from dsascape.workloads.memo import memoized
 from dsascape.workloads.regions import required_regions
 
 
@@ -28,9 +28,8 @@ def least_bytes(analysis: Analysis, plan: FusionPlan | None = None, room_bytes: 
     least += sum([read.get(name, 0) for name in graph.inputs])
     if plan is None:
         return least + _weights_of(analysis, every_op)
-    cache = analysis.table(_weights_of_group)
-    for number, group in enumerate(plan.groups):
-        least += cache.get((group.ops, group.split), partial(_weights_of_group, analysis, plan, number))
+    for group in plan.groups:
+        least += _weights_of_group(analysis, group.ops, group.split)
         for read_bytes in analysis.of(_read_again, group.ops):
             if read_bytes > group.instances * room_bytes:  # all parts but one may fit
                 least += 2 * (read_bytes - int((group.instances - 1) * room_bytes))
@@ -79,14 +78,14 @@ def _read_again(analysis: Analysis, ops: tuple[int, ...]) -> list[int]:
     return [read[name] for name in names if name in read and name not in results]
 
 
-def _weights_of_group(analysis: Analysis, plan: FusionPlan, number: int) -> int:
-    group = plan.groups[number]
-    if group.split is None:
-        return _weights_of(analysis, group.ops)
-    needs, matches = needs_of_first(analysis, plan, number), tensor_matches(analysis, group.ops, group.split.dim)
+@memoized
+def _weights_of_group(analysis: Analysis, ops: tuple[int, ...], split: Split | None) -> int:
+    if split is None:
+        return _weights_of(analysis, ops)
+    needs, matches = needs_of_first(analysis, ops, split), tensor_matches(analysis, ops, split.dim)
     tensors, stay = analysis.graph.tensors, [name for name, (dim, _) in matches.items() if dim is None]
     again = {name for name in stay if name in tensors and needs.get(name) == full_box(tensors[name].shape)}
-    return _weights_of(analysis, group.ops, group.split.factor, again)
+    return _weights_of(analysis, ops, split.factor, again)
 
 
 def _weights_of(analysis: Analysis, ops: tuple[int, ...], times: int = 1, again: Container[str] = ()) -> int:

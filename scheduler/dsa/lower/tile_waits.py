@@ -5,16 +5,17 @@ layer that reads from its own core's local buffer need not wait for the whole te
 tiles that it reads. Runs of equal layers with equal slices up to translation share the result.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 from dsascape.scheduler.dsa.placing.binding import Binding
 from dsascape.scheduler.dsa.schedule.schedule import LayerRun, TensorSlice
 from dsascape.scheduler.dsa.tiling.tiling import Tiling
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.workloads.loopnest import Box, intersect
+from dsascape.workloads.loopnest import Box, Extents, intersect
+from dsascape.workloads.memo import memoized
 from dsascape.workloads.regions import placed_regions
 
 
@@ -45,6 +46,15 @@ class _Tiles(NamedTuple):
     @classmethod
     def of(cls, run: LayerRun, tiling: Tiling) -> "_Tiles":
         return cls(run.box, run.binding, tiling.computed or tiling.part, tiling.tile, tiling.order)
+
+    def positions(self) -> Iterator[tuple[tuple[int, ...], Extents]]:
+        """Yield position per dimension and extents of every tile of a core's part, in execution order."""
+        counts = [-(-whole // size) for whole, size in zip(self.part, self.tile, strict=True)]
+        place_of = [self.order.index(dim) for dim in range(len(counts))]
+        for place in itertools.product(*(range(counts[dim]) for dim in self.order)):
+            position = tuple([place[at] for at in place_of])
+            sized = zip(position, self.tile, self.part, strict=True)
+            yield position, tuple([min(size, whole - where * size) for where, size, whole in sized])
 
     def last_with(self, core: int, need: Box) -> int:
         """Return the number of the last tile on ``core`` that writes any of ``need``."""
@@ -99,22 +109,19 @@ class TileWaits:
         self.by_tile: Waits = ()
         """Dependencies of each tile, in execution order; empty if no tile has any."""
         if reads:
-            key = layer.signature, own, tuple(cores), wanted
-            work_out = partial(_waits, layer, tiling, own, cores, wanted)
-            self.by_tile = layer.analysis.table(_waits).get(key, work_out)
+            self.by_tile = _waits(layer, own, tuple(cores), wanted)
 
     def position(self, writer: int, tile: int) -> int:
         """Return the position of the instruction that completes a tile of a producer."""
         return self._writers[writer].done[tile]
 
 
-def _waits(layer: Layer, tiling: Tiling, own: _Tiles, cores: Sequence[int], reads: Sequence[_Read]) -> Waits:
+@memoized
+def _waits(layer: Layer, own: _Tiles, cores: tuple[int, ...], reads: tuple[_Read, ...]) -> Waits:
     """Return the dependencies of the tiles of ``layer``, without those implied by earlier tiles' dependencies."""
     latest = {read.slice: 0 for read in reads}
     by_tile: list[tuple[tuple[int, int], ...]] = []
-    for position, extents, depth_step, _ in tiling.steps():
-        if depth_step:
-            continue
+    for position, extents in own.positions():
         # nothing of a slice is read before it has its space, with the first tile
         waits: list[tuple[int, int]] = [] if by_tile else [(number, 0) for number in latest]
         for core in cores:

@@ -7,7 +7,7 @@ from dsascape.scheduler.cpu.cost.instructions import code_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.structure.anchors import vector_lanes
 from dsascape.scheduler.cpu.structure.partial_sums import folding_instructions, partial_sums, pieces_of_row
-from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CodeView
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.workloads.analysis import Analysis
@@ -30,7 +30,7 @@ def test_vectors_do_not_reach_over_groups(groups: int, lanes: int) -> None:
     anchor = anchored_nest(layer)
     assert anchor is not None
 
-    issued = code_of(layer, tiles.tiled, "fp32", SIXTEEN, CpuTuning()).issued
+    issued = code_of(layer, tiles.tiled, "fp32", CodeView(SIXTEEN)).issued
 
     assert vector_lanes(anchor, tiles, 16) == lanes
     assert issued.fma == 64 * (32 // groups) * 32 / lanes

@@ -92,7 +92,7 @@ def padded() -> CpuKernel:
 
 def test_copies_with_padding_come_on_top_of_the_least_that_is_issued() -> None:
     kernel, view = padded(), costs_of(convolution(dtype="fp32"), big_and_little()).view
-    made = kernel.layer, kernel.tiled, "fp32", view.spec.simd, view.tuning
+    made = kernel.layer, kernel.tiled, "fp32", view.code
     least, issued = least_issued(*made), code_of(*made).issued
 
     assert all(few <= many for few, many in zip(least.counts, issued.counts, strict=True))
@@ -119,11 +119,10 @@ def test_every_tile_copies_the_operand_that_is_rearranged_in_its_kernel() -> Non
     costs = costs_of(graph, big_and_little())
     layer = layer_of(costs.analysis, (0, 1))
     assert layer is not None
-    simd, tuning = costs.view.spec.simd, costs.view.tuning
 
     def loads(rows: int) -> int:
         tiles = LoopTiles((1, 1, rows, 48), (0, 1, 2, 3), 0, (1, 1, 4, 16), 3, None)
-        return code_of(layer, tiles.tiled, "fp32", simd, tuning).issued.load
+        return code_of(layer, tiles.tiled, "fp32", costs.view.code).issued.load
 
     # 64 x 48 elements for each further tile, one by one
     assert loads(16) - loads(32) == 64 * 48

@@ -24,6 +24,7 @@ from dsascape.scheduler.cpu.search.tiling import KnownTiles, candidates, choose_
 from dsascape.scheduler.cpu.structure.chains import fronts_of
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
@@ -119,7 +120,8 @@ def test_what_a_part_of_a_row_takes_once_more_is_counted() -> None:
     whole = in_full()
     rows = fronts_of(whole, tiles_of(whole).tiled)[-1]
     found = Counts()
-    of_rows = counts_by_nest(rows.layer, rows.tiled, LANES, VIEW.spec.simd, VIEW.tuning)
+    registers = rows.tiled.registers(footprints_of(rows.layer).depth)
+    of_rows = counts_by_nest(rows.layer, registers, LANES, VIEW.code)
     add_corrections(found, rows, whole, LANES, of_rows)
 
     assert found.special == 256

@@ -132,21 +132,20 @@ class TestTraffic:
     )
     def test_what_the_l2_passes_on(self, concurrent: int, l2_kib: int, left: int, right: int) -> None:
         depth_step = 16 if concurrent > 1 else None
-        tiles = GpuTiles((32, 32), (0, 1), (4, 4), 1, depth_step, 2, "lanes")
-        moved = off_chip(product(), tiles, (0, 1), concurrent, CacheShape(l2_kib * 1024 // SECTOR), SECTOR)
+        l2 = CacheShape(l2_kib * 1024 // SECTOR)
+        moved = off_chip(product(), (32, 32), depth_step, (0, 1), concurrent, l2, SECTOR)
 
         assert moved.fetched == (left, right, 0)
         assert moved.written == (0, 0, 8192)
         assert moved.first == (8192, 8192, 0)
 
     def test_the_order_of_blocks_says_which_operand_stays(self) -> None:
-        tiles = GpuTiles((32, 32), (0, 1), (4, 4), 1, None, 1, "lanes")
-        moved = off_chip(product(), tiles, (1, 0), 1, CacheShape(12 * 1024 // SECTOR), SECTOR)
+        moved = off_chip(product(), (32, 32), None, (1, 0), 1, CacheShape(12 * 1024 // SECTOR), SECTOR)
 
         assert moved.fetched == (16384, 8192, 0)
 
     def test_what_is_found_does_not_come_from_dram(self) -> None:
-        moved = off_chip(product(), ON_LANES, (0, 1), 4, CacheShape(2**20), SECTOR)
+        moved = off_chip(product(), ON_LANES.tile, ON_LANES.depth_step, (0, 1), 4, CacheShape(2**20), SECTOR)
 
         assert moved.total == 3 * 8192
         assert moved.left(Found(frozenset({0}), frozenset())) == 2 * 8192
