@@ -9,8 +9,9 @@ from dsascape.fusion.costs import OnChipMemory
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.deciding.unit_choice import Units, computing_ps, units_of
 from dsascape.scheduler.dsa.pins import DsaPin, DsaPins
-from dsascape.scheduler.dsa.placing.binding import Binding, plain_binding
+from dsascape.scheduler.dsa.placing.binding import Binding
 from dsascape.scheduler.dsa.placing.core_choice import BoundLayer, LayerThroughDdr, bound_layer
+from dsascape.scheduler.dsa.placing.division import DividedLayer, divided_layer
 from dsascape.scheduler.dsa.tiling.choice import TilingCache
 from dsascape.scheduler.dsa.view import GLOBAL, LOCAL, DsaView
 from dsascape.scheduler.errors import ScheduleError
@@ -135,18 +136,16 @@ class DsaCosts:
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimated seconds of the operators as one layer with all buffers to itself, launch included.
 
-        Where clusters share every kernel, that of one cluster's part along the outermost dimensions. Infinite if not
-        even the smallest tile fits.
+        Where clusters share every kernel, that of one cluster's part in the fastest division. Infinite if not even the
+        smallest tile fits.
         """
         layer = layer_of(self.analysis, ops)
         if layer is None:
             return 0.0
-        extents = layer.sink.shape
-        if self.view.divides_kernels:
-            parts = plain_binding(extents, layer.sink.order, self.view.clusters, layer.together)
-            extents = parts.part_extents(extents)
         try:
-            return self.launch_s + self.layer_ps(layer, extents) / PS_PER_S
+            if self.view.divides_kernels:
+                return self.launch_s + self._divided(layer, saves_weights=False).estimate_ps / PS_PER_S
+            return self.launch_s + self.layer_ps(layer, layer.sink.shape) / PS_PER_S
         except ScheduleError:  # not even the smallest tile fits
             return math.inf
 
@@ -179,6 +178,17 @@ class DsaCosts:
         """
         return self._bound(layer, extents).estimate_ps
 
+    def division_of(self, layer: Layer, *, saves_weights: bool = False) -> Binding | None:
+        """Return the division of a layer among the clusters with the shortest estimated time, as `divided_layer` does.
+
+        None where every cluster computes all of it: if it cannot be divided, or no tiles fit, which is refused when
+        tiles are chosen.
+        """
+        try:
+            return self._divided(layer, saves_weights=saves_weights).division
+        except ScheduleError:
+            return None
+
     def binding_of(self, layer: Layer, extents: Extents) -> Binding:
         """Return the binding to cores of ``extents`` elements of a layer's output that runs by itself through DDR.
 
@@ -188,6 +198,9 @@ class DsaCosts:
             return self._bound(layer, extents).binding
         except ScheduleError:
             return self._alone(layer, extents).plain
+
+    def _divided(self, layer: Layer, *, saves_weights: bool) -> DividedLayer:
+        return divided_layer(layer, self.view.timing, self.dtype, self.tiling_cache, saves_weights)
 
     def _bound(self, layer: Layer, extents: Extents) -> BoundLayer:
         return bound_layer(layer, extents, self.view.timing, self.dtype, self.tiling_cache)

@@ -98,6 +98,14 @@ class DsaView(MachinePart):
         return self.tuning.kernels_divided == "always" and self.clusters > 1
 
     @property
+    def single_buffers(self) -> bool:
+        """Whether what passes through the global buffer once has one buffer there, as in the local buffers, not two.
+
+        So where clusters share kernels, whose parts of a layer are large. Schedules of images keep two for all tiles.
+        """
+        return self.divides_kernels
+
+    @property
     def cores_per_cluster(self) -> int:
         return self.spec.cores_per_cluster
 

@@ -25,7 +25,7 @@ typedef struct {
     int64_t near_bytes, far_bytes, burst_bytes, dma_startup_ps, store_burst_bytes, global_buffer_bytes, global_room;
     double ddr_bytes_per_ps, at_once;
     double hidden_cost, worthwhile, overlapped;
-    int64_t most_tiles, most_passes, most_climbs, plateau_steps, depth_halvings, overlaps;
+    int64_t most_tiles, most_passes, most_climbs, plateau_steps, depth_halvings, overlaps, single_buffers;
 } Asked;
 
 /* ---- loads of operands ---- */
@@ -115,7 +115,22 @@ static int64_t storing_bytes(const Layer *layer, const Asked *asked, const Cut *
 }
 
 /* Placement of a cut's operands in the global buffer: staged (kept whole), or passing through. */
-typedef struct { int is_staged[MOST_OPERANDS], n_staged; int64_t staged[MOST_OPERANDS], passing_bytes; } Places;
+typedef struct {
+    int is_staged[MOST_OPERANDS], n_staged;
+    int64_t staged[MOST_OPERANDS], passing_bytes, again_bytes; /* `again_bytes`: of operands loaded several times */
+} Places;
+
+/* Add both buffers for operands passing through the global buffer, and both for outputs, to `sizes`. */
+static int add_passing(
+    const Layer *layer, const Asked *asked, const Cut *cut, int64_t passing, int64_t again, int64_t *sizes, int count
+) {
+    int64_t storing = storing_bytes(layer, asked, cut);
+    sizes[count++] = passing;
+    sizes[count++] = asked->single_buffers ? again : passing;
+    sizes[count++] = storing;
+    sizes[count++] = asked->single_buffers && cut->tiles == 1 ? 0 : storing;
+    return count;
+}
 
 /* Stage operands that are loaded repeatedly in the global buffer while it has space, the smallest first. */
 static void stage(const Layer *layer, const Asked *asked, const Cut *cut, Places *places) {
@@ -125,6 +140,7 @@ static void stage(const Layer *layer, const Asked *asked, const Cut *cut, Places
         if (cut->operands[n].comes_ahead) continue;
         places->passing_bytes += cut->operands[n].passing_bytes;
         if (cut->operands[n].times == 1 || !layer->operands[n].distinct_bytes) continue;
+        places->again_bytes += cut->operands[n].passing_bytes;
         int place = count++;
         const Operand *one = &layer->operands[n];
         for (; place; place--) { /* sorted by bytes, then by name */
@@ -136,20 +152,20 @@ static void stage(const Layer *layer, const Asked *asked, const Cut *cut, Places
         again[place] = n;
     }
     if (!count || !asked->global_buffer_bytes || layer->operands[again[0]].distinct_bytes > asked->global_room) return;
-    int64_t storing = storing_bytes(layer, asked, cut);
     for (int n = 0; n < count; n++) {
-        int64_t left = places->passing_bytes - cut->operands[again[n]].passing_bytes;
+        int64_t own = cut->operands[again[n]].passing_bytes;
         int64_t *sizes = places->staged, size = layer->operands[again[n]].distinct_bytes;
         int64_t with[MOST_OPERANDS + 5];
         int held = places->n_staged;
         memcpy(with, sizes, sizeof(int64_t) * (size_t)held);
         with[held] = size;
-        with[held + 1] = with[held + 2] = left;
-        with[held + 3] = with[held + 4] = storing;
-        if (!fit(with, held + 5, asked->global_gaps, asked->n_global_gaps)) continue;
+        int64_t left = places->passing_bytes - own, left_again = places->again_bytes - own;
+        int all = add_passing(layer, asked, cut, left, left_again, with, held + 1);
+        if (!fit(with, all, asked->global_gaps, asked->n_global_gaps)) continue;
         sizes[places->n_staged++] = size;
         places->is_staged[again[n]] = 1;
         places->passing_bytes = left;
+        places->again_bytes = left_again;
     }
 }
 
@@ -176,11 +192,10 @@ static int is_fitting(const Layer *layer, const Asked *asked, const Cut *cut, co
     int has_one_gap = asked->n_local_gaps && local_bytes <= asked->local_gaps[0];
     if (!has_one_gap && !fit(buffers, count, asked->local_gaps, asked->n_local_gaps)) return 0;
     if (!asked->global_buffer_bytes) return 1;
-    int64_t further[MOST_OPERANDS + 4], storing = storing_bytes(layer, asked, cut);
+    int64_t further[MOST_OPERANDS + 4];
     memcpy(further, places->staged, sizeof(int64_t) * (size_t)places->n_staged);
-    further[places->n_staged] = further[places->n_staged + 1] = places->passing_bytes;
-    further[places->n_staged + 2] = further[places->n_staged + 3] = storing;
-    return fit(further, places->n_staged + 4, asked->global_gaps, asked->n_global_gaps);
+    count = add_passing(layer, asked, cut, places->passing_bytes, places->again_bytes, further, places->n_staged);
+    return fit(further, count, asked->global_gaps, asked->n_global_gaps);
 }
 
 /* ---- time ---- */

@@ -87,7 +87,7 @@ static const Field asked_fields[] = {
     REAL_FIELD(Asked, at_once, 1.0), FLAG(Asked, overlaps), REAL_FIELD(Asked, hidden_cost, 0.0),
     REAL_FIELD(Asked, worthwhile, 0.0), REAL_FIELD(Asked, overlapped, 0.0), SIZE(Asked, most_tiles),
     SIZE(Asked, most_passes), WHOLE_FIELD(Asked, most_climbs, 0, 10000), SIZE(Asked, plateau_steps),
-    WHOLE_FIELD(Asked, depth_halvings, 0, 62),
+    WHOLE_FIELD(Asked, depth_halvings, 0, 62), FLAG(Asked, single_buffers),
 };
 static Record asked_record = RECORD(Asked, asked_fields);
 

@@ -97,6 +97,28 @@ def test_one_row_by_a_large_matrix_takes_the_time_of_its_weights() -> None:
     assert alone.record.latency_s > 3.6 * shared.record.latency_s
 
 
+def test_a_large_product_and_its_sum_with_an_input_read_half_of_each_matrix() -> None:
+    """The last product of a feed-forward block of Llama-3.2-1B at 2,048 tokens, in 2 x 2 clusters.
+
+    Each cluster reads half of 2048 x 8192 inputs and of 8192 x 2048 weights, a quarter of the sum's other operand, and
+    stores a quarter of the result. Its core's part of that is one tile of 128 x 1024, and all eight take 2 MiB: the
+    global buffer of 8 MiB would not hold two of the operand and two of the result.
+    """
+    net = Net("feed-forward")
+    product = net.matmul(net.input(1, 2048, 8192), net.weight(8192, 2048))
+    graph = net.graph(net.add(product, net.input(1, 2048, 2048)))
+    spec = load_hardware("stcp920")
+    assert isinstance(spec, ClusteredDsa)
+    shared = outcome_of(graph, spec, "fixed-pattern", DsaTuning())
+    assert shared is not None
+
+    moved = 4 * (2048 * 8192 // 2 + 8192 * 2048 // 2) * 2 + 2 * 2048 * 2048 * 2
+    assert shared.record.traffic_bytes["ddr"] == moved
+    assert "clusters=1x2x2" in str(shared.schedule)
+    least_s = moved / spec.ddr.sustained_bytes_per_s + 30.8e-6
+    assert least_s <= shared.record.latency_s < 1.1 * least_s
+
+
 def test_its_schedule_runs_from_its_file(terminal: Terminal, tmp_path: Path) -> None:
     network = ["simulate", "bert-tiny", "--hardware", "stcp920", "--batch", "1"]
     path = str(tmp_path / "schedule.json")

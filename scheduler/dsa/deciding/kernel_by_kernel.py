@@ -11,7 +11,6 @@ from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.deciding.pinned_memories import with_pinned_memories
 from dsascape.scheduler.dsa.pins import pinned_binding
 from dsascape.scheduler.dsa.placing.binding import Binding, plain_binding
-from dsascape.scheduler.dsa.placing.division import division_of
 from dsascape.scheduler.dsa.schedule.limits import ddr_bytes
 from dsascape.scheduler.dsa.schedule.schedule import BufferScope, Instance, LayerRun, Layout, Schedule, TensorSlice
 from dsascape.scheduler.kernels.cut import single_layer
@@ -52,7 +51,7 @@ def _laid_out(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf, *, saves_w
         layers = layers_of(costs.analysis, group.ops)
         runs = []
         for layer in layers:
-            divided = division_of(layer, costs, saves_weights=saves_weights) if divides else None
+            divided = costs.division_of(layer, saves_weights=saves_weights) if divides else None
             box = full_box(layer.sink.shape) if divided is None else divided.part(full_box(layer.sink.shape), 0)
             binding = _bound(layer, box, costs)
             reads = {name: (holds[name],) for name in layer.inputs if name in holds}

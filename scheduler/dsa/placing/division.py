@@ -9,8 +9,8 @@ would have to be exchanged and added up.
 import itertools
 import math
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.placing.binding import Binding
 from dsascape.scheduler.dsa.placing.core_choice import bound_layer
 from dsascape.scheduler.dsa.tiling.choice import TilingCache
@@ -25,20 +25,24 @@ _MOST_DIVISIONS = 16
 """Maximum number of divisions of a layer that are estimated, those that cut the fewest dimensions first; assumed."""
 
 
-def division_of(layer: Layer, costs: DsaCosts, *, saves_weights: bool = False) -> Binding | None:
-    """Return the division of a layer's outputs among the clusters of ``costs`` with the shortest estimated time.
+class DividedLayer(NamedTuple):
+    """A layer's division among clusters, and the estimated time in ps of one cluster's part through DDR."""
 
-    Of all divisions, those into the most parts are estimated. ``saves_weights``: the fastest of those with which a
-    cluster reads the fewest bytes of weights. On a tie, the outermost dimension is cut. None for a layer that cannot be
-    divided into equal parts: then every cluster computes and stores all of it.
-    """
-    return _fastest(layer, costs.view.timing, costs.dtype, costs.tiling_cache, saves_weights)
+    division: Binding | None
+    """None for a layer that cannot be divided into equal parts: then every cluster computes and stores all of it."""
+    estimate_ps: float
 
 
 @memoized
-def _fastest(
+def divided_layer(
     layer: Layer, view: DsaView, dtype: str, tiling_cache: TilingCache, saves_weights: bool
-) -> Binding | None:
+) -> DividedLayer:
+    """Return the division of a layer's outputs among the clusters of ``view`` with the shortest estimated time.
+
+    Of all divisions, grids over several dimensions included, those into the most parts are estimated.
+    ``saves_weights``: the fastest of those with which a cluster reads the fewest bytes of weights. On a tie, the
+    outermost dimension is cut. Raises ``ScheduleError`` if the smallest tile does not fit, divided or not.
+    """
     shape = layer.sink.shape
     for parts in divisors(view.clusters)[:-1]:
         timed: list[tuple[int, float, Binding]] = []
@@ -51,8 +55,9 @@ def _fastest(
             except ScheduleError:  # not even the smallest tile fits
                 continue
         if timed:
-            return min(timed, key=lambda entry: entry[:2])[2]
-    return None
+            _, estimate_ps, division = min(timed, key=lambda entry: entry[:2])
+            return DividedLayer(division, estimate_ps)
+    return DividedLayer(None, bound_layer(layer, shape, view, dtype, tiling_cache).estimate_ps)
 
 
 def _weight_bytes(layer: Layer, box: Box) -> int:

@@ -72,6 +72,7 @@ class TileCandidates:
         self.lattice: Lattice = lattices.get(key, partial(Lattice, extents, inner, request.fixed))
         """Lattice shared by requests that differ in free space alone, on machines with equal on-chip rates."""
         self._lattice_key = key
+        self._single_buffers = view.single_buffers and not request.doubled
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
         self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
@@ -187,10 +188,12 @@ class TileCandidates:
                 buffers += [size] * slots
         buffers += [work.between_bytes, output, output] if cut.tiles > 1 else [work.between_bytes, output]
         ahead = tuple([cut.passing_bytes[operand.name] for operand in cut.operands if operand.name in prefetched])
-        passing = [size for name, size in cut.passing_bytes.items() if name not in prefetched and name not in staged]
+        passing = {n: size for n, size in cut.passing_bytes.items() if n not in prefetched and n not in staged}
+        again_bytes = sum([size for name, size in passing.items() if cut.loads.get(name, 1) > 1])
         choice = Choice(cut, self._unit_ps(cut), staged, prefetched, self._cuts.distinct)
         stages = stages_of(request, choice, self._view)
-        return Placed(tuple(buffers), sum(buffers), near, ahead, sum(passing), tile_bytes, stages)
+        passing_bytes = sum(passing.values())
+        return Placed(tuple(buffers), sum(buffers), near, ahead, passing_bytes, again_bytes, tile_bytes, stages)
 
     def _unit_ps(self, cut: Cut) -> Sequence[int]:
         request = self._request
@@ -206,11 +209,11 @@ class TileCandidates:
         staged: dict[str, int] = {}
         if not shape.reloaded or not self._view.global_buffer_bytes or shape.reloaded[0][0] > self._global_room:
             return staged
-        passing, storing = shape.passing_bytes, self._storing(shape.cut.work.output_bytes) // 2
+        passing, again = shape.passing_bytes, sum([own for _, _, own in shape.reloaded])
         for size, name, own in shape.reloaded:
-            left = passing - own
-            if fit((*staged.values(), size, left, left, storing, storing), self._request.global_gaps):
-                staged[name], passing = size, left
+            buffers = (*staged.values(), size, *self._passing(shape.cut, passing - own, again - own))
+            if fit(buffers, self._request.global_gaps):
+                staged[name], passing, again = size, passing - own, again - own
         return staged
 
     def fits(self, candidate: Candidate) -> bool:
@@ -243,14 +246,23 @@ class TileCandidates:
         )
 
     def _global_buffers(self, candidate: Candidate) -> tuple[int, ...]:
-        """Return the sizes of the layer's buffers in the global buffer: staged operands, two tiles of the others.
-
-        Operands that are loaded together share a buffer; so do the output tiles of a burst.
-        """
+        """Return the sizes of the layer's buffers in the global buffer: staged operands, two tiles of the others."""
         if not self._view.global_buffer_bytes:
             return ()
-        passing, storing = candidate.placed.passing_bytes, self._storing(candidate.cut.work.output_bytes) // 2
-        return (*candidate.staged.values(), passing, passing, storing, storing)
+        placed = candidate.placed
+        return (*candidate.staged.values(), *self._passing(candidate.cut, placed.passing_bytes, placed.again_bytes))
+
+    def _passing(self, cut: Cut, passing_bytes: int, again_bytes: int) -> tuple[int, int, int, int]:
+        """Return the sizes of both buffers of the global buffer for operands passing through, then of both for outputs.
+
+        Operands that are loaded together share a buffer; so do the output tiles of a burst. With
+        `DsaView.single_buffers` the second is for operands that are loaded several times, ``again_bytes`` of the
+        ``passing_bytes``, and for outputs of several tiles.
+        """
+        storing = self._storing(cut.work.output_bytes) // 2
+        if not self._single_buffers:
+            return passing_bytes, passing_bytes, storing, storing
+        return passing_bytes, again_bytes, storing, storing if cut.tiles > 1 else 0
 
     def _storing(self, output_bytes: int) -> int:
         """Return the bytes of global buffer for output tiles on their way to DDR: two bursts, double-buffered."""

@@ -64,9 +64,10 @@ class TileChooser:
 
     def _found(self, request: TileRequest, local_gaps: tuple[int, ...], global_gaps: tuple[int, ...]) -> Tiling:
         """Return the cached or searched tiling for ``request`` in these gaps instead of its own."""
-        key = equivalence_key(request), local_gaps, global_gaps, self.view.ddr_bytes_per_ps
+        view = self.view
+        key = equivalence_key(request), local_gaps, global_gaps, view.ddr_bytes_per_ps, view.single_buffers
 
         def choose() -> Tiling:
-            return choose_tiling(replace(request, local_gaps=local_gaps, global_gaps=global_gaps), self.view)
+            return choose_tiling(replace(request, local_gaps=local_gaps, global_gaps=global_gaps), view)
 
         return self.cache.tilings.get(key, choose)

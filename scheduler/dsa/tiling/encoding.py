@@ -121,6 +121,7 @@ def asked(request: TileRequest, store_burst_bytes: int, view: DsaView) -> Asked:
         at_once=dma.at_once, overlaps=request.overlaps, hidden_cost=tuning.hidden_cost, worthwhile=tuning.worthwhile,
         overlapped=tuning.overlapped, most_tiles=tuning.most_tiles, most_passes=tuning.most_passes,
         most_climbs=tuning.most_climbs, plateau_steps=tuning.plateau_steps, depth_halvings=tuning.depth_halvings,
+        single_buffers=view.single_buffers and not request.doubled,
     )  # fmt: skip
 
 

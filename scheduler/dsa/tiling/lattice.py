@@ -43,6 +43,8 @@ class Placed(NamedTuple):
     """Bytes from DDR per tile, for all cores, of each prefetched operand."""
     passing_bytes: int
     """Bytes from DDR per tile, for all cores, of all operands that are neither prefetched nor staged."""
+    again_bytes: int
+    """Part of ``passing_bytes``: of operands that are loaded several times."""
     tile_bytes: int
     stages: Stages
 

@@ -198,3 +198,5 @@ class Asked(NamedTuple):
     most_climbs: int
     plateau_steps: int
     depth_halvings: int
+    single_buffers: bool
+    """Whether what passes through the global buffer once has one buffer there (`DsaView.single_buffers`)."""

@@ -34,13 +34,31 @@ def choose_tiling(request: TileRequest, view: DsaView) -> Tiling:
     """Return the best tiling found; raise ``TilingError`` if not even single elements fit.
 
     Reductions that are no products, and sequential products, are accumulated piece by piece only if nothing fits
-    otherwise, or where a core has so few results that cutting these leaves little to overlap.
+    otherwise, or where a core has so few results that cutting these leaves little to overlap. With
+    `DsaView.single_buffers` the result is no slower by estimate than with two buffers for all tiles.
 
     Raises ``PinError`` for tiles that the user fixes (``request.pin``) and that the layer cannot have.
     """
-    if request.pin is None:
+    if request.pin is not None:
+        return _with_fixed(request, request.pin, view)
+    if not view.single_buffers:
         return _chosen(request, view)
-    return _with_fixed(request, request.pin, view)
+    return min(_chosen(request, view), *_doubled(request, view), key=_estimate_ps)
+
+
+def _doubled(request: TileRequest, view: DsaView) -> Iterator[Tiling]:
+    """Yield the best tiling found that fits with two buffers for all that passes through the global buffer, if any.
+
+    The search is local, so with more free space it may end at a slower tiling.
+    """
+    try:
+        found = _chosen(replace(request, doubled=True), view)
+    except TilingError:
+        return
+    kept = tuple(found.prefetched), tuple(found.staged)
+    candidates = TileCandidates(request, view)
+    tiling = candidates.decided(found.tile, found.depth, found.order, *kept, found.store_burst_bytes)
+    yield replace(tiling, estimate_ps=found.estimate_ps)
 
 
 def _with_fixed(request: TileRequest, pin: TilePin, view: DsaView) -> Tiling:

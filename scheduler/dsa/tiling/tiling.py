@@ -173,6 +173,9 @@ class TileRequest:
     operands are then loaded for each piece."""
     pin: TilePin | None = None
     """Tiles that the user fixes; None: all are searched."""
+    doubled: bool = False
+    """Whether tiles have to leave two buffers of the global buffer for all that passes through it, where one would do
+    (`DsaView.single_buffers`)."""
 
     @property
     def fixed(self) -> tuple[int | None, ...]:

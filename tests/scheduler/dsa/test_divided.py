@@ -159,6 +159,26 @@ class TestByHand:
         assert run.result.traffic_bytes["ddr"] == 2**20 + 4 * 512 * 2 + 1024 * 2
         assert 1.0 <= run.result.makespan_ps / (2**20 / 16e9 * PS_PER_S) < 1.1
 
+    @pytest.mark.parametrize("size", [256, 512])
+    def test_a_square_product_is_divided_in_a_grid_of_rows_and_columns(self, size: int) -> None:
+        """Each of 2 x 2 clusters reads half of either matrix: 2 + 2 + 1 matrices; by rows alone it were 1 + 4 + 1."""
+        run = divided("fixed-pattern", product(size, size, size), FOUR)
+        (only,) = run.schedule.runs
+
+        assert only.divided is not None
+        assert only.divided.factors == (2, 2)
+        assert run.result.traffic_bytes["ddr"] == 5 * size * size * 2
+        assert f"of [0:{size}x0:{size}] clusters=2x2" in str(run.schedule)
+
+    @pytest.mark.parametrize("size", [256, 512])
+    def test_planning_counts_on_the_fastest_division(self, size: int) -> None:
+        graph = product(size, size, size)
+        costs = costs_of(graph, FOUR)
+        run = divided("fixed-pattern", graph, FOUR)
+
+        (estimated_ps,) = (each.tiling.estimate_ps for each in run.schedule.executions)
+        assert costs.kernel_s([0]) == costs.launch_s + estimated_ps / PS_PER_S
+
     def test_what_others_stored_is_read_from_ddr(self) -> None:
         """Each of four clusters stores a quarter of 1024 elements, and reads 1536 B of the others' for the next."""
         net = Net("two products")

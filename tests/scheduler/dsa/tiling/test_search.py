@@ -135,6 +135,29 @@ def test_tiles_in_flight_fit_the_space_there_is(case: Case) -> None:
 
 @settings(max_examples=examples(80))
 @given(case=cases())
+def test_where_kernels_are_shared_what_passes_the_global_buffer_once_has_one_buffer_and_tiles_are_no_slower(
+    case: Case,
+) -> None:
+    request, tunings = case.request, [DsaTuning(kernels_divided="never"), DsaTuning(kernels_divided="always")]
+    try:
+        doubled, single = (choose_tiling(request, DsaView(case.view.spec, 2, tuning)) for tuning in tunings)
+    except TilingError:
+        assume(False)
+        raise
+    assert single.estimate_ps <= doubled.estimate_ps
+    assert sum(single.global_buffers) <= request.global_gaps[0]
+    if single.global_buffers:
+        *_, passing, again, storing, storing_again = single.global_buffers
+        kept = {*single.staged, *single.prefetched}
+        loads = {min(times, 2) for name, times in single.loads.items() if name not in kept}
+        assert 0 <= again <= passing
+        assert again == passing or 1 in loads
+        assert again == 0 or 2 in loads
+        assert storing_again == (storing if math.prod(single.counts) > 1 else 0)
+
+
+@settings(max_examples=examples(80))
+@given(case=cases())
 def test_weights_are_loaded_in_full_at_least_once(case: Case) -> None:
     tiling, layer = case.chosen(), case.request.layer
     work = layer.tile_work(tiling.tile, tiling.depth)

@@ -21,6 +21,7 @@ from dsascape.scheduler.dsa.tiling.cuts import Cuts
 from dsascape.scheduler.dsa.tiling.encoding import asked, compiled_tiles
 from dsascape.scheduler.dsa.tiling.search import TilingError, choose_tiling
 from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
+from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.dsa.view import DsaView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads import Graph, load_network
@@ -116,7 +117,8 @@ def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: Cl
             prefetch=draw(st.sampled_from([None, (500, 4000), (20_000, 60_000)])) if has_global else None,
         )  # fmt: skip
         rate = draw(st.sampled_from(["1 GB/s", "20 GB/s", "100 GB/s"]))
-        check_alike(request, DsaView(with_values(spec, {"ddr.bandwidth": rate}), spec.clusters))
+        tuning = DsaTuning(kernels_divided=draw(st.sampled_from(["never", "always"])))
+        check_alike(request, DsaView(with_values(spec, {"ddr.bandwidth": rate}), spec.clusters, tuning))
 
 
 @pytest.mark.parametrize("kind", sorted(MAKERS))
