@@ -1,8 +1,6 @@
 """Decisions that can be pinned for a layer on a CPU, and what they come to for one kernel."""
 
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from dsascape.scheduler.cpu.search.fixed import FixedTiles
 from dsascape.scheduler.cpu.search.register_tiles import vector_dim_of
@@ -10,11 +8,17 @@ from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.errors import PinError
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.record import Number, Size, Sizes
-from dsascape.scheduler.pins.dims import DEPTH_NAME, PinnedSizes, check_sizes, depth_of, dim_names, dim_of, sizes_of
+from dsascape.scheduler.pins.dims import (
+    DEPTH_NAME,
+    OrderedDims,
+    PinnedSizes,
+    check_sizes,
+    depth_of,
+    order_of,
+    sizes_of,
+)
 from dsascape.scheduler.pins.pins import LayerPin, Pinned, PinsOfPlan
 from dsascape.wording import count
-
-_Dims = Annotated[tuple[str | int, ...], Field(strict=False, min_length=1)]
 
 
 class CpuPin(LayerPin):
@@ -25,7 +29,7 @@ class CpuPin(LayerPin):
     dimension of the output. ``k``: iterations of the longest reduction loop before the next register tile."""
     register_tile: dict[str, Size] | Sizes | None = None
     """Elements of each dimension whose sums are held in registers."""
-    order: _Dims | None = None
+    order: OrderedDims | None = None
     """All dimensions of the output, the outermost loop over tiles first: names, or positions."""
     vector: bool | None = None
     """Whether register tiles are vectors, along the dimension that lies innermost."""
@@ -67,18 +71,8 @@ def fixed_tiles(pinned: Pinned[CpuPin], layer: Layer, view: CpuView) -> FixedTil
         loops = count(len(shape), "loop")
         raise PinError(f"{pinned.at('parallel')}: has {pin.parallel}; over tiles there are {loops}")
     along = None if pin.vector is None else vector_dim_of(layer) if pin.vector else -1
+    order = order_of(layer, pin.order, pinned.at("order"))
     return FixedTiles(
-        pinned.where, tile.sink, tile.depth, depth_of(layer), register, _order(pinned, layer), along, pin.parallel,
+        pinned.where, tile.sink, tile.depth, depth_of(layer), register, order, along, pin.parallel,
         pin.threads,
     )  # fmt: skip
-
-
-def _order(pinned: Pinned[CpuPin], layer: Layer) -> tuple[int, ...] | None:
-    """Return the fixed order of loops by position of their dimensions."""
-    if pinned.pin.order is None:
-        return None
-    where, names = pinned.at("order"), dim_names(layer)
-    order = tuple([each if isinstance(each, int) else dim_of(layer, each, where) for each in pinned.pin.order])
-    if sorted(order) != list(range(len(names))):
-        raise PinError(f"{where}: has {list(pinned.pin.order)}; needs each of {', '.join(names)} once")
-    return order

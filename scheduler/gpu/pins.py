@@ -1,8 +1,6 @@
 """Decisions that can be pinned for a layer on a GPU, and what they come to for one kernel."""
 
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from dsascape.scheduler.errors import PinError
 from dsascape.scheduler.gpu.fixed import FixedTiles
@@ -10,11 +8,16 @@ from dsascape.scheduler.gpu.tiles import ComputeUnit
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.record import Few, Size, Sizes
-from dsascape.scheduler.pins.dims import DEPTH_NAME, PinnedSizes, check_sizes, dim_names, dim_of, sizes_of
+from dsascape.scheduler.pins.dims import (
+    DEPTH_NAME,
+    OrderedDims,
+    PinnedSizes,
+    check_sizes,
+    order_of,
+    sizes_of,
+)
 from dsascape.scheduler.pins.pins import LayerPin, Pinned, PinsOfPlan
 from dsascape.wording import count
-
-_Dims = Annotated[tuple[str | int, ...], Field(strict=False, min_length=1)]
 
 
 class GpuPin(LayerPin):
@@ -25,7 +28,7 @@ class GpuPin(LayerPin):
     size for each dimension. ``k``: iterations of the longest reduction loop staged in shared memory at once."""
     part: dict[str, Size] | Sizes | None = None
     """Elements that one thread computes; on tensor units, one warp."""
-    order: _Dims | None = None
+    order: OrderedDims | None = None
     """All dimensions of the grid; blocks are handed out along the last one fastest. Names, or positions."""
     threads: Size | None = None
     """Threads of a block, in whole warps."""
@@ -69,18 +72,8 @@ def fixed_tiles(pinned: Pinned[GpuPin], layer: Layer, view: GpuView) -> FixedTil
         )
     if pin.unit == "tensor" and view.tensor is None:
         raise PinError(f"{pinned.at('unit')}: has tensor; {view.spec.name} has no tensor units for {view.dtype} in use")
+    order = order_of(layer, pin.order, pinned.at("order"))
     return FixedTiles(
-        pinned.where, sms.warp, tile.sink, tile.depth, part, _order(pinned, layer), pin.split, pin.stages, pin.shares,
+        pinned.where, sms.warp, tile.sink, tile.depth, part, order, pin.split, pin.stages, pin.shares,
         pin.unit, pin.threads, pin.staged,
     )  # fmt: skip
-
-
-def _order(pinned: Pinned[GpuPin], layer: Layer) -> tuple[int, ...] | None:
-    """Return the fixed order of the grid by position of its dimensions."""
-    if pinned.pin.order is None:
-        return None
-    where, names = pinned.at("order"), dim_names(layer)
-    order = tuple([each if isinstance(each, int) else dim_of(layer, each, where) for each in pinned.pin.order])
-    if sorted(order) != list(range(len(names))):
-        raise PinError(f"{where}: has {list(pinned.pin.order)}; needs each of {', '.join(names)} once")
-    return order

@@ -8,7 +8,9 @@ dimensions in front) for a product's. ``k`` is the depth: iterations of the redu
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from dsascape.hw_models.text.messages import nearest, shown
 from dsascape.scheduler.errors import PinError
@@ -25,6 +27,8 @@ _GROUPS = {"rows": ("m", "h"), "columns": ("w",), "channels": ("c",), "batch": (
 
 Sizes = Mapping[str, int] | Sequence[int]
 """Sizes by dimension: by name, or one for each dimension of the sink."""
+OrderedDims = Annotated[tuple[str | int, ...], Field(strict=False, min_length=1)]
+"""All dimensions of the sink in an order, by name or position."""
 
 
 class PinnedSizes(NamedTuple):
@@ -74,6 +78,20 @@ def dim_of(layer: Layer, name: str, where: str) -> int:
         f"{where}: {shown(name)} is no dimension of layer {layer.sink.name!r}{nearest(name, names)}; it has"
         f" {described(layer)}"
     )
+
+
+def order_of(layer: Layer, given: OrderedDims | None, where: str) -> tuple[int, ...] | None:
+    """Return the positions of all dimensions of the sink in the given order; None where none is given.
+
+    Raises ``PinError`` where one is missing, or named twice.
+    """
+    if given is None:
+        return None
+    names = dim_names(layer)
+    order = tuple([each if isinstance(each, int) else dim_of(layer, each, where) for each in given])
+    if sorted(order) != list(range(len(names))):
+        raise PinError(f"{where}: has {list(given)}; needs each of {', '.join(names)} once")
+    return order
 
 
 def sizes_of(layer: Layer, given: Sizes, where: str) -> PinnedSizes:
