@@ -69,7 +69,7 @@ input channels alone, one tap of a window at a time, as its source does (`sums_o
 convolutions of three and of one channel, at 0.19 and 0.07 of RTL before, are at 0.98 and 0.33. What is left, as kinds:
 results or inputs of few bytes a pixel move in requests of a bus width each (one channel of 570 x 570, 0.33; two
 results of 388 x 388, 0.33); stores of results wait for accumulators that the next tile needs (convolutions of one
-element whose results are large, 0.5 to 0.8); images of four rows and fewer fill few rows of the array (0.42 to 0.85);
+element whose results are large, 0.5 to 0.8); images of 4 x 4 (0.42 to 0.85), of which no cause has been found;
 deep convolutions of large images with searched tiles take up to 1.9 times what Gemmini's own tiles take, which is the
 mapping's doing.
 """
