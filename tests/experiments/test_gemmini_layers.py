@@ -29,6 +29,13 @@ def test_only_memories_differ_from_the_preset() -> None:
     assert kept == preset
 
 
+def test_a_convolution_of_three_channels_takes_a_step_per_tap_and_position() -> None:
+    layer = next(layer for layer in layers() if layer.described.name == "7 x 7, 3 to 64, 112 x 112 by 2")
+
+    # 49 taps, 112 x 112 positions and 4 times 16 of the 64 results, however few of the 16 rows have a channel
+    assert 49 * 112 * 112 * 4 <= layer.predicted_cycles() == pytest.approx(layer.mapped_cycles, rel=0.05)
+
+
 def test_a_product_is_predicted_close_to_its_rtl() -> None:
     layer = next(iter(layers()))
 

