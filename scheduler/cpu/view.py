@@ -32,7 +32,7 @@ class CacheSize:
 
 @dataclass(frozen=True, eq=False)
 class CodeView(MachinePart):
-    """What the instructions of generated code depend on: vector instructions, and the tuning."""
+    """Part of a machine that the instructions of generated code depend on: vector instructions, and the tuning."""
 
     simd: Simd
     tuning: CpuTuning = field(default_factory=CpuTuning)
@@ -45,7 +45,7 @@ class CodeView(MachinePart):
 
 @dataclass(frozen=True, eq=False)
 class IssueView(MachinePart):
-    """What the cycles depend on in which the fastest cores issue generated code."""
+    """Part of a machine that the cycles depend on in which the fastest cores issue generated code."""
 
     code: CodeView
     core: CoreKind
