@@ -1,7 +1,7 @@
 """Parts of a machine as arguments of memoized functions: what a function takes is its key, and all that it can read."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, fields
+from dataclasses import Field, dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, TypeVar, Union
 
@@ -35,17 +35,18 @@ class MachinePart:
         return isinstance(other, MachinePart) and type(self) is type(other) and self.content == other.content
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class LeftOut:
     """Value of a field that a part of a machine leaves out: whoever reads it is told so by an ``AttributeError``."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    left_out_at: str
+    """Path of the field in the machine's spec."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{self._place} is left out of this part of the machine, and so is its {name}")
+        raise AttributeError(f"{self.left_out_at} is left out of this part of the machine, and so is its {name}")
 
     def __bool__(self) -> NoReturn:
-        raise AttributeError(f"{self._place} is left out of this part of the machine")
+        raise AttributeError(f"{self.left_out_at} is left out of this part of the machine")
 
     def __repr__(self) -> str:
         return "left out"

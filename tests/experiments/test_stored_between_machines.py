@@ -4,6 +4,7 @@ Every field of every kind of spec is found by walking the model, and changed by 
 too. A network evaluated on the changed machine after the other one has the figures that it has there alone.
 """
 
+import pickle
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -190,6 +191,11 @@ def test_reading_what_is_left_out_is_an_error_that_names_it() -> None:
         gpu().code.spec.sms.shared.per_block_bytes.bit_length()
     with pytest.raises(AttributeError, match="lanes is left out"):
         cpu().code.at_any_length.simd.lanes_of("fp32")
+
+
+def test_a_field_that_is_left_out_goes_to_other_processes() -> None:
+    part = dsa().arithmetic
+    assert pickle.loads(pickle.dumps(part)) == part
 
 
 def test_units_are_chosen_by_arithmetic_alone() -> None:
