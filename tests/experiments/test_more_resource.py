@@ -86,7 +86,7 @@ def test_pipes_that_nothing_feeds_do_not_make_little_cores_the_first(policy: str
         assert more <= TOLERANCE * fewer
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(6, long=["l2__bandwidth-values0-ago"])
 @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "astitch", "graphturbo", "ago", "dnnfusion"])
 @pytest.mark.parametrize(
     ("path", "values"),
@@ -102,7 +102,7 @@ def test_bert_tiny_on_a100_is_no_slower_with_more(policy: str, path: str, values
         assert more <= TOLERANCE * less
 
 
-@pytest.mark.sampled(4, long=["ago-squeezenet", "ago-bert-tiny"])
+@pytest.mark.sampled(4, long=["ago-squeezenet", "ago-bert-tiny", "fixed-pattern-resnet18-tailor"])
 @pytest.mark.parametrize("network", ["squeezenet", "resnet18-tailor", "bert-tiny"])
 @pytest.mark.parametrize("policy", ["ago", "astitch", "graphturbo", "fixed-pattern"])
 def test_more_images_take_no_less_time_on_scratchpads(network: str, policy: str) -> None:

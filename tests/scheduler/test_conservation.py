@@ -14,7 +14,7 @@ from tests.scheduler.runs import DIRECT_POLICIES, overlaps, run_of
 NETWORKS = ("resnet50", "bert-base-128", "dlrm", "mobilenet-v2", "vit-b16", "densenet121", "conformer", "unet")
 """GraphTurbo's ten networks without the longer sequences, and one with upsampling; one image per cluster."""
 
-LONG = ("dlrm", "vit-b16", "mobilenet-v2", "densenet121")
+LONG = ("dlrm", "vit-b16", "mobilenet-v2", "densenet121", "conformer")
 """Networks for which AGO's search on the stcp920 takes five seconds and more."""
 
 

@@ -110,7 +110,7 @@ def test_more_local_buffer_never_costs_time(name: str, network: str, images: int
     assert worst_rise(times) <= (AGO_RISES.get(network, MORE_FOR_AGO) if name == "ago" else MORE_LOCAL_BUFFER)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(6, long=[f"global_buffer.capacity-values0-{name}" for name in ("ago", "dnnfusion")])
 @EVERY_DIRECT_POLICY
 @pytest.mark.parametrize(
     ("path", "values"),
