@@ -116,10 +116,11 @@ def _by_score(searching: Searching, programs: list[Program]) -> list[Program]:
 def _first(searching: Searching, count: int, rng: random.Random, options: SearchOptions) -> list[Program]:
     """Return programs for the first unit, before the cost model knows anything; the others of it are drawn.
 
-    They are neighbours of the built-in choice and, with the machine model as a prior, what it expects to be fast.
+    They are neighbours of the built-in choice, unless the search is without it, and, with the machine model as a prior,
+    what that expects to be fast.
     """
     space, wanted = searching.space, count // _NEAR_BUILTIN
-    parents = searching.parents() or [searching.task.program()]
+    parents = searching.parents() or ([searching.task.program()] if options.builtin else [])
     near = [mutated(space, program.steps, rng) for program in parents for _ in range(count)]
     found = [program for program in near if program is not None][:wanted]
     if searching.prior is not None:

@@ -121,6 +121,16 @@ def test_a_search_tries_joint_places_of_what_was_composed_first() -> None:
     assert len(joint & {str(each.loops) for each in first}) >= min(len(joint), 4)
 
 
+def test_a_search_without_the_built_in_choice_draws_its_first_programs() -> None:
+    split = split_of(pair_behind(image=28))
+    searching = Searching(split.whole, SpaceOptions(), None, has_builtin=False)
+    first = TUNERS["ago"](searching, 8, random.Random(0), OPTIONS)
+    others = TUNERS["ago"](searching, 8, random.Random(0), replace(OPTIONS, builtin=True))
+
+    assert first == TUNERS["random"](searching, 8, random.Random(0), OPTIONS)
+    assert others != first
+
+
 @KERNELS
 def test_without_intensive_fusion_no_program_has_a_complex_operator_inside_of_another(
     own: Callable[[], NaiveProgram],
