@@ -1,4 +1,4 @@
-"""Which loops of a product are taps of a window follows from its access maps, whatever the operator is called."""
+"""Taps of a window among a product's loops: derived from access maps, not from the operator's name."""
 
 import pytest
 from hypothesis import given, settings
