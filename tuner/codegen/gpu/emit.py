@@ -32,6 +32,7 @@ from dsascape.scheduler.kernels.loops.shared_memory import shared_memory
 from dsascape.tuner.codegen.access import Stored
 from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
 from dsascape.tuner.codegen.emit import Emitting
+from dsascape.tuner.codegen.gpu.copies import close_group, copied_behind, wait_for_groups
 from dsascape.tuner.codegen.gpu.phases import (
     Block,
     Memory,
@@ -63,6 +64,10 @@ class GridEmitting(Emitting):
         """Conditions that end dimensions of the statement which is being written down."""
         self.thread: Any = None
         """The thread whose statement is being written down."""
+        self._copies_behind = False
+        """Whether copies that are being written down may run while threads go on."""
+        self._has_copies_behind = False
+        """Whether one of those does that have been written down since the last group was closed."""
 
     def function_of_grid(self, name: str) -> Any:
         """Return the PrimFunc of all blocks."""
@@ -113,7 +118,14 @@ class GridEmitting(Emitting):
     def store(self, name: str, value: Any, indices: Sequence[Any]) -> Any:
         if name not in self.memories:
             return super().store(name, value, indices)
-        return self.memories[name][0].store(self.thread, self._slot(name, indices), value)
+        memory, place = self.memories[name][0], self._slot(name, indices)
+        if self._copies_behind:
+            buffer, found = memory.at(self.thread, place)
+            started = copied_behind(buffer, found, value)
+            if started is not None:
+                self._has_copies_behind = True
+                return started
+        return memory.store(self.thread, place, value)
 
     def buffer_dtype(self, name: str) -> str:
         return self.memories[name][1] if name in self.memories else super().buffer_dtype(name)
@@ -216,19 +228,30 @@ class GridEmitting(Emitting):
     def _phase(self, group: Sequence[Node], in_thread: "Inside", of_all: "Inside", thread: Any) -> Any:
         copies = [each for each in group if _is_copy(each)]
         own = tuple([each for each in group if not _is_copy(each)])
-        statements = [of_all(thread, partial(self._copy, each, thread)) for each in copies]
+        statements, closed = self._closed([of_all(thread, partial(self._copy, each, thread)) for each in copies])
         statements += [in_thread(thread, partial(self.nodes, own))] if own else []
-        return sequence(statements)
+        ahead = [each.iterations for each in copies if isinstance(each, Ahead)]
+        left = min(ahead) - 1 if ahead and len(ahead) == len(copies) else 0
+        return sequence([*statements, *([wait_for_groups(left)] if closed else [])])
+
+    def _closed(self, copies: Sequence[Any]) -> tuple[list[Any], bool]:
+        """Return ``copies`` as one group, and whether any of them runs while threads go on."""
+        closed, self._has_copies_behind = self._has_copies_behind, False
+        return [*copies, *([close_group()] if closed else [])], closed
 
     def _in_step(self, node: Loop, in_thread: "Inside", of_all: "Inside") -> Iterator[Phase | Steps]:
         """Yield a loop that all threads run in step, behind what runs ahead of it for its first iterations."""
         ahead = [each for each in node.body if isinstance(each, Ahead)]
 
+        first = min(max([each.iterations for each in ahead], default=0), node.extent)
+
         def begun(number: int, thread: Any) -> Any:
             own = [each for each in ahead if number < each.iterations]
-            return sequence([of_all(thread, partial(self._made, each, thread, tirx.const(number))) for each in own])
+            copies = [of_all(thread, partial(self._made, each, thread, tirx.const(number))) for each in own]
+            statements, closed = self._closed(copies)
+            return sequence([*statements, *([wait_for_groups(number)] if closed and number == first - 1 else [])])
 
-        for number in range(min(max([each.iterations for each in ahead], default=0), node.extent)):
+        for number in range(first):
             yield partial(begun, number)
         yield Steps(self.variables[node.name], node.extent, list(self._phases(node.body, in_thread, of_all)))
 
@@ -253,7 +276,10 @@ class GridEmitting(Emitting):
         self.variables[node.name] = number
         self.split(node)
         conditions = [number < node.extent] if node.extent % threads else []
-        return loop(turn, -(-node.extent // threads), when(conditions, self.nodes(node.body)))
+        self._copies_behind = self.block.copies_behind
+        copies = loop(turn, -(-node.extent // threads), when(conditions, self.nodes(node.body)))
+        self._copies_behind = False
+        return copies
 
 
 Around = Callable[[Callable[[], Any]], Any]
