@@ -133,14 +133,16 @@ class GridEmitting(Emitting):
     def node(self, node: Node) -> Any:
         """Return the statement of a node; sums of copies that stick out of a tile are added up at its last element.
 
-        Nobody reads these sums, and a multiply-accumulate without a condition around it costs less.
+        Nobody reads these sums, and a multiply-accumulate without a condition around it costs less. Nor does it need
+        one where it would multiply the zeros of two copies behind the end of a reduction.
         """
         if isinstance(node, Guard) and len(node.body) == 1:
             (inside,) = node.body
             if isinstance(inside, Statement) and inside.role == "update" and self._reads_buffers(inside):
-                found = [self._dim_of(each, inside) for each in node.conditions]
+                conditions = [each for each in node.conditions if not self._adds_zeros(each, inside)]
+                found = [self._dim_of(each, inside) for each in conditions]
                 if all(dim is not None for dim in found):
-                    self.ends = {dim: each for dim, each in zip(found, node.conditions, strict=True) if dim is not None}
+                    self.ends = {dim: each for dim, each in zip(found, conditions, strict=True) if dim is not None}
                     statement = super().node(inside)
                     self.ends = {}
                     return statement
@@ -158,6 +160,25 @@ class GridEmitting(Emitting):
         stage = self.stages[statement.stage]
         copies = self.program.copies(stage.name)
         return all(copies.get(read.tensor, read.tensor) in self.memories for read in reads_of(stage, stage.nests))
+
+    def _adds_zeros(self, condition: Condition, statement: Statement) -> bool:
+        """Whether a product adds only zeros where a condition does not hold: both of its factors end there."""
+        stage = self.stages[statement.stage]
+        nest = stage.nests[0]
+        if stage.kind != "sum" or not nest.per_iteration.macs:
+            return False
+        ended = [loop for loop, value in statement.reduced if value == condition.value]
+        if len(ended) != 1 or nest.loops[ended[0]].extent != condition.limit:
+            return False
+        copies, own = self.program.copies(stage.name), ((ended[0], 1),)
+        return all(
+            read.tensor in copies
+            and any(
+                index.terms == own and not index.offset and size == condition.limit
+                for index, size in zip(read.indices, read.shape, strict=True)
+            )
+            for read in nest.reads[:2]
+        )
 
     def _dim_of(self, condition: Condition, statement: Statement) -> int | None:
         """Return the dimension whose elements a condition ends; None for one about anything else."""
