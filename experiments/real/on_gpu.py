@@ -69,6 +69,8 @@ class PreparedGpu:
 def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
     """Simulate ``point`` as its generated code runs: on lanes, in fp32, with the L2 warm from the run before.
 
+    Launches are those of a CUDA graph, where the machine's file states what they cost.
+
     Raises ``MeasureError`` for another dtype and for a schedule that is not a sequence of kernels, ``HardwareError``
     for a target of other machines, and what `simulated` raises.
     """
@@ -80,7 +82,9 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
         raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in {MEASURED_DTYPE}")
     left_out = "tensor_units", "shared_reductions", "streams", "skips_masked", "folds_dequantisation"
     of_code = dict.fromkeys(left_out, False)
-    tuning = {**point.tuning, **of_code, "warm_l2": True}
+    spec = point.hardware
+    in_graph = isinstance(spec, Gpu) and spec.graph_launch_ps is not None
+    tuning = {**point.tuning, **of_code, "warm_l2": True, "graphs": in_graph}
     point = replace(point, workload=replace(workload, dtype=MEASURED_DTYPE), tuning=tuning)
     outcome = simulated(point)
     check_whole_batch(outcome)

@@ -40,7 +40,7 @@ from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.steps import RowPadding
 from dsascape.tuner.codegen.gpu.blocks import GpuFunction, gpu_function
 from dsascape.tuner.codegen.gpu.kernels import GpuCode, generate_gpu
-from dsascape.tuner.codegen.gpu.phases import Loops
+from dsascape.tuner.codegen.gpu.phases import Language, Loops
 from dsascape.tuner.codegen.kernels import network_array, stored_array
 from dsascape.tuner.measure.arrays import Arena
 from dsascape.tuner.on_device.cross_gpu import PIPELINE
@@ -323,10 +323,10 @@ def test_random_networks_compute_what_onnxruntime_computes(graph: Graph) -> None
     check(fixed_pattern_plan(graph))
 
 
-def generated(*outputs: Callable[[Net], str]) -> tuple[GpuSchedule, GpuCode]:
+def generated(*outputs: Callable[[Net], str], language: Language = "cuda") -> tuple[GpuSchedule, GpuCode]:
     net = Net()
     schedule = scheduled(fixed_pattern_plan(net.graph(*(each(net) for each in outputs), dtype="fp32")))
-    return schedule, generate_gpu(schedule, varied(schedule.graph), VIEW.spec.sms.warp)
+    return schedule, generate_gpu(schedule, varied(schedule.graph), VIEW.spec.sms.warp, language=language)
 
 
 def cuda(code: GpuCode) -> Any:
@@ -406,7 +406,7 @@ def test_nvcc_compiles_every_kernel(tmp_path: Path) -> None:
 
 
 def test_opencl_has_the_same_kernels() -> None:
-    _, code = generated(block)
+    _, code = generated(block, language="opencl")
     source = tvm.tirx.build(code.module, target=tvm.target.Target({"kind": "opencl"}), pipeline=PIPELINE)
     text = source.imports[0].inspect_source()
 

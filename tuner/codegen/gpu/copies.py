@@ -1,10 +1,12 @@
-"""Copies from a GPU's memory into shared memory that run while threads go on (``cp.async`` of compute capability 8.0).
+"""Moves that CUDA has instructions for: copies behind the threads' back, and stores of several elements at a time.
 
-A thread starts the copies of its elements and closes a group of them; later it waits until no more than so many groups
-are on their way, and a barrier makes what has arrived visible to the others. On earlier parts, and where CUDA source is
+Copies from a GPU's memory into shared memory run while threads go on (``cp.async`` of compute capability 8.0). A thread
+starts the copies of its elements and closes a group of them; later it waits until no more than so many groups are on
+their way, and a barrier makes what has arrived visible to the others. On earlier parts, and where CUDA source is
 compiled for a processor, a copy is a load and a store.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
@@ -38,6 +40,11 @@ __forceinline__ __device__ void wait_for_all_but_{left}() {{
 #endif
 }}
 """
+_STORE = """
+__forceinline__ __device__ void store_{lanes}(float* to, const float* from) {{
+  *reinterpret_cast<float{lanes}*>(to) = *reinterpret_cast<const float{lanes}*>(from);
+}}
+"""
 
 
 def copied_behind(buffer: Any, place: Any, value: Any) -> Any | None:
@@ -66,3 +73,14 @@ def close_group() -> Any:
 def wait_for_groups(left: int) -> Any:
     """Return the statement that waits until no more than ``left`` groups of a thread are on their way."""
     return tirx.Evaluate(cuda_func_call(f"wait_for_all_but_{left}", source_code=_WAIT.format(left=left)))
+
+
+def stored_together(buffer: Any, indices: Sequence[Any], values: Any, lanes: int) -> Any:
+    """Return the statement that stores the ``lanes`` first elements of ``values`` in one instruction, 2 or 4.
+
+    The place has to be a multiple of ``lanes``.
+    """
+    to = tirx.address_of(tirx.BufferLoad(buffer, list(indices)))
+    held = tirx.address_of(tirx.BufferLoad(values, [tirx.const(0)]))
+    source = _STORE.format(lanes=lanes)
+    return tirx.Evaluate(cuda_func_call(f"store_{lanes}", to, held, source_code=source))
