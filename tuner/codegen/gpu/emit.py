@@ -146,7 +146,8 @@ class GridEmitting(Emitting):
                 self.ends = {dim: each for each, dim in dims.items() if dim is not None}
                 statement = super().node(inside)
                 self.ends = {}
-                return when([self.value(each.value) < each.limit for each, dim in dims.items() if dim is None], statement)
+                left = [each for each, dim in dims.items() if dim is None]
+                return when([self.value(each.value) < each.limit for each in left], statement)
         if isinstance(node, Loop) and self.block.copies_behind:
             return self._together(node) or super().node(node)
         return super().node(node)
@@ -179,7 +180,7 @@ class GridEmitting(Emitting):
     def _are_neighbours(
         self, node: Loop, statement: Statement, conditions: Sequence[Condition], lanes: int
     ) -> bool:
-        """Whether so many iterations of a loop store to neighbours, the first at a multiple, and all of them or none."""
+        """Whether ``lanes`` iterations of a loop store to neighbours, the first at a multiple, and all or none do."""
         buffer, order = self.program.buffer(statement.stage), self.stages[statement.stage].order
         if buffer.scope != "global" or node.extent % lanes:
             return False
