@@ -23,8 +23,8 @@ from dsascape.workloads import load_network
 from dsascape.workloads.executable import Executable, executable
 from dsascape.workloads.operators.registry import Array
 from tests.graphs import Net
+from tests.tuner.gpu.looped import FUSED, SEVERAL_SHAPES, schedule_on, scheduled, values_of, whole
 from tests.tuner.gpu.pocl import OpenClLaunch, knows_processor, run_on_pocl
-from tests.tuner.gpu.test_gpu_codegen import FUSED, SEVERAL_SHAPES, schedule_on, scheduled, values_of, whole
 from tests.tuner.runs import varied
 
 pytestmark = [

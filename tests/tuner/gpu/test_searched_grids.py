@@ -18,7 +18,7 @@ from dsascape.tuner.search.analysis import SearchMachine
 from dsascape.tuner.search.mutations import mutated
 from dsascape.tuner.search.spaces import space_of
 from tests.tiers import examples
-from tests.tuner.gpu.test_gpu_codegen import difference, values_of
+from tests.tuner.gpu.looped import difference, values_of
 from tests.tuner.runs import varied
 from tests.tuner.search.kernels import SMALL
 
