@@ -207,6 +207,7 @@ class TestFuse:
     def test_people_get_reasons(self, terminal: Terminal) -> None:
         assert "why it ends" in terminal.out("fuse", "bert-tiny", "--policy", "fixed-pattern")
 
+    @pytest.mark.sampled(6, long=["searched"])
     @pytest.mark.parametrize("policy", sorted(policy_types()))
     def test_agrees_with_simulate(self, policy: str, terminal: Terminal) -> None:
         """Eight images are two on each of the four clusters, in fp16: one plan for both."""

@@ -94,7 +94,7 @@ LONG = [f"{network}-ago" for network in ("squeezenet-2", "mobilenet-v2-1", "shuf
 """Cases whose sweep over 24 sizes of local buffer takes 16 to 94 seconds."""
 
 
-@pytest.mark.sampled(10, long=[*LONG, "mobilevit-1-graphturbo"])
+@pytest.mark.sampled(7, long=[*LONG, "mobilevit-1-graphturbo"])
 @EVERY_DIRECT_POLICY
 @pytest.mark.parametrize(
     ("network", "images"),

@@ -79,7 +79,7 @@ def _launch(kernel: CodedKernel, source: str, first: int) -> OpenClLaunch:
     return OpenClLaunch(entry, blocks, kernel.code.threads, tuple(places[name] for name in arguments))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FUSED)
 def test_a_kernel_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
     net = Net()
