@@ -74,9 +74,10 @@ def test_every_file_of_the_packages_is_in_the_key_or_listed_as_irrelevant() -> N
 
 
 @pytest.mark.parametrize("network", ["dcgan", pytest.param("bert-tiny", marks=pytest.mark.night)])
-def test_all_that_a_run_reads_and_executes_counts(network: str) -> None:
-    command = [sys.executable, "-c", RUNS, network]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+def test_all_that_a_run_reads_and_executes_counts(network: str, tmp_path: Path) -> None:
+    without_kept_code = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    command, environment = [sys.executable, "-c", RUNS, network], ENVIRONMENT | without_kept_code
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     opened, ran = ({Path(name).resolve() for name in names} for names in json.loads(done.stdout))
     known = counted(FIGURES)
     own = [path.relative_to(ROOT).as_posix() for path in (*opened, *ran) if path.is_relative_to(ROOT)]
