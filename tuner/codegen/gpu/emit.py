@@ -32,7 +32,7 @@ from dsascape.scheduler.kernels.loops.shared_memory import shared_memory
 from dsascape.tuner.codegen.access import Stored
 from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
 from dsascape.tuner.codegen.emit import Emitting
-from dsascape.tuner.codegen.gpu.copies import close_group, copied_behind, stored_together, wait_for_groups
+from dsascape.tuner.codegen.gpu.moves import close_group, copied_behind, stored_together, wait_for_groups
 from dsascape.tuner.codegen.gpu.phases import (
     Block,
     Memory,
