@@ -23,7 +23,9 @@ from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.tuner.codegen.gpu.blocks import gpu_function
 from dsascape.tuner.codegen.gpu.kernels import GpuCode, generate_gpu
+from dsascape.tuner.codegen.gpu.phases import Language
 from dsascape.tuner.on_device.cross_gpu import PIPELINE
+from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.tuner.gpu.looped import FUSED, VIEW, block, scheduled
@@ -34,10 +36,10 @@ pytestmark = pytest.mark.tvm
 NVCC = shutil.which("nvcc")
 
 
-def generated(*outputs: Callable[[Net], str]) -> tuple[GpuSchedule, GpuCode]:
+def generated(*outputs: Callable[[Net], str], language: Language = "cuda") -> tuple[GpuSchedule, GpuCode]:
     net = Net()
     schedule = scheduled(fixed_pattern_plan(net.graph(*(each(net) for each in outputs), dtype="fp32")))
-    return schedule, generate_gpu(schedule, varied(schedule.graph), VIEW.spec.sms.warp)
+    return schedule, generate_gpu(schedule, varied(schedule.graph), VIEW.spec.sms.warp, language=language)
 
 
 def cuda(code: GpuCode) -> Any:
@@ -90,9 +92,45 @@ def test_nvcc_compiles_every_kernel(tmp_path: Path) -> None:
 
 
 def test_opencl_has_the_same_kernels() -> None:
-    _, code = generated(block)
+    _, code = generated(block, language="opencl")
     source = tvm.tirx.build(code.module, target=tvm.target.Target({"kind": "opencl"}), pipeline=PIPELINE)
     text = source.imports[0].inspect_source()
 
     assert all(f"__kernel void {kernel.name}_kernel" in text for kernel in code.kernels)
     assert "barrier(CLK_LOCAL_MEM_FENCE)" in text
+
+
+def source_of(graph: Graph, tiles: GpuTiles, *ops: int) -> str:
+    layer = layer_of(Analysis(graph), ops)
+    assert layer is not None
+    code = gpu_function(layer, varied(graph), program_of(layer, tiles, 32), 32, "kernel")
+    target = tvm.target.Target({"kind": "cuda", "arch": "sm_90"})
+    module = tvm.tirx.build(tvm.IRModule({"kernel": code.function}), target=target, pipeline=PIPELINE)
+    return str(module.imports[0].inspect_source())
+
+
+def test_copies_run_behind_the_threads_and_are_waited_for_before_they_are_read() -> None:
+    net = Net()
+    graph = net.graph(net.dense(net.input(1, 32, 128), 32), dtype="fp32")
+    source = source_of(graph, GpuTiles((1, 32, 32), (0, 1, 2), (1, 1, 4), 1, 16, 3, "lanes"), 0)
+    body = source[source.rindex("kernel_kernel(") :]
+    event = r"copy_behind|close_copies|wait_for_all_but_\d|__syncthreads|held0_ptr\[0\] = \(|for \(int k"
+
+    begun = ["copy_behind", "copy_behind", "close_copies"]
+    assert re.findall(event, body) == [
+        "__syncthreads", *begun, "__syncthreads", *begun, "wait_for_all_but_1", "__syncthreads", "for (int k",
+        *begun, "for (int k", "held0_ptr[0] = (", "wait_for_all_but_1", "__syncthreads",
+    ]  # fmt: skip
+
+
+def test_neighbours_are_stored_several_at_a_time_where_they_divide() -> None:
+    net = Net()
+    graph = net.graph(net.dense(net.input(1, 32, 64), 96), dtype="fp32")
+
+    def stores(columns: int) -> list[str]:
+        source = source_of(graph, GpuTiles((1, 32, 8 * columns), (0, 1, 2), (1, 2, columns), 1, 16, 1, "lanes"), 0)
+        return re.findall(r" (store_\d)\(\(", source)
+
+    assert stores(12) == ["store_4"] * 6
+    assert stores(6) == ["store_2"] * 6
+    assert stores(3) == []
