@@ -43,7 +43,8 @@ class DsaView(MachinePart):
     """Machine view: a clustered DSA with ``clusters`` in use, and the tuning parameters of its scheduler.
 
     Functions whose results are stored take a part of it as their argument, which is their key: `timing`, `arithmetic`,
-    `apart_from_ddr` and `on_chip_rates` leave fields out, and reading one of those raises ``AttributeError``.
+    `computing`, `apart_from_ddr` and `on_chip_rates` leave fields out, and reading one of those raises
+    ``AttributeError``.
     """
 
     spec: ClusteredDsa
@@ -59,6 +60,12 @@ class DsaView(MachinePart):
     def arithmetic(self) -> "DsaView":
         """The part that the time of a computation depends on: compute units and their clock, no memory."""
         return replace(self, spec=only(self.spec, "name", "clock_hz", "units"), **_OF_ONE_CORE)
+
+    @cached_property
+    def computing(self) -> "DsaView":
+        """The part that the time of a tile's computation depends on: compute units, clock, local buffer bandwidth."""
+        read = "name", "clock_hz", "units", "local_buffer.bandwidth_bytes_per_s"
+        return replace(self, spec=only(self.spec, *read), **_OF_ONE_CORE)
 
     @cached_property
     def apart_from_ddr(self) -> "DsaView":
