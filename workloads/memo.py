@@ -133,24 +133,26 @@ def memoized(function: Callable[[_Owner, *_Args], _T], /) -> Callable[[_Owner, *
 
 @overload
 def memoized(
-    *, most: int = MOST_ENTRIES, by_identity: bool = False
+    *, most: int = MOST_ENTRIES, by_identity: bool = False, stores: Callable[[Any], bool] | None = None
 ) -> Callable[[Callable[[_Owner, *_Args], _T]], Callable[[_Owner, *_Args], _T]]: ...
 
 
 def memoized(
-    function: Callable[..., Any] | None = None, /, *, most: int = MOST_ENTRIES, by_identity: bool = False
-) -> Callable[..., Any]:
+    function: Callable[..., Any] | None = None, /, *, most: int = MOST_ENTRIES, by_identity: bool = False,
+    stores: Callable[[Any], bool] | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     """Return ``function`` with its results stored by its first argument, the `Owner`; a decorator.
 
     All arguments are positional and hashable. ``most``: entries of one owner's table at most, beyond which the oldest
     are evicted. ``by_identity``: owners with equal keys do not share results, which name tensors or operators.
+    ``stores``: whether a result is stored, for functions some of whose results are too large; by default all are.
     Raises ``TypeError`` for a function with default values, as equal calls would have several keys.
     """
     if function is None:
-        return partial(memoized, most=most, by_identity=by_identity)
+        return partial(memoized, most=most, by_identity=by_identity, stores=stores)
     if function.__defaults__ or function.__kwdefaults__:
         raise TypeError(f"{function.__qualname__} has default values; a memoized function has none")
-    return _memoized(function, most, attrgetter("memo_identity" if by_identity else "memo_key"))
+    return _memoized(function, most, attrgetter("memo_identity" if by_identity else "memo_key"), stores)
 
 
 class KeptInProcess(Protocol[_P, _R_co]):
@@ -197,7 +199,10 @@ def _memo_of(function: Callable[..., object]) -> _Memo:
     return _memos.setdefault((named.__module__, named.__qualname__), _Memo())
 
 
-def _memoized(function: Callable[..., Any], most: int, key_of: Callable[[Owner], Hashable]) -> Callable[..., Any]:
+def _memoized(
+    function: Callable[..., Any], most: int, key_of: Callable[[Owner], Hashable],
+    stores: Callable[[Any], bool] | None,
+) -> Callable[..., Any]:  # fmt: skip
     """Return ``function`` with its results stored by its owner's key and its further arguments."""
     memo = _memo_of(function)
 
@@ -212,7 +217,10 @@ def _memoized(function: Callable[..., Any], most: int, key_of: Callable[[Owner],
             memo.hits += 1
             return value
         value = function(owner, *args)
-        table.put(key, value)
+        if stores is None or stores(value):
+            table.put(key, value)
+        else:
+            memo.misses += 1
         return value
 
     return memoized_call

@@ -43,7 +43,7 @@ class DsaView(MachinePart):
     """Machine view: a clustered DSA with ``clusters`` in use, and the tuning parameters of its scheduler.
 
     Functions whose results are stored take a part of it as their argument, which is their key: `timing`, `arithmetic`,
-    `computing`, `apart_from_ddr` and `on_chip_rates` leave fields out, and reading one of those raises
+    `computing`, `apart_from_ddr`, `cores_alone` and `on_chip_rates` leave fields out, and reading one of those raises
     ``AttributeError``.
     """
 
@@ -73,6 +73,11 @@ class DsaView(MachinePart):
         return replace(self, spec=without(self.spec, _APART_FROM_DDR))
 
     @cached_property
+    def cores_alone(self) -> "DsaView":
+        """The part that bindings to cores depend on: the number of cores, and tuning."""
+        return replace(self, spec=only(self.spec, "cores_per_cluster"), clusters=left_out("clusters"))
+
+    @cached_property
     def on_chip_rates(self) -> "DsaView":
         """The part that on-chip times depend on, without buffer capacities."""
         return replace(self, spec=without(self.spec, _OFF_CHIP), **_OF_ONE_CORE)
@@ -95,8 +100,10 @@ class DsaView(MachinePart):
     @cached_property
     def room_bytes(self) -> Mapping[str, int]:
         """Bytes that one cluster has of each on-chip memory, by name: of local buffers those of one core."""
-        return {
-            level.name: level.capacity_bytes // (self.clusters if level.of == CHIP else 1) for level in self.levels[:-1]
+        own = {LOCAL: self.local_buffer_bytes} | ({GLOBAL: self.global_buffer_bytes} if self.has_global_buffer else {})
+        return own | {
+            name: level.capacity_bytes // (self.clusters if level.of == CHIP else 1)
+            for name, level in self.spec.further_levels.items()
         }
 
     @property

@@ -74,11 +74,11 @@ class Tiling:
     depth: int | None
     depth_extent: int
     """Iterations of the depth loops that a tile has: in the mean over tiles, where they are bounded."""
-    loads: Mapping[str, int]
+    loads: Mapping[str, int] = field(hash=False)
     """Number of times each streamed operand is loaded into the local buffer."""
-    prefetched: Mapping[str, tuple[int, int]]
+    prefetched: Mapping[str, tuple[int, int]] = field(hash=False)
     """Weights prefetched through the prefetch buffers: (versions per core, bytes for all cores)."""
-    staged: Mapping[str, int]
+    staged: Mapping[str, int] = field(hash=False)
     """Bytes of each operand from DDR that stays in the global buffer while the layer runs."""
     local_buffers: tuple[int, ...]
     """Bytes of each buffer in the local buffer, for tiles in flight."""
