@@ -7,7 +7,7 @@ anything that its key lacks, provided that it is pure. `memo_figures` tells entr
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache, partial, wraps
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, TypeVarTuple, cast, overload
 from weakref import WeakSet
 
@@ -23,7 +23,7 @@ _R_co = TypeVar("_R_co", covariant=True)
 
 
 class MemoFigures(NamedTuple):
-    """Use of one function's stored results, summed over all tables of this process."""
+    """Use of one function's stored results, summed over all tables of a process, or of several."""
 
     module: str
     name: str
@@ -189,7 +189,27 @@ def memo_figures() -> tuple[MemoFigures, ...]:
     for (module, name), kept in _in_process.items():
         hits, misses, _, entries = kept.cache_info()
         found.append(MemoFigures(module, name, entries, hits, misses))
-    called = [each for each in found if each.hits or each.misses]
+    return _most_first(found)
+
+
+def memo_figures_since(before: Iterable[MemoFigures]) -> tuple[MemoFigures, ...]:
+    """Return the changes since this process' `memo_figures` were ``before``: entries are those stored less evicted."""
+    return summed_memo_figures([memo_figures(), [MemoFigures(m, n, -e, -h, -x) for m, n, e, h, x in before]])
+
+
+def summed_memo_figures(several: Iterable[Iterable[MemoFigures]]) -> tuple[MemoFigures, ...]:
+    """Return the sums of several processes' figures, or of changes of one process, by function."""
+    sums: dict[tuple[str, str], MemoFigures] = {}
+    for figures in several:
+        for module, name, *counts in figures:
+            _, _, *before = sums.get((module, name), MemoFigures(module, name, 0, 0, 0))
+            sums[module, name] = MemoFigures(module, name, *map(add, before, counts))
+    return _most_first(sums.values())
+
+
+def _most_first(figures: Iterable[MemoFigures]) -> tuple[MemoFigures, ...]:
+    """Return the figures of functions that were called, those with most entries first, then those called most."""
+    called = [each for each in figures if each.hits or each.misses]
     return tuple(sorted(called, key=lambda each: (-each.entries, -each.hits - each.misses, each.module, each.name)))
 
 
