@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dsascape.hw_models import ClusteredDsa
-from dsascape.hw_models.dsa.levels import CHIP, MemoryLevel
+from dsascape.hw_models.dsa.levels import CHIP, CORE, MemoryLevel
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, left_out, only, without
@@ -36,6 +36,32 @@ class DmaTiming(NamedTuple):
         alone_ps = size_bytes / bytes_per_ps
         shared_ps = (alone_ps + transfers * startup_ps) / at_once
         return alone_ps if alone_ps > shared_ps else shared_ps
+
+
+class MemoryPath(NamedTuple):
+    """Units that move data of one memory: ``load`` brings it inwards, ``store`` brings it there from the next one."""
+
+    name: str
+    load: str
+    store: str
+
+
+class Paths(NamedTuple):
+    """Memories and the units between them, without any rate or size."""
+
+    memories: tuple[MemoryPath, ...]
+    """All memories, innermost first; the last one is DDR."""
+    of_cores: frozenset[str]
+    """Data-moving units that exist once per core."""
+
+    def to(self, memory: str) -> MemoryPath:
+        """Return the units that move data of ``memory``."""
+        return next(each for each in self.memories if each.name == memory)
+
+    @property
+    def outer(self) -> tuple[MemoryPath, ...]:
+        """Memories whose data pass through the global buffer, if there is one: further levels and DDR."""
+        return self.memories[2:] if self.memories[1].name == GLOBAL else self.memories[1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +122,12 @@ class DsaView(MachinePart):
     def outer(self) -> tuple[MemoryLevel, ...]:
         """Memories whose data pass through the global buffer, if there is one: further levels and DDR."""
         return self.levels[2:] if self.has_global_buffer else self.levels[1:]
+
+    @cached_property
+    def paths(self) -> Paths:
+        """Memories and the units between them."""
+        memories = tuple([MemoryPath(each.name, each.load.unit, each.store.unit) for each in self.levels])
+        return Paths(memories, frozenset([mover.unit for mover in self.spec.movers if mover.of == CORE]))
 
     @cached_property
     def room_bytes(self) -> Mapping[str, int]:
