@@ -19,8 +19,8 @@ from dsascape.scheduler.dsa.deciding.divided import fastest_divided
 from dsascape.scheduler.dsa.deciding.evaluation import Evaluator, with_fewer_cores
 from dsascape.scheduler.dsa.graphturbo.layouts import (
     PlanKey,
-    candidate_of,
     capacity_of,
+    laid_out,
     ordered,
     plan_key,
     plans_of,
@@ -70,16 +70,16 @@ def _fastest(options: GraphTurboOptions, costs: DsaCosts) -> Evaluated[Schedule]
         return _divided(options, costs, (*plans_of(options, costs), costs.analysis.of(fixed_pattern_of)))
     evaluator = Evaluator(costs, options.name, paper_tiles=options.tiles == "paper")
     search = _Search(options, evaluator)
-    laid_out: dict[PlanKey, float] = {}
+    known_s: dict[PlanKey, float] = {}
     patience = left = costs.view.tuning.sizes_without_chance
     for at in with_smaller_buffers(costs):
-        left = patience if search.consider_plans(at, laid_out) else left - 1
+        left = patience if search.consider_plans(at, known_s) else left - 1
         if evaluator.is_near_bound():
             return evaluator.chosen()
         if not left:  # layouts for smaller buffers mostly move more, though not always
             break
     if options.outputs == "local":
-        search.with_outputs("global").consider_plans(costs, laid_out)
+        search.with_outputs("global").consider_plans(costs, known_s)
     for fewer in with_fewer_cores(costs, evaluator):
         search.consider_plans(fewer, {})
     if not options.unbound:  # layers through DDR ignore this option
@@ -107,13 +107,13 @@ def _divided(options: GraphTurboOptions, costs: DsaCosts, plans: Iterable[Fusion
 def _of_plan(options: GraphTurboOptions, costs: DsaCosts, plan: FusionPlan) -> Evaluated[Schedule]:
     """Return the fastest schedule of one plan, its instances in the order of the options."""
     parts = split_into_instances(costs.analysis, plan)
-    order = ordered(options, parts)
+    order = ordered(options.order, parts)
     if options.order == "exact":
         order = exact_order(order, parts.producers, parts.output_bytes, options.order_effort_s).order
     evaluator = Evaluator(costs, options.name, paper_tiles=options.tiles == "paper")
     search = _Search(options, evaluator)
     for at in with_smaller_buffers(costs):
-        one = evaluator.laid_out(partial(candidate_of, options, plan, at, order))
+        one = evaluator.laid_out(partial(laid_out, options, plan, at, order))
         if one is not None:
             search.consider(one, at)
     return evaluator.chosen()
@@ -143,15 +143,15 @@ class _Search:
                     return
                 search.consider_plans(at, {}, always=True)
 
-    def consider_plans(self, at: DsaCosts, laid_out: dict[PlanKey, float], *, always: bool = False) -> bool:
+    def consider_plans(self, at: DsaCosts, known_s: dict[PlanKey, float], *, always: bool = False) -> bool:
         """Evaluate the cheapest layouts at one size of local buffer; return whether any of them could win.
 
-        Best-first: the plan with the lowest lower bound is laid out next, until that bound is pruned. ``laid_out``:
+        Best-first: the plan with the lowest lower bound is laid out next, until that bound is pruned. ``known_s``:
         costs of the plans' layouts for larger buffers, from which lower bounds are derived; updated here.
         """
         evaluator, tuning, chances = self.evaluator, at.view.tuning, list[bool]()
         left: list[tuple[float, int, FusionPlan | Candidate]] = [
-            (max(least_s, tuning.shrunk * laid_out.get(plan_key(plan), 0.0)), number, plan)
+            (max(least_s, tuning.shrunk * known_s.get(plan_key(plan), 0.0)), number, plan)
             for least_s, number, plan in self._contenders(at)
         ]
         heapify(left)
@@ -162,10 +162,10 @@ class _Search:
             elif evaluator.can_win(
                 least_s, tuning, overlaps_layers=self.options.instruction_scheduling, always=always
             ):
-                laid_out_plan = evaluator.laid_out(partial(candidate_of, self.options, one, at))
+                laid_out_plan = evaluator.laid_out(partial(laid_out, self.options, one, at))
                 if laid_out_plan is None:
                     continue
-                laid_out[plan_key(one)] = laid_out_plan.cost_s(at)
+                known_s[plan_key(one)] = laid_out_plan.cost_s(at)
                 heappush(left, (laid_out_plan.cost_s(at), number, laid_out_plan))
             else:
                 break

@@ -36,7 +36,7 @@ class StagedPart:
         size = math.ceil(cluster_bytes * self.share)
         if size and self.left_bytes:
             fetched = min(size, self.left_bytes)
-            load = at.transfer(at.view.level[self.memory].load.unit, "load", (self.memory, GLOBAL), fetched)
+            load = at.transfer(at.paths.to(self.memory).load, "load", (self.memory, GLOBAL), fetched)
             if self.buffer < 0:
                 whole, there = self.fetches.whole_bytes, at.addresses(name, staged=True)
                 buffer = FragmentBuffer(GLOBAL, whole, at.operand(name), there, 0, self.offset_bytes)

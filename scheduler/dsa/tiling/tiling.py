@@ -10,6 +10,7 @@ from typing import NamedTuple
 from dsascape.scheduler.dsa.deciding.unit_choice import Units
 from dsascape.scheduler.dsa.view import DDR, GLOBAL
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.machine_part import left_out
 from dsascape.workloads.loopnest import Extents
 
 
@@ -73,11 +74,11 @@ class Tiling:
     depth: int | None
     depth_extent: int
     """Iterations of the depth loops that a tile has: in the mean over tiles, where they are bounded."""
-    loads: Mapping[str, int]
+    loads: Mapping[str, int] = field(hash=False)
     """Number of times each streamed operand is loaded into the local buffer."""
-    prefetched: Mapping[str, tuple[int, int]]
+    prefetched: Mapping[str, tuple[int, int]] = field(hash=False)
     """Weights prefetched through the prefetch buffers: (versions per core, bytes for all cores)."""
-    staged: Mapping[str, int]
+    staged: Mapping[str, int] = field(hash=False)
     """Bytes of each operand from DDR that stays in the global buffer while the layer runs."""
     local_buffers: tuple[int, ...]
     """Bytes of each buffer in the local buffer, for tiles in flight."""
@@ -143,17 +144,23 @@ class Tiling:
         return f"{tile} of {part}{depth} order {self.order}{listed}{stored}"
 
 
+_FREE_SPACE = {
+    name: left_out(name, "tile request")
+    for name in ("local_gaps", "global_gaps", "overlaps", "paper_tiles", "doubled")
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class TileRequest:
     """Tile request: layer, one core's part, routes of operands, memory of the output, free space."""
 
-    layer: Layer
+    layer: Layer = field(hash=False)
     box: Extents
     """Elements per sink dimension on all cores of the cluster together."""
     part: Extents
     cores: int
     units: Units
-    routes: Mapping[str, Route]
+    routes: Mapping[str, Route] = field(hash=False)
     """Route of each streamed operand; operands resident in the local buffer are not listed."""
     output_memory: str
     """Memory of the output; ``ddr`` for every memory beyond the global buffer."""
@@ -176,6 +183,12 @@ class TileRequest:
     doubled: bool = False
     """Whether tiles have to leave two buffers of the global buffer for all that passes through it, where one would do
     (`DsaView.single_buffers`)."""
+
+    @property
+    def apart_from_space(self) -> "TileRequest":
+        """The request without free space and options of the search: all that cuts, their times and sizes depend on."""
+        prefetch = None if self.prefetch is None else left_out("prefetch", "tile request")
+        return replace(self, prefetch=prefetch, **_FREE_SPACE)
 
     @property
     def fixed(self) -> tuple[int | None, ...]:
