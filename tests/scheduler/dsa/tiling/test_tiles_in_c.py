@@ -15,7 +15,7 @@ from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
 from dsascape.hw_models.in_c import is_built
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
-from dsascape.scheduler.dsa.deciding.unit_choice import choose_units
+from dsascape.scheduler.dsa.deciding.unit_choice import choose_units, unit_ps
 from dsascape.scheduler.dsa.tiling.candidates import TileCandidates
 from dsascape.scheduler.dsa.tiling.cuts import Cuts
 from dsascape.scheduler.dsa.tiling.encoding import asked, compiled_tiles
@@ -119,6 +119,34 @@ def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: Cl
         rate = draw(st.sampled_from(["1 GB/s", "20 GB/s", "100 GB/s"]))
         tuning = DsaTuning(kernels_divided=draw(st.sampled_from(["never", "always"])))
         check_alike(request, DsaView(with_values(spec, {"ddr.bandwidth": rate}), spec.clusters, tuning))
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(data=st.data(), spec=specs(), graph=networks())
+def test_the_work_of_any_tile_of_random_layers_is_that_of_python(
+    data: st.DataObject, spec: ClusteredDsa, graph: Graph
+) -> None:
+    view = DsaView(spec, spec.clusters)
+    for request in layers(graph, view):
+        searcher, layer = compiled(request, view), request.layer
+        if searcher is None:
+            continue
+        tile = tuple([data.draw(st.integers(1, size)) for size in layer.sink.shape])
+        depth = data.draw(st.integers(1, request.searched_depth)) if request.searched_depth > 1 else None
+
+        work = layer.tile_work(tile, depth)
+        operand_bytes, output_bytes, between_bytes, busy_ps = searcher.work(tile, depth or 0)
+        names = [name for name in request.routes if name in work.operand_bytes]
+        assert dict(zip(names, operand_bytes, strict=True)) == work.operand_bytes
+        assert (output_bytes, between_bytes) == (work.output_bytes, work.between_bytes)
+        expected_ps = unit_ps(work, request.units, view, request.dtype)
+        assert sorted(filter(None, busy_ps)) == sorted(filter(None, expected_ps))
+
+
+@pytest.mark.parametrize("asked_for", [((1, 4, 8), 0), ((1, 4, 9, 8), 0), ((1, 0, 8, 8), 0), ((1, 4, 8, 8), -1)])
+def test_the_work_of_what_is_no_tile_is_refused(asked_for: tuple[tuple[int, ...], int]) -> None:
+    with pytest.raises(ValueError, match="no tile of the layer"):
+        tiles.Tiles(layer_record()).work(*asked_for)
 
 
 @pytest.mark.parametrize("kind", sorted(MAKERS))
