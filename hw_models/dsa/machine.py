@@ -59,7 +59,7 @@ def dsa_energy(spec: ClusteredDsa) -> EnergyModel:
         special_pj=energy.special_op,
         link="on_chip_path",
         link_pj=dict.fromkeys(ON_CHIP_PATHS, energy.on_chip_path) if energy.on_chip_path else {},
-        byte_pj={level.name: level.pj_per_byte for level in spec.levels},
+        byte_pj=spec.byte_pj,
         static_power_w=spec.static_power_w,
     )
 

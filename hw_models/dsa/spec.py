@@ -267,23 +267,21 @@ class ClusteredDsa(MachineSpec):
     @property
     def levels(self) -> tuple[MemoryLevel, ...]:
         """Memories of the machine, innermost first; the last one is DDR, the only one that is not on chip."""
-        local, shared, energy = self.local_buffer, self.global_buffer, self.energy
+        local, shared = self.local_buffer, self.global_buffer
         of_core = Mover(ON_CHIP_PATHS[0], CORE, self.on_chip_path), Mover(ON_CHIP_PATHS[1], CORE, self.on_chip_path)
         levels = [
             MemoryLevel(
-                "local_buffer", CORE, self.cores, local.capacity_bytes, local.bandwidth_bytes_per_s,
-                self._sram_pj(energy.local_buffer, local.capacity_bytes), *of_core,
+                "local_buffer", CORE, self.cores, local.capacity_bytes, local.bandwidth_bytes_per_s, *of_core
             )
-        ]  # fmt: skip
+        ]
         if shared is not None:
             levels.append(MemoryLevel(
-                "global_buffer", CLUSTER, self.clusters, shared.capacity_bytes, shared.bandwidth_bytes_per_s,
-                self._sram_pj(energy.global_buffer, shared.capacity_bytes), *of_core,
+                "global_buffer", CLUSTER, self.clusters, shared.capacity_bytes, shared.bandwidth_bytes_per_s, *of_core
             ))  # fmt: skip
         for name, level in self.further_levels.items():
             levels.append(MemoryLevel(
                 name, level.of, 1 if level.of == CHIP else self.clusters, level.capacity_bytes,
-                level.bandwidth_bytes_per_s, self._sram_pj(level.energy, level.capacity_bytes),
+                level.bandwidth_bytes_per_s,
                 Mover(f"{name}_load", CLUSTER, level.path), Mover(f"{name}_store", CLUSTER, level.path),
             ))  # fmt: skip
         ddr, dma = self.ddr, self.dma
@@ -291,8 +289,16 @@ class ClusteredDsa(MachineSpec):
         bandwidth = ddr.sustained_bytes_per_s if parts == 1 else ddr.sustained_bytes_per_s / parts
         load = Mover("dma_load", CLUSTER, dma.load, dma.load_channels)
         store = Mover("dma_store", CLUSTER, dma.store, dma.store_channels)
-        off_chip = MemoryLevel("ddr", of, parts, ddr.capacity_bytes // parts, bandwidth, energy.ddr, load, store)
+        off_chip = MemoryLevel("ddr", of, parts, ddr.capacity_bytes // parts, bandwidth, load, store)
         return (*levels, off_chip)
+
+    @property
+    def byte_pj(self) -> dict[str, float]:
+        """Energy per byte read or written of each memory, in picojoules."""
+        energy, further = self.energy, self.further_levels
+        given = {"local_buffer": energy.local_buffer, "global_buffer": energy.global_buffer, "ddr": energy.ddr}
+        given |= {name: level.energy for name, level in further.items()}
+        return {level.name: self._sram_pj(given[level.name], level.capacity_bytes) for level in self.levels}
 
     @property
     def movers(self) -> tuple[Mover, ...]:

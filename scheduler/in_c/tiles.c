@@ -56,7 +56,7 @@ static PyObject *tiles_search(Tiles *tiles, PyObject *given) {
     Search *s = &tiles->search;
     Asked asked = {0};
     Block *blocks = NULL;
-    read_asked(given, &asked, &blocks);
+    read_asked(given, &s->layer, &asked, &blocks);
     s->has_no_memory = 0;
     const Cut *best = PyErr_Occurred() ? NULL : search(s, &asked);
     free_blocks(blocks);

@@ -124,7 +124,7 @@ def test_matrix_engines_and_ddr_at_full_rate_draw_no_more_than_the_published_pow
     unit = next(unit for unit in spec.units.values() if isinstance(unit, MatrixUnit))
     large = MatrixShape(4096, 4096, 4096)
     operand_bytes_per_mac = sum(operands_read(unit, large)) * DTYPE_BITS[dtype] / 8 / large.macs
-    picojoules_per_mac = spec.energy.mac[dtype] + operand_bytes_per_mac * spec.levels[0].pj_per_byte
+    picojoules_per_mac = spec.energy.mac[dtype] + operand_bytes_per_mac * spec.byte_pj["local_buffer"]
     picojoules_per_s = (
         spec.peak_macs_per_s(dtype) * picojoules_per_mac + spec.ddr.sustained_bytes_per_s * spec.energy.ddr
     )

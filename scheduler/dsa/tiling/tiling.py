@@ -182,7 +182,7 @@ class TileRequest:
     routes: Mapping[str, Route]
     """Route of each streamed operand; operands resident in the local buffer are not listed."""
     output_memory: str
-    """Memory of the output; ``ddr`` for every memory beyond the global buffer."""
+    """Memory of the output; ``ddr`` for every memory beyond the global buffer (``stored_in``)."""
     local_gaps: tuple[int, ...]
     """Bytes of each free gap of the local buffer, the largest first."""
     global_gaps: tuple[int, ...]
@@ -199,6 +199,8 @@ class TileRequest:
     operands are then loaded for each piece."""
     pin: TilePin | None = None
     """Tiles that the user fixes; None: all are searched."""
+    stored_in: tuple[tuple[str, float], ...] = ((DDR, 1.0),)
+    """Memories beyond the global buffer, with the share that each has of what goes there of the output."""
     doubled: bool = False
     """Whether tiles have to leave two buffers of the global buffer for all that passes through it, where one would do
     (`DsaView.single_buffers`)."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.hw_models.dsa.memories import FurtherLevel
 from dsascape.hw_models.in_c import is_built
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
@@ -35,6 +36,15 @@ tiles = pytest.importorskip("dsascape.scheduler.in_c.tiles")
 if not is_built("dsascape.scheduler.in_c.tiles"):
     pytest.skip("built of other sources", allow_module_level=True)
 
+LEVELS = st.builds(
+    lambda of, rate, startup: FurtherLevel.model_validate({
+        "of": of, "capacity": "1 MiB", "bandwidth": "50 GB/s", "path": {"bandwidth": rate, "startup": startup}
+    }),
+    st.sampled_from(["cluster", "chip"]), st.sampled_from(["1 GB/s", "20 GB/s", "100 GB/s"]),
+    st.sampled_from(["0 ps", "100 ns", "2 us"]),
+)  # fmt: skip
+FURTHER = st.sampled_from([(), (("l2", 0.25),), (("l2", 0.125), ("l3", 0.1))])
+STORED = st.sampled_from([(("ddr", 1.0),), (("l2", 1.0),), (("ddr", 0.3), ("l2", 0.2), ("l3", 0.5))])
 ROUTES = st.sampled_from([(1.0, 0.0), (0.0, 1.0), (0.5, 0.25), (0.3, 0.0)])
 GAPS = st.lists(st.sampled_from([0, 64, 100, 512, 4096, 30_000, 65_536]), min_size=1, max_size=3)
 MOST_OTHER = {
@@ -91,8 +101,10 @@ def compiled(request: TileRequest, view: DsaView) -> Any:
 
 @st.composite
 def specs(draw: st.DrawFn) -> ClusteredDsa:
-    """Draw a machine with an array of any kind."""
+    """Draw a machine with an array of any kind, and further memories beyond its global buffer."""
     spec: ClusteredDsa = draw(machines())
+    if spec.global_buffer is not None and draw(st.booleans()):
+        spec = spec.model_copy(update={"further_levels": {"l2": draw(LEVELS), "l3": draw(LEVELS)}})
     if "matrix" not in spec.units:
         return spec
     values: dict[str, object] = {f"units.matrix.{name}": draw(st.sampled_from(of)) for name, of in MOST_OTHER.items()}
@@ -104,14 +116,17 @@ def specs(draw: st.DrawFn) -> ClusteredDsa:
 def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: ClusteredDsa, graph: Graph) -> None:
     view, draw = DsaView(spec, spec.clusters), data.draw
     drawn = draw(st.sampled_from(layers(graph, view)))
-    cores, has_global = drawn.cores, bool(view.global_buffer_bytes)
+    cores, has_global, has_further = drawn.cores, bool(view.global_buffer_bytes), bool(spec.further_levels)
     routes = {
-        name: Route(*draw(ROUTES), draw(st.sampled_from([1, cores])), draw(st.booleans())) for name in drawn.routes
-        if draw(st.integers(0, 5))
+        name: Route(
+            *draw(ROUTES), draw(st.sampled_from([1, cores])), draw(st.booleans()), draw(FURTHER) if has_further else ()
+        )
+        for name in drawn.routes if draw(st.integers(0, 5))
     }  # fmt: skip
     for _ in range(3):  # what the first search leaves behind serves the others
         request = replace(
             drawn, routes=routes, output_memory=draw(st.sampled_from(["ddr", "global_buffer", "local_buffer"])),
+            stored_in=draw(STORED) if has_further else (("ddr", 1.0),),
             local_gaps=tuple(sorted(draw(GAPS), reverse=True)), overlaps=draw(st.booleans()),
             global_gaps=tuple(sorted(draw(GAPS), reverse=True)) if has_global else (0,),
             prefetch=draw(st.sampled_from([None, (500, 4000), (20_000, 60_000)])) if has_global else None,
@@ -294,13 +309,13 @@ def test_records_with_other_fields_are_refused_by_name() -> None:
         tiles.Tiles(record._replace(tensors=(more(4, 2, 1),)))
     with pytest.raises(TypeError, match="is no record Tensor of 2 fields"):
         tiles.Tiles(record._replace(tensors=((4, 2),)))
-    with pytest.raises(TypeError, match="is no record Layer of 18 fields"):
+    with pytest.raises(TypeError, match="is no record Layer of 20 fields"):
         tiles.Tiles(tuple(record))
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"local_gaps": (1,) * 17}, {"local_gaps": [64]}, {"at_once": 0.5}, {"most_climbs": 2.5}, {"overlaps": "no"}],
+    [{"local_gaps": (1,) * 17}, {"local_gaps": [64]}, {"timings": ()}, {"most_climbs": 2.5}, {"overlaps": "no"}],
 )
 def test_invalid_requests_are_refused(change: dict[str, Any]) -> None:
     request, view = convolution()
