@@ -1,7 +1,7 @@
 """Schedules with and without a machine's further levels: the faster one is taken.
 
 Searches for layouts and tiles are local. So where a machine has memories between the global buffer and DDR, it is also
-scheduled as if it had none: a further level never makes a network slower.
+scheduled as if it had none: on the same clusters, a further level never makes a network slower.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,10 @@ def fastest_with_levels(
 ) -> Evaluated[Schedule]:
     """Return the faster of the schedules that ``evaluate`` finds with and without the machine's further levels.
 
+    Clusters that share every kernel pass all tensors through DDR, and so have the same schedule with and without.
     Raises ``ScheduleError`` if there is none; the reason is that of the machine with them.
     """
-    if not costs.view.spec.further_levels:
+    if not costs.view.spec.further_levels or costs.view.divides_kernels:
         return evaluate(costs)
     try:
         without = evaluate(costs.without_further_levels())

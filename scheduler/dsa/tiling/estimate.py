@@ -87,16 +87,16 @@ class Stages(NamedTuple):
         """
         passes, moved, path_ps, broadcast_ps, computing_ps, first, on_chip_starts_ps, tile_ps, last_ps = self
         stages, busy_ps, startup_ps, leaving_ps = list[float](), list[float](), 0, 0.0
-        for (loaded_bytes, _, stored_tiles, stored_bytes), timing, own in zip(moved, timings, moved, strict=True):
+        for own, timing in zip(moved, timings, strict=True):
             starts, store_ps = own.starts(timing.burst_bytes), 0.0
             if starts:
                 startup_ps = max(startup_ps, timing.startup_ps)
-            if stored_tiles:
-                bursts = max(min(stored_tiles, stored_bytes / timing.burst_bytes), 1.0)
-                store_ps = timing.moving_ps(stored_bytes, bursts - 1)
-                leaving_ps = max(leaving_ps, stored_bytes / bursts / timing.bytes_per_ps + timing.startup_ps)
-            stages += [timing.moving_ps(loaded_bytes, max(starts - 1, 0)), store_ps]
-            busy_ps.append((loaded_bytes + stored_bytes) / timing.bytes_per_ps)
+            if own.stored_tiles:
+                bursts = max(min(own.stored_tiles, own.stored_bytes / timing.burst_bytes), 1.0)
+                store_ps = timing.moving_ps(own.stored_bytes, bursts - 1)
+                leaving_ps = max(leaving_ps, own.stored_bytes / bursts / timing.bytes_per_ps + timing.startup_ps)
+            stages += [timing.moving_ps(own.loaded_bytes, max(starts - 1, 0)), store_ps]
+            busy_ps.append((own.loaded_bytes + own.stored_bytes) / timing.bytes_per_ps)
         last_ps += leaving_ps
         stages += [path_ps, broadcast_ps, *computing_ps]
         together_ps = 0.0
