@@ -199,8 +199,8 @@ class DsaView(MachinePart):
 
     @cached_property
     def outer_number(self) -> Mapping[str, int]:
-        """Places of the `outer` memories in their list, by name."""
-        return {level.name: number for number, level in enumerate(self.outer)}
+        """Places of the `outer` memories in their list, by name; it needs nothing else of them."""
+        return {name: number for number, name in enumerate((*self.spec.further_levels, DDR))}
 
     @cached_property
     def _channels(self) -> Mapping[str, tuple[int, int, float]]:

@@ -160,7 +160,7 @@ class _Encoding:
             ]),
             operands=tuple(map(self._operand, self._operands)), orders=tuple(map(LoopOrder, self._cuts.orders)),
             cores=request.cores, output_memory=_MEMORIES.index(request.output_memory),
-            stored_in=self._sources(request.stored_in), levels=len(view.outer),
+            stored_in=self._sources(request.stored_in), levels=len(view.outer_number),
             has_prefetch=request.prefetch is not None,
             has_several_products=sum(one.contraction for one in layer.nests) > 1,
             path_startup_ps=view.path_startup_ps, path_bytes_per_ps=view.path_bytes_per_ps,

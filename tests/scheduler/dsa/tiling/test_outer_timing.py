@@ -13,7 +13,7 @@ from dsascape.scheduler.dsa.tiling.search import TilingError, choose_tiling
 from dsascape.scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from dsascape.scheduler.dsa.view import DsaView, LevelTiming
 from dsascape.workloads import Graph
-from tests.graphs import machine, networks
+from tests.graphs import machine, machines, networks
 from tests.scheduler.dsa.test_further_levels import chain, level, pinned
 from tests.scheduler.dsa.tiling.test_estimate import estimated_and_simulated
 from tests.scheduler.dsa.tiling.test_tiles_in_c import layers
@@ -45,6 +45,17 @@ def chosen(request: TileRequest, view: DsaView) -> Tiling:
     except TilingError:
         assume(False)
         raise
+
+
+@given(spec=machines())
+@settings(max_examples=examples(20), deadline=None)
+def test_outer_memories_are_numbered_as_they_are_listed(spec: ClusteredDsa) -> None:
+    """On the part of the machine that on-chip times depend on, too, which has no DDR."""
+    further = {"l2": level(), "l3": level(of="chip")} if spec.global_buffer is not None else {}
+    view = DsaView(ClusteredDsa.model_validate(spec.model_dump(by_alias=True) | {"further_levels": further}), 1)
+
+    assert list(view.outer_number) == [each.name for each in view.outer] == [*further, "ddr"]
+    assert view.on_chip_rates.outer_number == view.outer_number
 
 
 def test_loads_from_two_memories_overlap_and_each_takes_the_time_of_its_own_bandwidth() -> None:
