@@ -271,12 +271,13 @@ class ClusteredDsa(MachineSpec):
         of_core = Mover(ON_CHIP_PATHS[0], CORE, self.on_chip_path), Mover(ON_CHIP_PATHS[1], CORE, self.on_chip_path)
         levels = [
             MemoryLevel(
-                "local_buffer", CORE, self.cores, local.capacity_bytes, local.bandwidth_bytes_per_s, *of_core
+                "local_buffer", CORE, self.cores, local.capacity_bytes, local.bandwidth_bytes_per_s, *of_core,
             )
-        ]
+        ]  # fmt: skip
         if shared is not None:
             levels.append(MemoryLevel(
-                "global_buffer", CLUSTER, self.clusters, shared.capacity_bytes, shared.bandwidth_bytes_per_s, *of_core
+                "global_buffer", CLUSTER, self.clusters, shared.capacity_bytes, shared.bandwidth_bytes_per_s,
+                *of_core,
             ))  # fmt: skip
         for name, level in self.further_levels.items():
             levels.append(MemoryLevel(
@@ -294,11 +295,12 @@ class ClusteredDsa(MachineSpec):
 
     @property
     def byte_pj(self) -> dict[str, float]:
-        """Energy per byte read or written of each memory, in picojoules."""
-        energy, further = self.energy, self.further_levels
-        given = {"local_buffer": energy.local_buffer, "global_buffer": energy.global_buffer, "ddr": energy.ddr}
-        given |= {name: level.energy for name, level in further.items()}
-        return {level.name: self._sram_pj(given[level.name], level.capacity_bytes) for level in self.levels}
+        """Energy per byte read from or written to each of the `levels`, in picojoules, by name."""
+        memories = {"local_buffer": (self.energy.local_buffer, self.local_buffer.capacity_bytes)}
+        if self.global_buffer is not None:
+            memories["global_buffer"] = self.energy.global_buffer, self.global_buffer.capacity_bytes
+        memories |= {name: (level.energy, level.capacity_bytes) for name, level in self.further_levels.items()}
+        return {name: self._sram_pj(*memory) for name, memory in memories.items()} | {"ddr": self.energy.ddr}
 
     @property
     def movers(self) -> tuple[Mover, ...]:
