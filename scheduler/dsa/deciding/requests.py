@@ -95,14 +95,13 @@ class _RequestBuilder:
         self._options = options
 
     def exchange(self, run: LayerRun, core_bytes: int, space: FreeSpace) -> HaloExchange:
-        """Return the halo exchange of ``core_bytes`` per core through half of the largest gap of `DsaView.exchange`.
+        """Return the halo exchange of ``core_bytes`` per core through half of the global buffer's largest gap.
 
-        Without such a memory, cores exchange halos directly.
+        Without a global buffer, cores exchange halos directly.
         """
-        shared = self._view.exchange
-        if not core_bytes or shared is None:
+        if not core_bytes or not self._view.global_buffer_bytes:
             return HaloExchange(core_bytes)
-        room_bytes = space.free_gaps(shared.name, 0, 1)[0] // 2
+        room_bytes = space.free_gaps(GLOBAL, 0, 1)[0] // 2
         return exchange_rounds(core_bytes, run.binding.cores, room_bytes)
 
     def request(
