@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dsascape.hw_models import ClusteredDsa
-from dsascape.hw_models.dsa.levels import CHIP, CORE, MemoryLevel
+from dsascape.hw_models.dsa.levels import CHIP, MemoryLevel
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, left_out, only, without
@@ -85,14 +85,6 @@ class DsaView(MachinePart):
     def outer(self) -> tuple[MemoryLevel, ...]:
         """Memories whose data pass through the global buffer, if there is one: further levels and DDR."""
         return self.levels[2:] if self.has_global_buffer else self.levels[1:]
-
-    @cached_property
-    def exchange(self) -> MemoryLevel | None:
-        """Nearest memory that cores share and reach by paths of their own, through which they exchange halos.
-
-        None where there is none: then they read each other's local buffers.
-        """
-        return next((level for level in self.levels if level.of != CORE and level.load.of == CORE), None)
 
     @cached_property
     def room_bytes(self) -> Mapping[str, int]:

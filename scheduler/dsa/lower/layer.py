@@ -28,7 +28,7 @@ from dsascape.scheduler.dsa.lower.prefetch import PrefetchUse
 from dsascape.scheduler.dsa.lower.prefetch_buffer import Passing
 from dsascape.scheduler.dsa.lower.stores import OutputStorer
 from dsascape.scheduler.dsa.lower.tile_waits import Waits
-from dsascape.scheduler.dsa.view import LOCAL
+from dsascape.scheduler.dsa.view import GLOBAL, LOCAL
 from dsascape.scheduler.kernels.tile_work import TileWork
 from dsascape.scheduler.programs.fragments import Fragment, FragmentBuffer, Outside
 from dsascape.workloads.loopnest import Extents, LoopNest
@@ -175,22 +175,21 @@ class _LayerEmitter:
         return [self._at.writer.outside(tile_of(writer, last)) for writer, last in waits]
 
     def _exchange_halos(self) -> list[int]:
-        """Exchange halos: each core sends its border to a memory that all share and reads what it lacks from there."""
-        at, own, shared = self._at, self._at.view.levels[0], self._at.view.exchange
+        """Exchange halos: each core sends its border to the global buffer and reads what it lacks from there."""
+        at = self._at
         size, rounds = at.execution.exchange.core_bytes, at.execution.exchange.rounds
         if not size:
             return []
         fetched: list[int] = []
-        if shared is None:
-            fetched.append(at.transfer(own.load.unit, "exchange", (LOCAL, LOCAL), size))
+        if not at.view.has_global_buffer:
+            fetched.append(at.transfer("path_load", "exchange", (LOCAL, LOCAL), size))
         else:
             sent_in_all = min(size, sent_at_most_bytes(at.run))
             for sent_bytes, fetched_bytes in zip(in_parts(sent_in_all, rounds), in_parts(size, rounds), strict=True):
-                sent = at.transfer(shared.store.unit, "exchange", (LOCAL, shared.name), sent_bytes, fetched[-1:])
-                buffer = FragmentBuffer(shared.name, sent_bytes, at.label(" exchange"), SENT)
+                sent = at.transfer("path_store", "exchange", (LOCAL, GLOBAL), sent_bytes, fetched[-1:])
+                buffer = FragmentBuffer(GLOBAL, sent_bytes, at.label(" exchange"), SENT)
                 staging = at.writer.allocate(sent, buffer)
-                back = shared.name, LOCAL
-                fetched.append(at.transfer(shared.load.unit, "exchange", back, fetched_bytes, (sent,)))
+                fetched.append(at.transfer("path_load", "exchange", (GLOBAL, LOCAL), fetched_bytes, (sent,)))
                 at.writer.free(fetched[-1], staging)
         buffer = FragmentBuffer(LOCAL, size, at.label(" exchange"), HALO)
         self._halo = at.writer.allocate(fetched[0], buffer)
