@@ -324,6 +324,13 @@ class ClusteredDsa(MachineSpec):
         return {name: unit.kind for name, unit in self.units.items()}
 
     @property
+    def activities(self) -> dict[str, str]:
+        """Launches, loads from the outermost memory inwards, compute units by kind, stores outwards."""
+        stores = dict.fromkeys([level.store.unit for level in self.levels], "store")
+        loads = dict.fromkeys([mover.unit for mover in reversed(self.movers) if mover.unit not in stores], "load")
+        return {**super().activities, **loads, **self.unit_kinds, **stores}
+
+    @property
     def product_types(self) -> frozenset[str]:
         """Dtypes, and pairs of dtypes, in which matrix units multiply, or vector units where there are none."""
         matrix = [unit.rates for unit in self.units.values() if isinstance(unit, MatrixUnit)]

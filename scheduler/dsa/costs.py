@@ -86,6 +86,11 @@ class DsaCosts:
         spec = self.view.spec.model_copy(update={"cores_per_cluster": number})
         return self._on(replace(self.view, spec=spec))
 
+    def without_further_levels(self) -> "DsaCosts":
+        """Return the cost model of the same machine without memories between its global buffer and DDR."""
+        spec = self.view.spec.model_copy(update={"further_levels": {}})
+        return DsaCosts(replace(self.view, spec=spec), self.analysis, self.dtype, self.tiling_cache, self.pins)
+
     def with_network(self, analysis: Analysis) -> "DsaCosts":
         """Return the cost model of another network on the same machine."""
         return DsaCosts(self.view, analysis, self.dtype, self.tiling_cache, self.pins)

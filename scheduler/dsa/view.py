@@ -21,14 +21,15 @@ _OFF_CHIP: Unread = {**_APART_FROM_DDR, "local_buffer": _CAPACITY, "global_buffe
 _OF_ONE_CORE = {"clusters": left_out("clusters"), "tuning": left_out("tuning")}
 
 
-class DmaTiming(NamedTuple):
-    """DMA timing of one cluster: bandwidth, burst size, start-up time, concurrent transfers."""
+class LevelTiming(NamedTuple):
+    """Timing of one cluster's transfers to and from a memory beyond the global buffer, when all clusters load."""
 
     bytes_per_ps: float
     burst_bytes: int
+    """Size of a burst long enough to make its start-up negligible."""
     startup_ps: int
     at_once: int
-    """Concurrent transfers: at most two, as buffers are doubled, and no more than the engine has in flight."""
+    """Concurrent transfers: at most two, as buffers are doubled, and no more than the channel has in flight."""
 
     def moving_ps(self, size_bytes: float, transfers: float) -> float:
         """Return the time in ps of ``transfers`` transfers of ``size_bytes`` in total."""
@@ -219,17 +220,25 @@ class DsaView(MachinePart):
         """Start-up time of one transfer on the on-chip path, in ps."""
         return self.spec.on_chip_path.startup_ps
 
-    @cached_property
+    @property
     def burst_bytes(self) -> int:
         """Size in bytes of a DMA burst long enough to make its start-up negligible."""
-        exposed_ps = self.dma_startup_ps / self.spec.dma.load.in_flight
-        return max(int(self.tuning.burst_startups * exposed_ps * self.ddr_bytes_per_ps), 1)
+        return self.outer_timing[-1].burst_bytes
 
     @cached_property
-    def dma_timing(self) -> DmaTiming:
-        """DMA timing of a cluster's transfers to and from DDR."""
-        at_once = min(self.spec.dma.load.in_flight, 2)
-        return DmaTiming(self.ddr_bytes_per_ps, self.burst_bytes, self.dma_startup_ps, at_once)
+    def outer_timing(self) -> tuple[LevelTiming, ...]:
+        """Timing of a cluster's transfers to and from each of the `outer` memories."""
+        return tuple([self._timing(level) for level in self.outer])
+
+    def _timing(self, level: MemoryLevel) -> LevelTiming:
+        channel, bytes_per_ps = level.load.channel, self.bytes_per_ps(level)
+        burst_bytes = int(self.tuning.burst_startups * (channel.startup_ps / channel.in_flight) * bytes_per_ps)
+        return LevelTiming(bytes_per_ps, max(burst_bytes, 1), channel.startup_ps, min(channel.in_flight, 2))
+
+    @cached_property
+    def outer_number(self) -> Mapping[str, int]:
+        """Places of the `outer` memories in their list, by name; it needs nothing else of them."""
+        return {name: number for number, name in enumerate((*self.spec.further_levels, DDR))}
 
     @cached_property
     def _channels(self) -> Mapping[str, tuple[int, int, float]]:

@@ -17,6 +17,7 @@ from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.candidates import Candidate, through_ddr_candidate, with_smaller_buffers
 from dsascape.scheduler.dsa.deciding.divided import fastest_divided
 from dsascape.scheduler.dsa.deciding.evaluation import Evaluator, with_fewer_cores
+from dsascape.scheduler.dsa.deciding.with_levels import fastest_with_levels
 from dsascape.scheduler.dsa.graphturbo.layouts import (
     PlanKey,
     capacity_of,
@@ -46,15 +47,23 @@ def evaluate(options: GraphTurboOptions, costs: DsaCosts, plan: FusionPlan | Non
     A plan that the search itself arrives at gets the schedule that the search has found; another one is evaluated by
     itself, as `evaluate_plan` says. Raises ``ScheduleError`` if nothing can be scheduled.
     """
+    return fastest_with_levels(costs, partial(_evaluated, options, plan))
+
+
+def _evaluated(options: GraphTurboOptions, plan: FusionPlan | None, costs: DsaCosts) -> Evaluated[Schedule]:
     with collector_paused():
         fastest = _fastest(options, costs)
     if options.order != "exact" and (plan is None or fastest.plan.groups == plan.groups):
         return fastest
-    return evaluate_plan(options, costs, fastest.plan if plan is None else plan)
+    return _evaluated_plan(options, fastest.plan if plan is None else plan, costs)
 
 
 def evaluate_plan(options: GraphTurboOptions, costs: DsaCosts, plan: FusionPlan) -> Evaluated[Schedule]:
     """Return the fastest schedule of one plan, its instances in the order of the options, with its simulated run."""
+    return fastest_with_levels(costs, partial(_evaluated_plan, options, plan))
+
+
+def _evaluated_plan(options: GraphTurboOptions, plan: FusionPlan, costs: DsaCosts) -> Evaluated[Schedule]:
     with collector_paused():
         return _divided(options, costs, (plan,)) if costs.view.divides_kernels else _of_plan(options, costs, plan)
 

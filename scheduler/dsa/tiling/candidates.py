@@ -64,8 +64,9 @@ class TileCandidates:
         self._single_buffers = view.single_buffers and not request.doubled
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
-        self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
-        burst_bytes = min(view.burst_bytes, max(self._global_room // view.tuning.store_bursts, 1))
+        self._paced_by = view.outer_timing, near_bytes, view.tuning.hidden_cost
+        bursts = [view.outer_timing[view.outer_number[name]].burst_bytes for name, _ in request.stored_in]
+        burst_bytes = min(max(bursts, default=0), max(self._global_room // view.tuning.store_bursts, 1))
         self._burst = burst_bytes if request.output_memory == DDR else 0
 
     def candidate(self, tile: Extents, depth: int | None) -> Candidate:
@@ -80,12 +81,15 @@ class TileCandidates:
     def least_ps(self) -> float:
         """Return an approximate lower bound in ps: the longer of computing and loading a core's part in one piece.
 
-        Computing: the busiest unit; loading: all bytes from DDR once. Only tiles of strided reads may be faster, as
-        they skip the elements in between.
+        Computing: the busiest unit; loading: all bytes from each outer memory once. Only tiles of strided reads may be
+        faster, as they skip the elements in between.
         """
-        whole = self._cuts.least_loaded(self._request.part, None)
-        loading_ps = sum(self._cuts.distinct.values()) / self._view.ddr_bytes_per_ps
-        return max([*self._unit_ps(whole), loading_ps])
+        whole, loaded = self._cuts.least_loaded(self._request.part, None), [0.0] * len(self._view.outer)
+        for name, route in self._request.routes.items():
+            for memory, share in route.outside:
+                loaded[self._view.outer_number[memory]] += self._cuts.distinct[name] * (share / route.from_outside)
+        timed = zip(loaded, self._view.outer_timing, strict=True)
+        return max([*self._unit_ps(whole), *[size_bytes / timing.bytes_per_ps for size_bytes, timing in timed]])
 
     def halved(self, way: Halved) -> Candidate:
         """Return the candidate of a lattice point, as `candidate` does, with cached derived data."""

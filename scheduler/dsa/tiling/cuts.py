@@ -38,7 +38,9 @@ class CutOperand(NamedTuple):
     name: str
     times: int
     """Number of times it is loaded into the local buffer."""
-    from_ddr: float
+    outside: tuple[tuple[str, float, float], ...]
+    """Memories beyond the global buffer from which it comes, with the share that each has of all of it, and of what
+    comes from beyond the global buffer."""
     is_broadcast: bool
     tile_bytes: int
     """Bytes of one core's tile, resident parts included."""
@@ -191,8 +193,9 @@ class Cuts:
         is_weight = self._layer.graph.tensors[name].role == "weight"
         comes_ahead = is_weight and route.from_ddr == 1.0 and versions == times
         needed = tile_bytes * self._cores / route.cores_sharing
+        outside = tuple([(memory, share, share / route.from_outside) for memory, share in route.outside])
         return CutOperand(
-            name, times, route.from_outside, route.broadcast, tile_bytes, math.ceil(tile_bytes * route.streamed),
+            name, times, outside, route.broadcast, tile_bytes, math.ceil(tile_bytes * route.streamed),
             needed, needed * route.streamed, route.cores_sharing, versions if comes_ahead else 0,
         )  # fmt: skip
 

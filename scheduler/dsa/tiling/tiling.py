@@ -60,6 +60,34 @@ class Route(NamedTuple):
         return f"{'+'.join(shares)} x{self.cores_sharing}{' broadcast' if self.broadcast else ''}"
 
 
+class TileGrid(NamedTuple):
+    """One core's part of a layer's output, divided into tiles that follow each other in an order of its dimensions."""
+
+    part: Extents
+    """Elements per dimension of the sink."""
+    tile: Extents
+    """Elements per dimension of a tile that no edge cuts short."""
+    order: tuple[int, ...]
+    """Dimensions, the outermost first."""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Tiles per dimension of the sink."""
+        return tuple([-(-whole // size) for whole, size in zip(self.part, self.tile, strict=True)])
+
+    def positions(self) -> Iterator[tuple[tuple[int, ...], Extents]]:
+        """Yield position per dimension and extents of every tile, in execution order."""
+        counts = self.counts
+        along = [
+            [min(size, whole - where * size) for where in range(count)]
+            for size, whole, count in zip(self.tile, self.part, counts, strict=True)
+        ]
+        place_of = [self.order.index(dim) for dim in range(len(counts))]
+        for place in itertools.product(*(range(counts[dim]) for dim in self.order)):
+            position = tuple([place[at] for at in place_of])
+            yield position, tuple(map(operator.getitem, along, position))
+
+
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """Tiling: ``tile`` elements per sink dimension, outer dimensions first in ``order``; ``depth`` iterations per pass.
@@ -95,9 +123,14 @@ class Tiling:
     """``part`` without what no tile computes, in the mean over cores, where the sink is bounded; empty: all of it."""
 
     @property
+    def grid(self) -> TileGrid:
+        """Tiles of a core's part, as far as it is computed."""
+        return TileGrid(self.computed or self.part, self.tile, self.order)
+
+    @property
     def counts(self) -> tuple[int, ...]:
         """Tiles per dimension of the sink."""
-        return tuple(-(-whole // part) for whole, part in zip(self.computed or self.part, self.tile, strict=True))
+        return self.grid.counts
 
     @property
     def depth_steps(self) -> int:
@@ -122,18 +155,11 @@ class Tiling:
 
     def steps(self) -> Iterator[tuple[tuple[int, ...], Extents, int, int | None]]:
         """Yield (position per dimension, extents, depth step, depth iterations) of every pass in order."""
-        counts, depth_steps = self.counts, self.depth_steps
-        along = [
-            [min(size, whole - where * size) for where in range(count)]
-            for size, whole, count in zip(self.tile, self.computed or self.part, counts, strict=True)
-        ]
-        place_of = [self.order.index(dim) for dim in range(len(counts))]
-        for place in itertools.product(*(range(counts[dim]) for dim in self.order)):
-            position = tuple([place[at] for at in place_of])
-            extents = tuple(map(operator.getitem, along, position))
-            for step in range(depth_steps):
-                depth = None if self.depth is None else min(self.depth, self.depth_extent - step * self.depth)
-                yield position, extents, step, depth
+        depth_steps, depth = self.depth_steps, self.depth
+        sizes = [None if depth is None else min(depth, self.depth_extent - step * depth) for step in range(depth_steps)]
+        for position, extents in self.grid.positions():
+            for step, size in enumerate(sizes):
+                yield position, extents, step, size
 
     def __str__(self) -> str:
         depth = "" if self.depth is None else f" depth {self.depth} of {self.depth_extent}"
@@ -163,7 +189,7 @@ class TileRequest:
     routes: Mapping[str, Route] = field(hash=False)
     """Route of each streamed operand; operands resident in the local buffer are not listed."""
     output_memory: str
-    """Memory of the output; ``ddr`` for every memory beyond the global buffer."""
+    """Memory of the output; ``ddr`` for every memory beyond the global buffer (``stored_in``)."""
     local_gaps: tuple[int, ...]
     """Bytes of each free gap of the local buffer, the largest first."""
     global_gaps: tuple[int, ...]
@@ -180,6 +206,8 @@ class TileRequest:
     operands are then loaded for each piece."""
     pin: TilePin | None = None
     """Tiles that the user fixes; None: all are searched."""
+    stored_in: tuple[tuple[str, float], ...] = ((DDR, 1.0),)
+    """Memories beyond the global buffer, with the share that each has of what goes there of the output."""
     doubled: bool = False
     """Whether tiles have to leave two buffers of the global buffer for all that passes through it, where one would do
     (`DsaView.single_buffers`)."""
