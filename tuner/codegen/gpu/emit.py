@@ -33,6 +33,7 @@ from dsascape.tuner.codegen.access import Stored
 from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
 from dsascape.tuner.codegen.emit import Emitting
 from dsascape.tuner.codegen.gpu.moves import close_group, copied_behind, stored_together, wait_for_groups
+from dsascape.tuner.codegen.gpu.neighbours import lanes_of, place_in_memory
 from dsascape.tuner.codegen.gpu.phases import (
     Block,
     Memory,
@@ -47,8 +48,6 @@ from dsascape.tuner.codegen.gpu.phases import (
 from dsascape.workloads.executable import Executable
 
 Parts = list[Phase | Steps]
-_LANES = 4, 2
-"""Elements that one store of a thread may take, the most first."""
 
 
 class GridEmitting(Emitting):
@@ -159,7 +158,8 @@ class GridEmitting(Emitting):
         if node.kind != "unrolled" or others or not isinstance(inside, Statement) or inside.stage in self.memories:
             return None
         conditions = () if guard is None else guard.conditions
-        lanes = next((lanes for lanes in _LANES if self._are_neighbours(node, inside, conditions, lanes)), 1)
+        place = place_in_memory(inside, self.program, self.stages[inside.stage].order)
+        lanes = lanes_of(node, place, conditions)
         buffer = self.buffers.get(inside.stage)
         if lanes == 1 or buffer is None or str(buffer.dtype) != "float32":
             return None
@@ -169,30 +169,13 @@ class GridEmitting(Emitting):
             stores = []
             for lane in range(lanes):
                 self.variables[node.name] = tirx.const(first + lane)
-                stores.append(self._statement(inside))
+                stores.append(self.statement(inside))
             kept = [tirx.BufferStore(held, each.value, [tirx.const(lane)]) for lane, each in enumerate(stores)]
             there = [self.value(each.value) < each.limit for each in conditions]
             stored = stored_together(buffer, stores[0].indices, held, lanes)
             statements.append(when(there, sequence([*kept, stored])))
         self.variables[node.name] = variable
         return sequence([tirx.AllocBuffer(held), *statements])
-
-    def _are_neighbours(
-        self, node: Loop, statement: Statement, conditions: Sequence[Condition], lanes: int
-    ) -> bool:
-        """Whether ``lanes`` iterations of a loop store to neighbours, the first at a multiple, and all or none do."""
-        buffer, order = self.program.buffer(statement.stage), self.stages[statement.stage].order
-        if buffer.scope != "global" or node.extent % lanes:
-            return False
-        own, offset = 0, 0
-        for dim, stride in zip(order, buffer.strides, strict=True):
-            place = statement.element[dim] + buffer.first[dim] * -1
-            offset += place.offset * stride
-            for name, step in place.terms:
-                own += step * stride if name == node.name else 0
-                if name != node.name and step * stride % lanes:
-                    return False
-        return own == 1 and not offset % lanes and all(_holds_for_all(each, node.name, lanes) for each in conditions)
 
     def element(self, statement: Statement) -> list[Any]:
         found = super().element(statement)
@@ -353,14 +336,6 @@ Around = Callable[[Callable[[], Any]], Any]
 """From what makes a statement to the statement, with the variables of a block set."""
 Inside = Callable[[Any, Callable[[], Any]], Any]
 """From a thread and what makes its statement to the statement, with the variables of the loops around it set."""
-
-
-def _holds_for_all(condition: Condition, loop: str, lanes: int) -> bool:
-    """Whether a condition holds for all or none of so many iterations of a loop that begin at a multiple of them."""
-    steps = dict(condition.value.terms)
-    own = steps.pop(loop, 0)
-    rest = (condition.value.offset, condition.limit, *steps.values())
-    return own == 0 or (own == 1 and not any(each % lanes for each in rest))
 
 
 def _is_copy(node: Node) -> bool:
