@@ -35,7 +35,7 @@ from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, s
 from dsascape.experiments.shell.measure import check_folder, requested_machine
 from dsascape.experiments.shell.simulate import requested_policy, requested_workload
 from dsascape.experiments.shell.tune_batches import advanced, check_options, show_waiting, waiting_json
-from dsascape.hw_models import Gpu, HardwareError, load_hardware
+from dsascape.hw_models import HardwareError, load_hardware
 from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
 from dsascape.scheduler import policy_label
 from dsascape.scheduler.kernels.loops.sources import FILE
@@ -48,7 +48,7 @@ from dsascape.tuner.measure import (
     remote_address,
     usable_cores,
 )
-from dsascape.tuner.search.hints import HintError, check_hints
+from dsascape.tuner.search.hints import check_hints
 from dsascape.tuner.search.objectives import (
     Objective,
     OwnObjective,
@@ -76,8 +76,8 @@ def tune(arguments: argparse.Namespace) -> Answer:
     check_options(arguments)
     objective, options = _objective(arguments, len(asked.networks)), _options(arguments)
     check_hints(options.space.hints, [task.naive for task in asked.tasks])
-    if options.space.hints and isinstance(on.hardware, Gpu):
-        raise HintError(f"{arguments.hints}: hints are for CPUs; {on.hardware.name} is a GPU")
+    if options.space.hints:
+        on.kind.check_hints(on.hardware, arguments.hints)
     folder: Path = arguments.out
     check_folder(folder)
     dtype = _dtype(arguments, on)
