@@ -115,8 +115,9 @@ class _Gpus:
         raise HintError(f"{hints}: hints are for CPUs; {machine.name} is a GPU")
 
     def settings(self, threads: int) -> dict[str, object]:
-        """Return the scheduler tuning of kernels that are tuned: that of all."""
-        return {"threads": threads} if threads else {}
+        """Return nothing: kernels that are tuned have the scheduler's tuning of all."""
+        del threads  # refused by `check`
+        return {}
 
     def analysed(self, analysis: Analysis) -> Analysis:
         """Return a network as it is."""

@@ -1,9 +1,9 @@
 """JOIN on CPUs: one program of a kernel from those of its mini sub-graphs, node by node (AGO, section V).
 
 Steps say one thing about one stage each, and the stages of a mini sub-graph are stages of the kernel with the same
-names. So its steps carry over: one mini sub-graph reads from memory what another one leaves there. How deep
-the loops of a producer go inside of a consumer's tiles is decided by the search that follows: `placed_inside` has the
-programs that differ in this alone.
+names. So its steps carry over: one mini sub-graph reads from memory what another one leaves there. How deep the loops
+of a producer go inside of a consumer's tiles is decided by the search that follows: `placed_inside` has the programs
+that differ in this alone.
 """
 
 from collections.abc import Iterator, Sequence
