@@ -81,7 +81,7 @@ def test_same_seed_same_programs() -> None:
 
 _DRAWN = """
 import random
-from dsascape.tuner.search.space import Space
+from dsascape.tuner.search.kinds.cpu import CpuSpace
 from tests.tuner.search.kernels import FOUR_CORES, SMALL
 for naive in SMALL.values():
     space, rng = CpuSpace(naive(), FOUR_CORES), random.Random(0)
