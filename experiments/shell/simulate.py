@@ -15,6 +15,7 @@ from dsascape.experiments.point.language import ARITHMETIC, CACHE, WEIGHTS, pace
 from dsascape.experiments.point.layers import LayerFigures, instruction_names, layers_of, operators_of
 from dsascape.experiments.point.loops import loops_text
 from dsascape.experiments.point.replay import simulated, write_schedule
+from dsascape.experiments.point.roofline import LayerBound, bounds_of_layers
 from dsascape.experiments.question.command_line import plain_value
 from dsascape.experiments.question.pinned import pins_on, written_pins
 from dsascape.experiments.question.points import (
@@ -38,7 +39,7 @@ from dsascape.fusion import FusionPlan
 from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values, write_perfetto
 from dsascape.hw_models.simulation.pause import collect_seldom
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
-from dsascape.scheduler import Policy, ScheduleError, kind_of
+from dsascape.scheduler import Policy, ScheduleError
 from dsascape.scheduler.pins import AppliedPin
 from dsascape.scheduler.product_rates import rates_lacking
 from dsascape.wording import count
@@ -144,9 +145,13 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     said = "" if arguments.annotate is None else _annotate(outcome, layers, arguments)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
-    warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers, kind_of(spec))
+    warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers, spec)
     operators = operators_of(outcome)
-    told = [{**asdict(layer), "operators": operators.get(layer.layer, [])} for layer in layers]
+    bounds = bounds_of_layers(outcome, layers, spec)
+    told = [
+        {**asdict(layer), **_bound_told(bounds.get(layer.layer)), "operators": operators.get(layer.layer, [])}
+        for layer in layers
+    ]
     data = outcome.record.as_json() | batched | {"layers": told, "warnings": warnings}
     data |= {} if loops is None else {"loops": loops}
     pinned = getattr(outcome.schedule, "pins", ())  # a schedule of an installed kind need not have any
@@ -174,6 +179,11 @@ def simulate(arguments: argparse.Namespace) -> Answer:
 
     answer = Answer(data, show)
     return profiled(answer, as_json=arguments.json) if arguments.profile else answer
+
+
+def _bound_told(bound: LayerBound | None) -> dict[str, float]:
+    """Return the least times of a layer for ``--json``; nothing for launches and layers that are not listed."""
+    return {} if bound is None else {"roofline_s": bound.roofline_s, "starting_s": bound.starting_s}
 
 
 def _annotate(outcome: Outcome, layers: list[LayerFigures], arguments: argparse.Namespace) -> str:
