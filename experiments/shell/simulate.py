@@ -324,7 +324,11 @@ def _show_pass(console: Console, figures: Mapping[str, float]) -> None:
         + (f" ({format_bytes(int(figures[of]))})" if (of := _BYTES_OF.get(name, "")) else "")
         for name in (WEIGHTS, CACHE, ARITHMETIC)
     ]
-    console.print(f"  at least: {', '.join(said)}")
+    moved_s, sustained_s = figures[f"{WEIGHTS}_s"] + figures[f"{CACHE}_s"], figures["sustained_s"]
+    console.print(
+        f"  at least: {', '.join(said)}; weights and cache {format_ps(round(sustained_s * PS_PER_S))} at the"
+        f" {moved_s / sustained_s:.0%} of the peak bandwidth that memory sustains"
+    )
 
 
 def show_origin(console: Console, plan: FusionPlan) -> None:
