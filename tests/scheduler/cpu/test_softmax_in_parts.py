@@ -27,9 +27,9 @@ from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.loops.checks import StepError
-from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
+from dsascape.scheduler.kernels.loops.files import program_json, read_program, read_steps, steps_json
 from dsascape.scheduler.kernels.loops.illegal import illegal
-from dsascape.scheduler.kernels.loops.nodes import statements_of
+from dsascape.scheduler.kernels.loops.nodes import loops_of, statements_of
 from dsascape.scheduler.kernels.loops.steps import Running, Step, Tile
 from dsascape.workloads.bounded import graph_with_bounded_nests
 from tests.scheduler.cpu.test_rows_between_products import VIEW, layer
@@ -188,3 +188,12 @@ def test_steps_that_do_not_fit_are_refused() -> None:
         program_of(whole, tuple(map(changed, steps)), LANES)
     with pytest.raises(StepError, match=r"'y.sum' goes through its reduction one by one"):
         program_of(whole, tuple(map(one_by_one, steps)), LANES)
+
+
+def test_its_loops_are_written_and_read_with_what_bounds_them() -> None:
+    program = program_of(causal(), tiles_of(causal()), LANES)
+    read = read_program(json.loads(json.dumps(program_json(program))))
+
+    assert any(loop.reach is not None for loop in loops_of(program.body))
+    assert read == program
+    assert str(read) == str(program)
