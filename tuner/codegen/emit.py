@@ -216,7 +216,10 @@ class Emitting:
         step, zero = reach.step, tirx.const(0, "int32")
         size = loop.extent * (step if reach.part in ("touched", "whole") else 1)
         first = zero if reach.first is None else te.max(self.value(reach.first), 0)
-        end = tirx.const(size, "int32") if reach.end is None else te.max(te.min(self.value(reach.end), size), 0)
+        end = tirx.const(size, "int32")
+        for limit in (reach.end, reach.stop):
+            end = end if limit is None else te.min(self.value(limit), end)
+        end = te.max(end, 0)
 
         def down(value: Any) -> Any:
             return value if step == 1 else tirx.floordiv(value, step)

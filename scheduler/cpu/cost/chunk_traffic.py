@@ -154,7 +154,7 @@ class ChunkTraffic:
         parts: tuple[Passed, ...] = (whole,)
         if self._in_front:
             times = [
-                cores * made.times * made.run / each.in_all
+                cores * made.times * made.run * made.filled / each.in_all
                 for made, each in zip(self._in_front, self.of_parts, strict=False)
             ]
             in_front = [

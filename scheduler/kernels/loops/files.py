@@ -30,7 +30,8 @@ _AROUND: Mapping[str, type[Any]] = {each.__name__: each for each in (Loop, Guard
 
 
 _ADAPTERS: Mapping[type[Any], TypeAdapter[Any]] = {
-    kind: TypeAdapter(kind) for kind in (*_STEPS.values(), *_AROUND.values(), Statement, Condition, Reach, Stage, Buffer)
+    kind: TypeAdapter(kind)
+    for kind in (*_STEPS.values(), *_AROUND.values(), Statement, Condition, Reach, Stage, Buffer)
 }
 
 
