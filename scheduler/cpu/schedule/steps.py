@@ -15,6 +15,7 @@ from dsascape.scheduler.cpu.structure.chains import (
 )
 from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run, sums_one_by_one
 from dsascape.scheduler.cpu.structure.partial_sums import MOST_VECTORS, partial_sums
+from dsascape.scheduler.cpu.structure.shared_operands import shared_dims
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
@@ -213,7 +214,7 @@ class _Writing:
         self.kept |= {*kept, *[name for name in sums if name.removesuffix(SUMS) in kept]}
         rows = 0
         if len(kept) > 1 and sums and len(layer.outputs) == 1:
-            leading = [tiles.tile[dim] == 1 for dim in tiles.order[:-1]]
+            leading = [tiles.tile[dim] == 1 for dim in layer.sink.order[:-1]]
             alone = leading.index(False) if False in leading else len(leading)
             rows = min(alone, shared_rows(layer))
         for name in kept:
@@ -240,6 +241,9 @@ class _Writing:
         if count == 1 and width > 1:
             sizes[dim] = width * vectors
             yield from (Vectorise(name, width), Unroll(name), Vectorise(sums, width), Unroll(sums))
+        shared = shared_dims(self.layer) if count > 1 and stage.shape == self.layer.sink.shape else ()
+        if all(self.tiles.tile[dim] > 1 for dim in shared):
+            order = (*[dim for dim in order if dim not in shared], *shared)
         yield Tile(name, (Level("space", order, _along(order, sizes)),))
         yield ComputeAt(sums, name, len(order), "register")
         loops = reduction_loops(nest)
