@@ -13,6 +13,7 @@ from dsascape.scheduler.cpu.structure.chains import (
     sink_spans,
     streamed_softmax,
 )
+from dsascape.scheduler.cpu.structure.masked_rows import masked_rows
 from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run, sums_one_by_one
 from dsascape.scheduler.cpu.structure.partial_sums import MOST_VECTORS, partial_sums
 from dsascape.scheduler.cpu.structure.shared_operands import shared_dims
@@ -65,6 +66,8 @@ class _Writing:
         self.layer, self.tiles, self.lanes = layer, tiles, lanes
         self.stages = NaiveProgram(layer).stages
         self.kept: set[str] = set()
+        masked = masked_rows(layer)
+        self.dealt = -1 if masked is None else masked.dim
 
     def steps(self) -> Iterator[Step]:
         """Yield all steps: first those that name what has loops of its own, then those that say which."""
@@ -106,7 +109,7 @@ class _Writing:
             yield ComputeAt(sink + WHOLE, sink, 2 * dims, "register")
             yield from (Vectorise(sink + WHOLE, own), Unroll(sink + WHOLE, _MOST_UNROLLED))
         yield Tile(sink, (of_tile, of_registers))
-        yield Parallel(sink, tiles.parallel)
+        yield Parallel(sink, tiles.parallel, self.dealt)
         if not is_cut:
             yield Vectorise(sink, own)
         if not is_cut and tiles.depth_step is None:
@@ -223,7 +226,8 @@ class _Writing:
                 yield ComputeAt(name, sink, rows)
             elif tiles.parallel:
                 most = len(self.stages[name].shape) - (not sums_one_by_one(layer, self.lanes))
-                yield Parallel(name, min(tiles.parallel, rows) if rows else max(min(tiles.parallel, most), 0))
+                loops = min(tiles.parallel, rows) if rows else max(min(tiles.parallel, most), 0)
+                yield Parallel(name, loops, self.dealt if self.stages[name].shape == layer.sink.shape else -1)
 
     def _kept(self, stage: Stage, rows: int) -> Iterator[Step]:
         """Yield the loops of what is kept: vectors along its innermost dimension, or sums that registers hold."""

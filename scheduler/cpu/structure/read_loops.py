@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dsascape.scheduler.cpu.schedule.tiles import FrontLoops, Span, TiledLoops
+from dsascape.scheduler.cpu.structure.masked_rows import masked_rows
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, LoopKind, Role, Statement, statements_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
-from dsascape.scheduler.kernels.loops.steps import ComputeAt, Tile
+from dsascape.scheduler.kernels.loops.steps import ComputeAt, Parallel, Tile
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest, shared_rows
 from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.scheduler.kernels.structure.passes import passes_of
@@ -42,6 +43,8 @@ def read_loops(layer: Layer, program: LoopProgram) -> TiledLoops:
     parts = parts_of(layer) or (layer,)
     last = _Part(parts[-1], program)
     found = last.tiled(_rows(layer, program) or _first_level(program, layer.sink.name, layer.sink.shape))
+    dealt = [step.dealt >= 0 for step in program.steps if isinstance(step, Parallel) and step.stage == layer.sink.name]
+    found = replace(found, is_dealt=masked_rows(layer) is None or any(dealt))
     if not parts[1:]:
         return found
     fronts = tuple([_front(_Part(part, program), last) for part in parts[:-1]])

@@ -205,6 +205,8 @@ class Loop:
     """Names and iterations of the loops that it fuses, outermost first; empty for a plain loop."""
     width: int = 1
     """Threads that run one of its iterations together."""
+    dealt: str = ""
+    """Loop, itself or among ``fused``, of which the first and the last iteration that are left run in turn."""
     reach: Reach | None = None
     """Iterations that run, where loops around it bound them (`dsascape.workloads.bounds`); None: all."""
 
