@@ -55,7 +55,8 @@ FIRST, SECOND, SHORTER, SHORTEST, DEALT, FUSED = TILES
 
 @pytest.mark.parametrize(
     ("form", "tiles"), [*[(form, tiles) for form in FORMS for tiles in (FIRST, SHORTER, SHORTEST)],
-     ("causal", DEALT), ("causal", FUSED), ("a window wider than a step", DEALT), ("in full", SECOND), ("a window wider than a step", SECOND)]
+     ("causal", DEALT), ("causal", FUSED), ("a window wider than a step", DEALT), ("in full", SECOND),
+     ("a window wider than a step", SECOND)]
 )
 def test_its_kernel_is_correct(form: str, tiles: str) -> None:
     graph = graph_with_bounded_nests(FORMS[form]())
