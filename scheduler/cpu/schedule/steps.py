@@ -17,6 +17,7 @@ from dsascape.scheduler.cpu.structure.masked_rows import masked_rows
 from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run, sums_one_by_one
 from dsascape.scheduler.cpu.structure.partial_sums import MOST_VECTORS, partial_sums
 from dsascape.scheduler.cpu.structure.shared_operands import shared_dims
+from dsascape.scheduler.cpu.structure.widened import read_along, widening_of
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
@@ -114,7 +115,8 @@ class _Writing:
             yield Vectorise(sink, own)
         if not is_cut and tiles.depth_step is None:
             yield Unroll(sink, _MOST_UNROLLED)
-        every = Level("reduction", anchor.reductions, (1,) * len(anchor.reductions))
+        innermost = self._innermost(anchor)
+        every = Level("reduction", innermost, (1,) * len(innermost))
         if tiles.depth_step is None:
             yield ComputeAt(sums, sink, 2 * dims, "register")
             yield Tile(sums, (every,))
@@ -124,6 +126,22 @@ class _Writing:
             yield Tile(sums, (step, of_registers, every))
         yield from (Vectorise(sums, own), Unroll(sums))
         yield from self._layouts(nest, anchor, tiles, sums)
+
+    def _innermost(self, anchor: Anchor) -> tuple[int, ...]:
+        """Return the reduction loops inside of a step of the depth, outermost first.
+
+        Loops over blocks of widened weights come before those inside of blocks: what is the same for a block is loaded
+        once for it.
+        """
+        widening = widening_of(self.layer, anchor.nest)
+        if widening is None:
+            return anchor.reductions
+        made = next(read for read in anchor.nest.reads if read.tensor == widening.write.tensor)
+        own = {loop: own.terms[0][0] for index, own in zip(made.indices, widening.write.indices, strict=True)
+               for loop, _ in index.terms}  # fmt: skip
+        return tuple(sorted(
+            anchor.reductions, key=lambda loop: -sum(loop in own and read.uses(own[loop]) for read in widening.reads)
+        ))  # fmt: skip
 
     def of_part(self, made: Made, softmax: Softmax, sums: str) -> Iterator[Step]:
         """Yield the steps of a softmax's rows that are computed in parts, each for one iteration of the ``sums``.
@@ -208,6 +226,12 @@ class _Writing:
                 layout = _layout(nest, read, anchor, tiles, sums)
                 if layout is not None:
                     yield layout
+        widening = widening_of(self.layer, nest)
+        if widening is not None:
+            made = next(read for read in nest.reads if read.tensor == widening.write.tensor)
+            for read, dim in read_along(widening, made, nest, anchor.vector_dim):
+                rest = tuple([each for each in range(len(read.indices)) if each != dim])
+                yield Layout(widening.write.tensor, read.tensor, dim, tiles.register[anchor.vector_dim], rest)
 
     def of_rows(self) -> Iterator[Step]:
         """Yield the steps of a layer without register tiles: rows of the sink, or one result after the other."""
