@@ -19,6 +19,7 @@ from dsascape.scheduler.dsa.schedule.limits import check_can_be_scheduled
 from dsascape.scheduler.dsa.schedule.schedule import Layout, Schedule
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.evaluated import Evaluated
+from dsascape.scheduler.graphturbo.attention import holds_attention
 from dsascape.scheduler.graphturbo.grouping import group_subgraphs
 from dsascape.scheduler.graphturbo.instances import split_into_instances
 
@@ -46,18 +47,21 @@ def evaluate_plan(policy: str, costs: DsaCosts, plan: FusionPlan) -> Evaluated[S
     evaluator = Evaluator(costs, policy)
     few = costs.view.tuning.most_exchanged
 
-    def tried() -> Iterator[tuple[DsaCosts, bool, float]]:
-        yield costs, True, 1.0
-        yield from ((at, True, few) for at in with_smaller_buffers(costs))
-        yield costs, False, few
-        yield from ((at, True, 1.0) for at in with_fewer_cores(costs, evaluator))
+    def tried() -> Iterator[tuple[DsaCosts, bool, float, bool]]:
+        yield costs, True, 1.0, False
+        if holds_attention(costs.analysis, plan):
+            yield costs, True, 1.0, True
+        yield from ((at, True, few, False) for at in with_smaller_buffers(costs))
+        yield costs, False, few, False
+        yield from ((at, True, 1.0, False) for at in with_fewer_cores(costs, evaluator))
 
-    for at, uses_local, most_exchanged in tried():
+    for at, uses_local, most_exchanged, has_whole_attention in tried():
         capacity = Capacity(
             at.on_chip[0].outputs_bytes, (), uses_local, spills_longest=False, most_exchanged=most_exchanged
         )
-        layout_key = policy, plan.groups, capacity, at.cores, costs.view.tuning.most_padding
-        make = partial(candidate, costs.analysis, layout_key, partial(_layout, plan, at, capacity))
+        layout_key = policy, plan.groups, capacity, at.cores, costs.view.tuning.most_padding, has_whole_attention
+        layout = partial(_layout, plan, at, capacity, has_whole_attention=has_whole_attention)
+        make = partial(candidate, costs.analysis, layout_key, layout)
         shown = evaluator.laid_out(make)
         if shown is not None:
             evaluator.consider(shown, at)
@@ -66,7 +70,9 @@ def evaluate_plan(policy: str, costs: DsaCosts, plan: FusionPlan) -> Evaluated[S
     return evaluator.chosen()
 
 
-def _layout(plan: FusionPlan, costs: DsaCosts, capacity: Capacity) -> tuple[Layout, Reads]:
-    parts = split_into_instances(costs.analysis, plan)
+def _layout(
+    plan: FusionPlan, costs: DsaCosts, capacity: Capacity, *, has_whole_attention: bool
+) -> tuple[Layout, Reads]:
+    parts = split_into_instances(costs.analysis, plan, has_whole_attention=has_whole_attention)
     bound = bind_instances(parts, range(len(parts.instances)), costs)
     return Layout(plan, bound.instances, bound.placement.within(capacity)), bound.reads

@@ -57,23 +57,32 @@ def _plan(analysis: Analysis, grouping: Grouping, cut: bool) -> FusionPlan:
 
 
 def candidate_of(
-    options: GraphTurboOptions, plan: FusionPlan, costs: DsaCosts, order: Sequence[int] = ()
-) -> Candidate:
-    """Return the layout of a plan for the buffers of ``costs``, its instances in ``order`` if that is given."""
+    options: GraphTurboOptions, plan: FusionPlan, costs: DsaCosts, order: Sequence[int] = (), *,
+    has_whole_attention: bool = False,
+) -> Candidate:  # fmt: skip
+    """Return the layout of a plan for the buffers of ``costs``, its instances in ``order`` if that is given.
+
+    ``has_whole_attention``: as `split_into_instances` has it.
+    """
     capacity, analysis = capacity_of(options, costs), costs.analysis
-    bound_of = plan.groups, tuple(order), options.order, options.unbound, costs.cores, costs.view.tuning.most_padding
+    bound_of = (
+        plan.groups, tuple(order), options.order, options.unbound, costs.cores, costs.view.tuning.most_padding,
+        has_whole_attention,
+    )  # fmt: skip
 
     def layout() -> tuple[Layout, Reads]:
-        make = partial(_bound, options, plan, order, costs)
+        make = partial(_bound, options, plan, order, costs, has_whole_attention=has_whole_attention)
         bound = analysis.table(bind_instances, _MOST_BOUND).get(bound_of, make)
         return Layout(plan, bound.instances, bound.placement.within(capacity)), bound.reads
 
     return candidate(analysis, (options, bound_of, capacity), layout)
 
 
-def _bound(options: GraphTurboOptions, plan: FusionPlan, order: Sequence[int], costs: DsaCosts) -> BoundInstances:
+def _bound(
+    options: GraphTurboOptions, plan: FusionPlan, order: Sequence[int], costs: DsaCosts, *, has_whole_attention: bool
+) -> BoundInstances:  # fmt: skip
     """Return the instances of ``plan`` bound to cores, in ``order`` or else the order of the options."""
-    parts = split_into_instances(costs.analysis, plan)
+    parts = split_into_instances(costs.analysis, plan, has_whole_attention=has_whole_attention)
     return bind_instances(parts, order or ordered(options, parts), costs, unbound_dims(plan.graph, options.unbound))
 
 
