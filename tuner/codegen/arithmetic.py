@@ -15,6 +15,7 @@ from tvm import te, tirx
 from dsascape.tuner.codegen.functions import const, dtype_of, erf, exponential, sigmoid, tanh
 from dsascape.workloads.loopnest import LoopNest
 from dsascape.workloads.operators.registry import Array
+from dsascape.workloads.patches import KIND as PATCHES
 
 
 class UnsupportedKernelError(ValueError):
@@ -261,7 +262,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
 MOVES = frozenset(
     {
         "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Concat", "Split", "Slice", "Pad", "Tile",
-        "DepthToSpace", "SpaceToDepth", "Gather", "Resize", "Upsample",
+        "DepthToSpace", "SpaceToDepth", "Gather", "Resize", "Upsample", PATCHES,
     }
 )  # fmt: skip
 """Operators whose output elements are input elements."""

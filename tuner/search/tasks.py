@@ -72,11 +72,11 @@ def tasks_of(schedule: CpuSchedule | GpuSchedule, view: CpuView | GpuView) -> tu
     """Return the tasks of a schedule in the order in which they first occur; kernels that run in order are none.
 
     No steps describe the loops of a recurrence, a running sum, or, on a GPU, a single number or a Fourier transform.
-    Raises ``ValueError`` for a schedule with convolutions by Winograd's algorithm: programs are of a network's own
+    Raises ``ValueError`` for a schedule with convolutions that are not direct: programs are of a network's own
     operators, so that searches need ``tuning.winograd=0``.
     """
-    if isinstance(schedule, CpuSchedule) and any(kernel.tiles.winograd for kernel in schedule.runs):
-        raise ValueError("a schedule with convolutions by Winograd's algorithm has no tasks; needs tuning.winograd=0")
+    if isinstance(schedule, CpuSchedule) and any(kernel.tiles.algorithm for kernel in schedule.runs):
+        raise ValueError("a schedule with convolutions that are not direct has no tasks; needs tuning.winograd=0")
     found: dict[str, list[CpuKernel | GpuKernel]] = {}
     programs: dict[str, NaiveProgram] = {}
     for kernel in schedule.runs:
