@@ -67,6 +67,8 @@ class Issued:
     """Small matrix products, on units that compute one per instruction."""
     accumulators: int = 1
     """Independent chains of multiply-accumulates or matrix products, which hide each other's latency."""
+    per_cycle: float = 0.0
+    """Most instructions that are issued a cycle, where warps wait for their own earlier ones; 0: none waits."""
     waits: int = 0
     """Number of successive waits for data from outer memory levels."""
     ahead: int = 1
@@ -138,7 +140,7 @@ class Compute:
         sizes = [self.macs, self.simple, self.special, self.rounds - 1, *(size for _, size in self.traffic)]
         if self.issued is not None:
             issued = self.issued
-            sizes += [*issued.counts, issued.accumulators - 1, issued.waits, issued.ahead - 1]
+            sizes += [*issued.counts, issued.accumulators - 1, issued.waits, issued.ahead - 1, issued.per_cycle]
         if self.shape is not None:
             sizes += [self.shape.rows, self.shape.columns, self.shape.depth, self.shape.count, self.shape.channels]
             if min(sizes) >= 0 and self.shape.macs != self.macs:
