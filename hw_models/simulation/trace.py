@@ -85,7 +85,7 @@ class Trace:
     def critical_start_ps(self) -> int:
         """Return picoseconds of the critical path that launches and start-ups take."""
         launching = {base_name(work.unit) for work in self.instructions.works if isinstance(work.payload, Launch)}
-        shares = self.critical_ps().items()
+        shares = self.critical_ps.items()
         return sum([spent for name, spent in shares if name in launching or name.endswith(_STARTUP)])
 
     def _steps(self) -> Iterator[tuple[int, str, int, int]]:
