@@ -64,10 +64,11 @@ class Case:
 def cases(gpu: str) -> tuple[Case, ...]:
     """Return all cases measured on a GPU, which preset ``gpu`` describes, that the zoo and single operators have."""
     found = json.loads((FOLDER / f"{gpu}.json").read_text(encoding="utf-8"))["results"]
-    return tuple(_simulated(gpu, found))
+    return tuple(simulated(gpu, found))
 
 
-def _simulated(gpu: str, results: Sequence[Mapping[str, Any]]) -> Iterator[Case]:
+def simulated(gpu: str, results: Sequence[Mapping[str, Any]]) -> Iterator[Case]:
+    """Yield those of the measured ``results`` of a GPU that the zoo and single operators have, simulated."""
     for each in results:
         work = _work(each)
         if work is None:
