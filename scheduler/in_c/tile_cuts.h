@@ -79,7 +79,8 @@ static void cut_into(const Layer *layer, const int64_t *tile, int64_t depth, Cut
             best[n], bytes, (int64_t)ceil((double)bytes * operand->streamed),
             (int64_t)ceil(from_ddr_bytes / (double)operand->sharing * operand->filled), needed_bytes,
             needed_bytes * operand->streamed,
-            layer->has_prefetch && operand->is_weight && operand->from_ddr == 1.0 && versions == best[n],
+            layer->has_prefetch && operand->is_weight && operand->from_ddr == 1.0 && operand->linked == 0.0
+                && versions == best[n],
         };
         cut->tile_bytes += found->streamed_bytes;
     }
@@ -216,7 +217,7 @@ static double first_load_ps(const Asked *asked, double alone_ps, int64_t held_by
 
 /* Return the estimated time of a layer: `stages_of` and `Stages.estimate_ps`, with sums in the same order. */
 static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut, const Places *places) {
-    double ddr_bytes = 0.0, path_ps = 0.0, broadcast_ps = 0.0, starts = 0.0, first_ps = 0.0;
+    double ddr_bytes = 0.0, path_ps = 0.0, broadcast_ps = 0.0, link_ps = 0.0, starts = 0.0, first_ps = 0.0;
     int64_t path_starts = 0, broadcast_starts = 0;
     for (int n = 0; n < layer->n_operands; n++) {
         const Operand *operand = &layer->operands[n];
@@ -224,6 +225,7 @@ static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut
         int goes_around = layer->has_prefetch && !own->comes_ahead;
         int64_t held_bytes = layer->has_prefetch && !goes_around ? own->bytes : 0;
         double once_ps, times = (double)own->times, distinct_bytes = (double)operand->distinct_bytes, loaded_bytes;
+        double from_ddr = operand->from_ddr, own_share = 1 - operand->linked;
         if (operand->is_broadcast) {
             once_ps = own->moved_bytes / layer->broadcast_bytes_per_ps;
             broadcast_ps += times * once_ps;
@@ -234,17 +236,26 @@ static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut
             path_starts = most(path_starts, own->times);
         }
         first_ps += first_load_ps(asked, once_ps, held_bytes);
-        if (goes_around && operand->from_ddr != 0.0) first_ps += distinct_bytes / asked->ddr_bytes_per_ps;
-        if (places->is_staged[n]) {
+        if (goes_around && operand->from_ddr != 0.0) first_ps += distinct_bytes * own_share / asked->ddr_bytes_per_ps;
+        if (operand->linked != 0.0) { /* a part comes from other clusters */
+            double sent_bytes = places->is_staged[n] ? distinct_bytes : own->needed_bytes * from_ddr;
+            once_ps = sent_bytes * operand->linked * operand->exchange_ps_per_byte + layer->exchange_startup_ps;
+            if (!places->is_staged[n]) once_ps *= times;
+            link_ps += once_ps;
+            first_ps += once_ps / times;
+            distinct_bytes = ceil(distinct_bytes * own_share);
+            from_ddr *= own_share;
+        }
+        if (places->is_staged[n] && distinct_bytes != 0.0) {
             ddr_bytes += distinct_bytes;
             starts += larger(distinct_bytes / (double)asked->burst_bytes, 1.0);
             loaded_bytes = larger(own->needed_bytes, (double)asked->burst_bytes);
             if (loaded_bytes > distinct_bytes) loaded_bytes = distinct_bytes;
             first_ps += loaded_bytes / asked->ddr_bytes_per_ps;
-        } else if (operand->from_ddr != 0.0) {
-            ddr_bytes += own->needed_bytes * times * operand->from_ddr;
+        } else if (from_ddr != 0.0) {
+            ddr_bytes += own->needed_bytes * times * from_ddr;
             starts = larger(times, starts);
-            loaded_bytes = own->needed_bytes * operand->from_ddr;
+            loaded_bytes = own->needed_bytes * from_ddr;
             first_ps += first_load_ps(asked, loaded_bytes / asked->ddr_bytes_per_ps, held_bytes);
         }
     }
@@ -266,8 +277,8 @@ static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut
     }
     int64_t tile_ps = 0;
     for (int n = 0; n < layer->n_units; n++) tile_ps += cut->unit_ps[n];
-    double together_ps = load_ps + store_ps + path_ps + broadcast_ps;
-    double slowest_ps = larger(larger(load_ps, store_ps), larger(path_ps, broadcast_ps));
+    double together_ps = load_ps + store_ps + path_ps + broadcast_ps + link_ps;
+    double slowest_ps = larger(larger(larger(load_ps, store_ps), larger(path_ps, broadcast_ps)), link_ps);
     int one_after_the_other = cut->between_bytes > 0; /* intermediates between nests are not double-buffered */
     for (int n = 0; n < (one_after_the_other ? 1 : layer->n_units); n++) {
         double computing_ps = (double)(one_after_the_other ? tile_ps : cut->unit_ps[n]) * (double)cut->passes;

@@ -34,6 +34,7 @@ typedef struct {
     int64_t depends; /* bit mask of the dimensions it depends on, the depth included */
     double from_ddr, streamed, filled;
     int64_t sharing, copies, distinct_bytes;
+    double linked, exchange_ps_per_byte;
 } Operand;
 
 typedef struct { int64_t rank, element_bytes; } Tensor;
@@ -51,7 +52,7 @@ typedef struct {
     ROWS_OF(Operand, operands);
     ROWS_OF(LoopOrder, orders);
     int64_t cores, output_memory, has_prefetch, has_several_products, path_startup_ps;
-    double path_bytes_per_ps, broadcast_bytes_per_ps, local_bytes_per_s, cycle_ps;
+    double path_bytes_per_ps, broadcast_bytes_per_ps, local_bytes_per_s, cycle_ps, exchange_startup_ps;
     int64_t (*need)[MOST_RANK]; /* scratch of work_of: elements per dimension that a tile needs of each tensor */
     char *is_needed; /* scratch: whether the tile needs any of each tensor */
     int64_t *extents_of; /* scratch: iterations per loop of a nest */

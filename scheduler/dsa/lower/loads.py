@@ -6,11 +6,12 @@ Operands that stay in the global buffer for the layer are fetched once, in burst
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from dsascape.hw_models.dsa.levels import CLUSTER_LINK
 from dsascape.scheduler.dsa.lower.emit import LAUNCH, PASSING, SLOTS, Emitting
 from dsascape.scheduler.dsa.lower.fetches import Fetches
 from dsascape.scheduler.dsa.lower.prefetch import FURTHER, NEAR, Burst, PrefetchedOperand, PrefetchUse
@@ -92,8 +93,8 @@ class OperandLoader:
         self._operands = {name: self._operand(name) for name in tiling.loads}
         self._prefetched = {name: PrefetchedOperand(*parts) for name, parts in tiling.prefetched.items()}
         self._ahead = dict(zip(tiling.prefetched, emitting.bursts.ahead, strict=True))
-        outside = {name: emitting.execution.routes[name].outside for name in tiling.staged}
-        self._staged = {name: staged_parts(size, outside[name]) for name, size in tiling.staged.items()}
+        routes = emitting.execution.routes
+        self._staged = {name: staged_parts(size, routes[name]) for name, size in tiling.staged.items()}
         self._sources = self._passing_sources()
         """Memories beyond the global buffer that operands come from which are not staged."""
         self._together: dict[tuple[str, ...], _Changing] = {}
@@ -297,28 +298,47 @@ class OperandLoader:
         Return the transfers, one from each memory, and the numbers of the global buffer's buffers.
         """
         at, loads, buffers, offset = self._at, list[int](), list[int](), 0
-        for memory, by_name in needed_bytes.items():
-            size = sum([by_name[name] for name in names])
+        for memory, receivers, sent_after, together in self._sources_of(names):
+            size = sum([needed_bytes[memory][name] for name in together])
             if not size:
                 continue
-            unit = at.view.level[memory].load.unit
             if not at.view.has_global_buffer:
-                fan_out = self._operands[names[0]].route.cores_sharing if len(names) == 1 else 1
+                unit, own = at.view.level[memory].load.unit, self._operands[names[0]].route.cores_sharing
+                fan_out = own if len(names) == 1 else 1
                 loads.append(at.transfer(unit, "load", (memory, LOCAL), size, waits, fan_out))
                 continue
             passed = len(self._passed)
             slot = self._passed[-SLOTS] if passed >= SLOTS else ()
-            loads.append(at.transfer(unit, "load", (memory, GLOBAL), size, slot))
+            loads.append(at.fetch(memory, size, receivers, (*slot, *loads) if sent_after else slot))
             buffer = FragmentBuffer(GLOBAL, size, at.label(" load"), PASSING, passed % SLOTS, offset)
             buffers.append(at.writer.allocate(loads[-1], buffer))
             offset += size
         return loads, buffers
 
+    def _sources_of(self, names: tuple[str, ...]) -> Iterator[tuple[str, int, bool, tuple[str, ...]]]:
+        """Yield the memories that operands come from: (memory, receivers, whether it waits for the others, operands).
+
+        What clusters send each other over their link is grouped by the number of receivers, and comes last.
+        """
+        routes = {name: self._operands[name].route for name in names}
+        for memory in self._sources:
+            if memory != CLUSTER_LINK:
+                yield memory, 1, False, names
+        linked = {name: route for name, route in routes.items() if route.from_clusters}
+        for group in dict.fromkeys([(route.receivers, route.is_loaded_together) for route in linked.values()]):
+            own = [name for name, route in linked.items() if (route.receivers, route.is_loaded_together) == group]
+            yield CLUSTER_LINK, *group, tuple(own)
+
     def _to_stay(self, name: str, work: TileWork) -> list[int]:
         """Return the transfers that load a staged operand's current version, new ones if necessary."""
         version, cluster_bytes = self._operands[name].version, self._cluster_bytes(name, work)
-        loads = (part.load(self._at, name, version, cluster_bytes) for part in self._staged[name])
-        return [load for load in loads if load >= 0]
+        together, loads = self._operands[name].route.is_loaded_together, list[int]()
+        for part in self._staged[name]:
+            after = loads if together and part.memory == CLUSTER_LINK else ()
+            load = part.load(self._at, name, version, cluster_bytes, after)
+            if load >= 0:
+                loads = [*loads, load]
+        return loads
 
     def _to_cores(
         self, moved: _Moved, streamed_bytes: Mapping[str, int], after: tuple[int, ...], part: tuple[int, int] = (0, 1)
@@ -346,8 +366,9 @@ class OperandLoader:
 
     @property
     def fetches(self) -> tuple[Fetches, ...]:
-        """Fetches of each operand that stays in the global buffer."""
-        return tuple([part.fetches for parts in self._staged.values() for part in parts])
+        """Fetches of each operand that stays in the global buffer; what comes over the link forms no bursts."""
+        every = [part for parts in self._staged.values() for part in parts]
+        return tuple([part.fetches for part in every if part.memory != CLUSTER_LINK])
 
     def release(self) -> None:
         """Free the last versions of all operands."""

@@ -95,7 +95,9 @@ class TileCandidates:
         they skip the elements in between.
         """
         whole = self._cuts.least_loaded(self._request.part, None)
-        loading_ps = sum(self._cuts.distinct.values()) / self._view.ddr_bytes_per_ps
+        routes, distinct = self._request.routes, self._cuts.distinct
+        from_ddr_bytes = sum([size * (1 - routes[name].linked) for name, size in distinct.items()])
+        loading_ps = from_ddr_bytes / self._view.ddr_bytes_per_ps
         return max([*self._unit_ps(whole), loading_ps])
 
     def halved(self, way: Halved) -> Candidate:

@@ -53,6 +53,10 @@ class CutOperand(NamedTuple):
     """Number of cores that need the same bytes."""
     versions: int
     """Number of versions of a weight eligible for prefetch (loaded once by every core, part by part); 0 for others."""
+    linked: float
+    """Fraction of its bytes from beyond the global buffer that other clusters send over their link."""
+    receivers: int
+    """Number of clusters that receive each byte sent."""
 
 
 class Cut(NamedTuple):
@@ -194,7 +198,8 @@ class Cuts:
         needed = tile_bytes * self._cores / route.cores_sharing
         return CutOperand(
             name, times, route.from_outside, route.broadcast, tile_bytes, math.ceil(tile_bytes * route.streamed),
-            needed, needed * route.streamed, route.cores_sharing, versions if comes_ahead else 0,
+            needed, needed * route.streamed, route.cores_sharing, versions if comes_ahead else 0, route.linked,
+            route.receivers,
         )  # fmt: skip
 
     def _passing_bytes(self, name: str, work: TileWork) -> int:

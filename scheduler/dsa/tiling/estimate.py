@@ -1,13 +1,15 @@
 """Cost model of a layer with given tiles: the machine's pipeline in closed form, without simulation.
 
-The slowest of DMA, on-chip path, broadcast and compute units sets the pace; the first load, one tile's computation and
-the last store stand alone. Only the search for tiles uses this; every reported time is simulated.
+The slowest of DMA, link between clusters, on-chip path, broadcast and compute units sets the pace; the first load, one
+tile's computation and the last store stand alone. Only the search for tiles uses this; every reported time is
+simulated.
 """
 
+import math
 from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
-from dsascape.scheduler.dsa.tiling.cuts import Cut
+from dsascape.scheduler.dsa.tiling.cuts import Cut, CutOperand
 from dsascape.scheduler.dsa.tiling.tiling import TileRequest
 from dsascape.scheduler.dsa.view import DDR, LOCAL, DmaTiming, DsaView
 
@@ -50,6 +52,8 @@ class Stages(NamedTuple):
     stored_bytes: float
     path_ps: float
     broadcast_ps: float
+    link_ps: float
+    """Time of the exchanges over the link between clusters."""
     computing_ps: tuple[int, ...]
     """Total time of each concurrently busy unit."""
     first: tuple[_First, ...]
@@ -66,8 +70,8 @@ class Stages(NamedTuple):
         ``hidden_cost``: share of the faster stages' time that is added to the slowest one's.
         """
         (
-            passes, ddr_bytes, ddr_loads, stored_tiles, stored_bytes, path_ps, broadcast_ps, computing_ps, first,
-            on_chip_starts_ps, tile_ps, last_ps,
+            passes, ddr_bytes, ddr_loads, stored_tiles, stored_bytes, path_ps, broadcast_ps, link_ps, computing_ps,
+            first, on_chip_starts_ps, tile_ps, last_ps,
         ) = self  # fmt: skip
         bytes_per_ps, burst_bytes, dma_startup_ps, _ = dma
         starts = 0.0
@@ -82,7 +86,7 @@ class Stages(NamedTuple):
             bursts = max(min(stored_tiles, stored_bytes / burst_bytes), 1.0)
             store_ps = dma.moving_ps(stored_bytes, bursts - 1)
             last_ps += stored_bytes / bursts / bytes_per_ps + dma_startup_ps
-        stages = [load_ps, store_ps, path_ps, broadcast_ps, *computing_ps]
+        stages = [load_ps, store_ps, path_ps, broadcast_ps, link_ps, *computing_ps]
         together_ps = 0.0
         for stage_ps in stages:  # from Python 3.12 on `sum` rounds otherwise
             together_ps += stage_ps
@@ -99,16 +103,27 @@ class Stages(NamedTuple):
         return paced_ps + (first_ps + on_chip_starts_ps + dma_startup_ps * bool(starts)) + (tile_ps + last_ps)
 
 
+def _exchanges_ps(operand: CutOperand, staged_bytes: int, view: DsaView) -> float:
+    """Return the time in ps in which a cluster receives an operand from others, once if it stays in the global buffer.
+
+    ``staged_bytes``: bytes of the operand that stay there; 0 if its tiles pass through.
+    """
+    received_bytes = (staged_bytes or operand.needed_bytes * operand.from_ddr) * operand.linked
+    once_ps = view.exchange_ps(received_bytes, operand.receivers) + view.exchange_startup_ps
+    return once_ps if staged_bytes else operand.times * once_ps
+
+
 def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
     """Return the demand of a layer's tiles on each stage; depends neither on buffer sizes nor on DDR."""
     cut, staged, prefetched, has_prefetch = choice.cut, choice.staged, choice.prefetched, request.prefetch is not None
     path_bytes_per_ps, broadcast_bytes_per_ps = view.path_bytes_per_ps, view.broadcast_bytes_per_ps
-    ddr_bytes = path_ps = broadcast_ps = 0.0
+    ddr_bytes = path_ps = broadcast_ps = link_ps = 0.0
     path_starts = broadcast_starts = 0
     """Number of transfers on path and broadcast: operands that change with a tile are moved together."""
     first: list[_First] = []
     ddr_loads: list[tuple[int, int]] = []
-    for name, times, from_ddr, is_broadcast, tile_bytes, _, needed_bytes, moved_bytes, sharing, _ in cut.operands:
+    for operand in cut.operands:
+        name, times, from_ddr, is_broadcast, tile_bytes, _, needed_bytes, moved_bytes, sharing, _, linked, _ = operand
         goes_around = has_prefetch and name not in prefetched
         held_bytes = tile_bytes if has_prefetch and not goes_around else 0
         if is_broadcast:
@@ -121,11 +136,17 @@ def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
             path_starts = times if times > path_starts else path_starts
         first.append(_First(once_ps, 0.0, held_bytes))
         if goes_around and from_ddr:
-            first.append(_First(0.0, choice.distinct[name]))  # nothing of it is prefetched
-        if name in staged:
-            ddr_bytes += staged[name]
-            ddr_loads.append((staged[name], 0))
-            first.append(_First(0.0, needed_bytes, 0, staged[name]))
+            first.append(_First(0.0, choice.distinct[name] * (1 - linked)))  # nothing of it is prefetched
+        staged_bytes = staged.get(name, 0)
+        if linked:
+            exchanges_ps = _exchanges_ps(operand, staged_bytes, view)
+            link_ps += exchanges_ps
+            first.append(_First(exchanges_ps / times))
+            staged_bytes, from_ddr = math.ceil(staged_bytes * (1 - linked)), from_ddr * (1 - linked)
+        if staged_bytes:
+            ddr_bytes += staged_bytes
+            ddr_loads.append((staged_bytes, 0))
+            first.append(_First(0.0, needed_bytes, 0, staged_bytes))
         elif from_ddr:
             ddr_bytes += needed_bytes * times * from_ddr
             ddr_loads.append((0, times))
@@ -145,7 +166,7 @@ def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
     computing = [tile_ps] if one_after_the_other else choice.unit_ps
     on_chip_starts = (path_starts > 0) + (broadcast_starts > 0)
     return Stages(
-        passes, ddr_bytes, tuple(ddr_loads), stored_tiles, stored_bytes, path_ps, broadcast_ps,
+        passes, ddr_bytes, tuple(ddr_loads), stored_tiles, stored_bytes, path_ps, broadcast_ps, link_ps,
         tuple([once_ps * passes for once_ps in computing]), tuple(first), on_chip_starts * view.path_startup_ps,
         tile_ps, last_ps,
     )  # fmt: skip

@@ -131,6 +131,10 @@ class Operand(NamedTuple):
     copies: int
     """Reads of the global buffer per byte, without broadcast."""
     distinct_bytes: int
+    linked: float
+    """Fraction of its bytes from beyond the global buffer that other clusters send over their link."""
+    exchange_ps_per_byte: float
+    """Time of the link per byte that a cluster receives."""
 
 
 class Tensor(NamedTuple):
@@ -171,6 +175,7 @@ class Layer(NamedTuple):
     broadcast_bytes_per_ps: float
     local_bytes_per_s: float
     cycle_ps: float
+    exchange_startup_ps: float
 
 
 class Asked(NamedTuple):

@@ -266,7 +266,7 @@ def test_records_with_other_fields_are_refused_by_name() -> None:
         tiles.Tiles(record._replace(tensors=(more(4, 2, 1),)))
     with pytest.raises(TypeError, match="is no record Tensor of 2 fields"):
         tiles.Tiles(record._replace(tensors=((4, 2),)))
-    with pytest.raises(TypeError, match="is no record Layer of 18 fields"):
+    with pytest.raises(TypeError, match="is no record Layer of 19 fields"):
         tiles.Tiles(tuple(record))
 
 
