@@ -146,7 +146,8 @@ class ClusterLink(Channel):
     """``crossbar``: each cluster has a port of its own, at which all that it receives arrives. ``bus``: all clusters
     share one medium; a byte crosses it once and reaches all receivers."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Bandwidth while data move: of each cluster's port in each direction (``crossbar``), or of the medium (``bus``)."""
+    """Bandwidth while data move: of each cluster's port, in each direction (``crossbar``), or of the medium
+    (``bus``)."""
     startup_ps: Picoseconds = Field(alias="startup")
     """Latency from the issue of an exchange to its first byte."""
     energy: PicojoulesPerByte

@@ -45,7 +45,12 @@ class Route(NamedTuple):
     """Number of clusters that receive each byte sent over the link."""
 
     def loaded_together(self, clusters: int) -> "Route":
-        """Return the route if ``clusters`` that need the same bytes load equal parts from DDR and exchange them."""
+        """Return the route if ``clusters`` that need the same bytes load equal parts from DDR and exchange them.
+
+        What comes from nowhere in DDR, or is exchanged already, keeps its route.
+        """
+        if not self.from_ddr or self.from_clusters:
+            return self
         own = self.from_ddr / clusters
         return self._replace(from_ddr=own, from_clusters=self.from_ddr - own, receivers=clusters - 1)
 
