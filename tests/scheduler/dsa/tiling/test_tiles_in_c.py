@@ -91,8 +91,14 @@ def compiled(request: TileRequest, view: DsaView) -> Any:
 
 @st.composite
 def specs(draw: st.DrawFn) -> ClusteredDsa:
-    """Draw a machine with an array of any kind."""
+    """Draw a machine with an array of any kind, and perhaps a link between its clusters."""
     spec: ClusteredDsa = draw(machines())
+    if spec.global_buffer is not None and draw(st.booleans()):
+        spec = ClusteredDsa.model_validate(spec.model_dump(by_alias=True) | {"cluster_link": {
+            "topology": draw(st.sampled_from(["crossbar", "bus"])),
+            "bandwidth": draw(st.sampled_from(["1 GB/s", "30 GB/s"])),
+            "startup": draw(st.sampled_from(["0 ps", "300 ns"])), "energy": "1 pJ/B",
+        }})  # fmt: skip
     if "matrix" not in spec.units:
         return spec
     values: dict[str, object] = {f"units.matrix.{name}": draw(st.sampled_from(of)) for name, of in MOST_OTHER.items()}
@@ -109,6 +115,8 @@ def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: Cl
         name: Route(*draw(ROUTES), draw(st.sampled_from([1, cores])), draw(st.booleans())) for name in drawn.routes
         if draw(st.integers(0, 5))
     }  # fmt: skip
+    if spec.cluster_link is not None:
+        routes = {name: _over_link(route, draw(st.sampled_from([0, 1, 2, 3]))) for name, route in routes.items()}
     for _ in range(3):  # what the first search leaves behind serves the others
         request = replace(
             drawn, routes=routes, output_memory=draw(st.sampled_from(["ddr", "global_buffer", "local_buffer"])),
@@ -119,6 +127,15 @@ def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: Cl
         rate = draw(st.sampled_from(["1 GB/s", "20 GB/s", "100 GB/s"]))
         tuning = DsaTuning(kernels_divided=draw(st.sampled_from(["never", "always"])))
         check_alike(request, DsaView(with_values(spec, {"ddr.bandwidth": rate}), spec.clusters, tuning))
+
+
+def _over_link(route: Route, others: int) -> Route:
+    """Return a route of which several clusters load equal parts, or whose share of the global buffers is theirs."""
+    if not others:
+        return route
+    if route.from_ddr:
+        return route.loaded_together(1 + others)
+    return route._replace(from_global=0.5, from_clusters=0.5, receivers=others)
 
 
 @pytest.mark.parametrize("kind", sorted(MAKERS))
