@@ -3,8 +3,8 @@
 #   make demo     runs experiments/quickstart.yaml and writes its report
 #   make picture  the report as docs/images/report.png, with chromium
 #   make check    lint, types, and one claim of each room: half a minute on two cores
-#   make test     lint, types, and every kind of claim: seven and a half minutes on two cores
-#   make night    everything, campaigns over random programs, the whole zoo and `make sanitize` included
+#   make test     lint, types, `make sanitize`, and every kind of claim: a quarter of an hour on two cores
+#   make night    everything, campaigns over random programs and the whole zoo included
 #   make sanitize the C extensions with AddressSanitizer and UndefinedBehaviorSanitizer, under the tests that compare them
 #   make wheel    dist/*.whl with the C engine; of Linux, for glibc as old as the built code allows
 #   make sdist    dist/*.tar.gz
@@ -20,6 +20,10 @@ CHECK := tests/workloads/test_loopnest.py tests/workloads/test_onnx_import.py te
 	tests/scheduler/gpu/test_blocks.py tests/tuner/test_cores.py tests/experiments/test_config.py \
 	tests/experiments/test_layers.py tests/test_tiers.py
 TESTS := $(BIN)/python -m pytest -n 2 --dist worksteal
+# By day, a part of each campaign.
+BY_DAY = $(if $(filter night,$(DSASCAPE_TESTS)),,-m "not night")
+# Tests start hundreds of processes: each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo picture check test night sanitize lint bench docs wheel sdist clean
 
@@ -34,25 +38,32 @@ picture: demo
 check: $(VENV)/.installed-dev lint
 	$(BIN)/python -m pytest -n 2 -m "not night" $(CHECK)
 
-test: $(VENV)/.installed-dev lint
+test: $(VENV)/.installed-dev lint sanitize
 	mkdir -p out
-	$(TESTS) -m "not night" --junit-xml out/tests.xml
+	$(TESTS) $(BY_DAY) --junit-xml out/tests.xml
 
-night: $(VENV)/.installed-dev lint $(if $(shell command -v gcc),sanitize)
-	DSASCAPE_TESTS=night $(TESTS)
+night: export DSASCAPE_TESTS := night
+night: $(VENV)/.installed-dev lint sanitize
+	$(TESTS) $(BY_DAY)
 
-# PYTHONMALLOC=malloc: columns from Python are checked as well. libstdc++ has to be there before ONNX loads it.
+# A path where gcc has the sanitizer's library. libstdc++ has to be there before ONNX loads it. PYTHONMALLOC=malloc:
+# columns from Python are checked as well.
 SANITIZED := out/sanitized
-PRELOADED = $$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)
+LIBASAN := $(if $(shell command -v gcc),$(filter /%,$(shell gcc -print-file-name=libasan.so)))
+PRELOADED = $(LIBASAN) $$(gcc -print-file-name=libstdc++.so)
 IN_SANITIZED = LD_PRELOAD="$(PRELOADED)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	PYTHONPATH="$(abspath $(SANITIZED)/lib)" $(BIN)/python
 SANITIZE := tests/hw_models/test_engines.py tests/test_in_c.py tests/scheduler/dsa/tiling/test_tiles_in_c.py \
 	tests/scheduler/dsa/lower/test_prefetch.py
 
 sanitize: $(VENV)/.installed-dev
+ifeq ($(LIBASAN),)
+	@echo "C extensions are not run with sanitizers: gcc with libasan is not installed."
+else
 	DSASCAPE_BUILD=sanitized CC=gcc $(BIN)/python setup.py -q build --build-base $(SANITIZED) --build-lib $(SANITIZED)/lib
 	$(IN_SANITIZED) -c "from dsascape.hw_models.in_c import handler; assert '$(SANITIZED)/lib/' in handler.__file__"
-	$(IN_SANITIZED) -m pytest -n 0 -m "not night" -o pythonpath=$(SANITIZED)/lib $(SANITIZE)
+	$(IN_SANITIZED) -m pytest -n 0 $(BY_DAY) -o pythonpath=$(SANITIZED)/lib $(SANITIZE)
+endif
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -52,6 +52,14 @@ class FusionPlan:
     origin: str = ""
     """Origin of the plan, beyond the policy that made it; empty if there is nothing to add."""
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Hash of all fields but the graph."""
+        return hash((self.groups, self.scheduled_by, self.rewritten, self.origin))
+
     @cached_property
     def group_of(self) -> Mapping[int, int]:
         """Position of the group that holds each operator."""

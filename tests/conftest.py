@@ -6,6 +6,7 @@ much of the tests a run takes.
 
 import gc
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,9 @@ from tests.tiers import NIGHT, examples, leave_to_the_night
 
 gc.set_threshold(200_000, 10, 10)
 """Collecting as often as by default takes a tenth of the time; hardly ever, and processes that tests fork hold more."""
+
+FILES = count(1)
+"""Number of each file whose tests have run in this process."""
 
 settings.register_profile("day", deadline=None, derandomize=True, max_examples=examples(100))
 settings.register_profile("night", deadline=None, derandomize=True)
@@ -60,10 +64,17 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def forgotten_networks() -> Iterator[None]:
-    """Let go of networks behind each file: gigabytes after a while, which processes that tests fork would hold too."""
+    """Let go of networks behind each file: gigabytes after a while, which processes that tests fork would hold too.
+
+    What is left is kept out of the collections that follow: hundreds of files would each search all of it in vain.
+    Behind every sixteenth file it is searched as well, for what caches have let go of since.
+    """
     yield
     network.cache_clear()
+    if next(FILES) % 16 == 0:
+        gc.unfreeze()
     gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ SEEN: list[int] = []
 
 @by_day
 def test_a_part_of_the_examples_is_drawn_but_never_fewer_than_a_few() -> None:
-    assert [examples(count) for count in (1, FEW, 2 * FEW, 400)] == [1, FEW, FEW, 80]
+    assert [examples(count) for count in (1, FEW, 2 * FEW, 400)] == [1, FEW, FEW, 50]
 
 
 @settings(max_examples=examples(400))

@@ -1,6 +1,6 @@
 """How much of the tests runs: by day, ``make test``, every kind of claim; ``make night`` every case of it.
 
-A campaign looks at one claim in many cases. By day a part of the cases runs: of a property test a fifth of its
+A campaign looks at one claim in many cases. By day a part of the cases runs: of a property test an eighth of its
 examples (``max_examples=examples(60)``), of a test marked ``sampled(count)`` only that many of its parameters, chosen
 so that each value of each argument comes at least once, and then as many pairs of values, as far as ``count`` allows.
 ``sampled(count, long=names)`` names the parameters that take too long to be chosen. ``DSASCAPE_TESTS=night`` in the
@@ -16,7 +16,7 @@ from itertools import combinations
 import pytest
 
 NIGHT = os.environ.get("DSASCAPE_TESTS") == "night"
-SHARE = 5
+SHARE = 8
 """By day, one example of so many is drawn."""
 FEW = 10
 """Examples that are drawn in any case, if a test asks for so many."""

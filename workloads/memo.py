@@ -7,7 +7,7 @@ anything that its key lacks, provided that it is pure. `memo_figures` tells entr
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache, partial, wraps
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, TypeVarTuple, cast, overload
 from weakref import WeakSet
 
@@ -23,7 +23,7 @@ _R_co = TypeVar("_R_co", covariant=True)
 
 
 class MemoFigures(NamedTuple):
-    """Use of one function's stored results, summed over all tables of this process."""
+    """Use of one function's stored results, summed over all tables of a process, or of several."""
 
     module: str
     name: str
@@ -133,24 +133,26 @@ def memoized(function: Callable[[_Owner, *_Args], _T], /) -> Callable[[_Owner, *
 
 @overload
 def memoized(
-    *, most: int = MOST_ENTRIES, by_identity: bool = False
+    *, most: int = MOST_ENTRIES, by_identity: bool = False, stores: Callable[[Any], bool] | None = None
 ) -> Callable[[Callable[[_Owner, *_Args], _T]], Callable[[_Owner, *_Args], _T]]: ...
 
 
 def memoized(
-    function: Callable[..., Any] | None = None, /, *, most: int = MOST_ENTRIES, by_identity: bool = False
-) -> Callable[..., Any]:
+    function: Callable[..., Any] | None = None, /, *, most: int = MOST_ENTRIES, by_identity: bool = False,
+    stores: Callable[[Any], bool] | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     """Return ``function`` with its results stored by its first argument, the `Owner`; a decorator.
 
     All arguments are positional and hashable. ``most``: entries of one owner's table at most, beyond which the oldest
     are evicted. ``by_identity``: owners with equal keys do not share results, which name tensors or operators.
+    ``stores``: whether a result is stored, for functions some of whose results are too large; by default all are.
     Raises ``TypeError`` for a function with default values, as equal calls would have several keys.
     """
     if function is None:
-        return partial(memoized, most=most, by_identity=by_identity)
+        return partial(memoized, most=most, by_identity=by_identity, stores=stores)
     if function.__defaults__ or function.__kwdefaults__:
         raise TypeError(f"{function.__qualname__} has default values; a memoized function has none")
-    return _memoized(function, most, attrgetter("memo_identity" if by_identity else "memo_key"))
+    return _memoized(function, most, attrgetter("memo_identity" if by_identity else "memo_key"), stores)
 
 
 class KeptInProcess(Protocol[_P, _R_co]):
@@ -187,7 +189,27 @@ def memo_figures() -> tuple[MemoFigures, ...]:
     for (module, name), kept in _in_process.items():
         hits, misses, _, entries = kept.cache_info()
         found.append(MemoFigures(module, name, entries, hits, misses))
-    called = [each for each in found if each.hits or each.misses]
+    return _most_first(found)
+
+
+def memo_figures_since(before: Iterable[MemoFigures]) -> tuple[MemoFigures, ...]:
+    """Return the changes since this process' `memo_figures` were ``before``: entries are those stored less evicted."""
+    return summed_memo_figures([memo_figures(), [MemoFigures(m, n, -e, -h, -x) for m, n, e, h, x in before]])
+
+
+def summed_memo_figures(several: Iterable[Iterable[MemoFigures]]) -> tuple[MemoFigures, ...]:
+    """Return the sums of several processes' figures, or of changes of one process, by function."""
+    sums: dict[tuple[str, str], MemoFigures] = {}
+    for figures in several:
+        for module, name, *counts in figures:
+            _, _, *before = sums.get((module, name), MemoFigures(module, name, 0, 0, 0))
+            sums[module, name] = MemoFigures(module, name, *map(add, before, counts))
+    return _most_first(sums.values())
+
+
+def _most_first(figures: Iterable[MemoFigures]) -> tuple[MemoFigures, ...]:
+    """Return the figures of functions that were called, those with most entries first, then those called most."""
+    called = [each for each in figures if each.hits or each.misses]
     return tuple(sorted(called, key=lambda each: (-each.entries, -each.hits - each.misses, each.module, each.name)))
 
 
@@ -197,7 +219,10 @@ def _memo_of(function: Callable[..., object]) -> _Memo:
     return _memos.setdefault((named.__module__, named.__qualname__), _Memo())
 
 
-def _memoized(function: Callable[..., Any], most: int, key_of: Callable[[Owner], Hashable]) -> Callable[..., Any]:
+def _memoized(
+    function: Callable[..., Any], most: int, key_of: Callable[[Owner], Hashable],
+    stores: Callable[[Any], bool] | None,
+) -> Callable[..., Any]:  # fmt: skip
     """Return ``function`` with its results stored by its owner's key and its further arguments."""
     memo = _memo_of(function)
 
@@ -212,7 +237,10 @@ def _memoized(function: Callable[..., Any], most: int, key_of: Callable[[Owner],
             memo.hits += 1
             return value
         value = function(owner, *args)
-        table.put(key, value)
+        if stores is None or stores(value):
+            table.put(key, value)
+        else:
+            memo.misses += 1
         return value
 
     return memoized_call

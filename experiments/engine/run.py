@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dsascape.experiments.engine.engines import Engine, open_engine
@@ -23,6 +24,7 @@ from dsascape.experiments.results.store import VIOLATES, ResultStore
 from dsascape.scheduler import kind_of
 from dsascape.tuner.measure import Budget
 from dsascape.workloads.analysis import Table
+from dsascape.workloads.memo import MemoFigures, memo_figures, memo_figures_since, summed_memo_figures
 
 OnPoint = Callable[[DesignPoint, Row], None]
 _log = logging.getLogger(__name__)
@@ -48,6 +50,13 @@ def computed(point: DesignPoint) -> Computed:
     row["power_w"] = power_w(row)
     check_finite(row)
     return Computed(row, layer_rows(outcome, layers))
+
+
+def computed_and_profiled(point: DesignPoint) -> Computed:
+    """Evaluate a point as `computed` does, and tell how the process used its stored results."""
+    before = memo_figures()
+    found = computed(point)
+    return replace(found, memos=memo_figures_since(before))
 
 
 def evaluated(point: DesignPoint) -> Outcome:
@@ -104,8 +113,11 @@ class Runner:
 
     def __init__(
         self, store: ResultStore, engine: Engine, on_point: OnPoint | None = None, *, retry_failed: bool = False,
-        constraints: Sequence[Constraint] = (),
+        constraints: Sequence[Constraint] = (), profiles: bool = False,
     ) -> None:  # fmt: skip
+        self._compute = computed_and_profiled if profiles else computed
+        self.memos: tuple[MemoFigures, ...] = ()
+        """Use of stored results by worker processes, summed over the points that have figures; with ``profiles``."""
         self._store = store
         self._engine = engine
         self._on_point = on_point
@@ -124,8 +136,10 @@ class Runner:
 
     def run(self, points: Iterable[DesignPoint]) -> None:
         """Compute the points that are not stored, drawn one by one as workers become free."""
-        for point, outcome in self._engine.results(computed, self._missing(points)):
+        for point, outcome in self._engine.results(self._compute, self._missing(points)):
             result = outcome if isinstance(outcome, Computed) else Computed(_failed(point, outcome))
+            if result.memos:
+                self.memos = summed_memo_figures([self.memos, result.memos])
             row = result.row | {"code": point.code}
             if self._constraints and row["error"] is None:
                 row[VIOLATES] = violated(figures_of(row), self._constraints) or None

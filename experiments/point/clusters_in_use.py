@@ -21,8 +21,6 @@ from dsascape.workloads.analysis import Analysis
 
 _WORTHWHILE = 0.99
 """Fewer parts are tried only where their lower bound is below this fraction of the best latency."""
-_SHARED = "ddr"
-"""Name of the memory that clusters share."""
 _WEIGHTS_READ = 2
 """Assumed number of times that weights are loaded: instances of a sub-graph load them anew."""
 
@@ -113,11 +111,12 @@ def _least_s(outcome: Outcome, parts: int) -> float:
     shared memory was critical.
     """
     record, result, graph = outcome.record, outcome.result, outcome.schedule.graph
+    shared, *_ = outcome.program.shared_memories  # the outermost, where the weights are
     computing_s = record.macs / record.peak_macs_per_s * record.parts / parts if record.peak_macs_per_s else 0.0
     weights = sum([tensor.size_bytes for tensor in graph.tensors.values() if tensor.role == "weight"])
-    moved = max(result.traffic_bytes.get(_SHARED, 0), 1)
+    moved = max(result.traffic_bytes.get(shared, 0), 1)
     share = min(1.0, _WEIGHTS_READ * weights * record.parts_at_work / moved) * (1 - parts / record.parts_at_work)
-    saved_s = result.critical_ps.get(_SHARED, 0) * share / PS_PER_S * record.iterations
+    saved_s = result.critical_ps.get(shared, 0) * share / PS_PER_S * record.iterations
     return max(computing_s, record.latency_s - saved_s)
 
 

@@ -20,12 +20,11 @@ from dsascape.workloads.graph import Graph
 MOST_TIMES_ROOFLINE = 50
 """Latency, in multiples of the roofline, above which an answer has a warning."""
 MOST_READINGS = 100
-"""How often a layer may move the bytes of its operands and results through an outer memory without a warning."""
+"""How often a layer may move the bytes of its operands and results through a memory beyond those of single cores
+without a warning."""
 _LEAST_SHARE = 0.05
 """Share of the latency below which a layer is not worth a warning."""
 _Cause = Callable[[LayerFigures, Layer | None], str]
-_OUTER = ("dram", "ddr", "l3", "global_buffer")
-"""Memories whose traffic a good schedule keeps near the bytes of operands and results."""
 
 
 def warnings_of(outcome: Outcome, layers: Sequence[LayerFigures], kind: AnyKind) -> tuple[str, ...]:
@@ -85,14 +84,14 @@ def _beyond_roofline(
 def _moved_often(
     outcome: Outcome, layers: Sequence[LayerFigures], computed: Mapping[str, Layer], cause: _Cause
 ) -> Iterator[str]:
-    record = outcome.record
+    record, outer = outcome.record, outcome.program.shared_memories
     for figures in layers:
         layer = computed.get(figures.layer)
         if layer is None or figures.critical_s < _LEAST_SHARE * record.latency_s:
             continue
         copies = 1 if record.parts_share == "kernels" else record.parts_at_work
         least = _bytes_of(layer.graph, layer) * copies * record.iterations
-        memory = next((name for name in _OUTER if figures.traffic_bytes.get(name, 0) > MOST_READINGS * least), None)
+        memory = next((name for name in outer if figures.traffic_bytes.get(name, 0) > MOST_READINGS * least), None)
         if memory is not None and least:
             moved = figures.traffic_bytes[memory]
             yield (

@@ -64,14 +64,9 @@ REPORT = "report.html"
 BASELINE = "fixed-pattern"
 _MOST_KEYS_AT_START = 10_000
 """Largest number of points whose keys are computed before a run begins, which takes about two seconds."""
-_CATEGORIES = {
-    "dma_load": "load", "path_load": "load", "broadcast": "load", "dma_store": "store", "path_store": "store",
-    "launch": "launch",
-}  # fmt: skip
 _KIND_OF_UNIT = re.compile(r"units\.(\w+)\.kind")
 _NONE = "none"
 """Text for a part that the machine does not have."""
-_LANE_ORDER = ("launch", "dma_load", "broadcast", "path_load")
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,14 +376,12 @@ def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:
     """Return a run's timeline: one lane per unit, and the critical path."""
     trace, names = outcome.result.trace, instruction_names(outcome)
     lanes: dict[str, list[Span]] = {}
-    kinds = point.hardware.unit_kinds
+    categories = point.hardware.activities
     for instruction, name, start, end in zip(trace.instructions, names, trace.start_ps, trace.end_ps, strict=True):
         if end > start:
             unit = instruction.unit
-            category = _CATEGORIES.get(unit, kinds.get(unit, unit))
-            lanes.setdefault(unit, []).append(Span(start, end, name, category))
-    order = [*_LANE_ORDER, *kinds, "path_store", "dma_store"]
-    order += sorted(lanes.keys() - set(order))
+            lanes.setdefault(unit, []).append(Span(start, end, name, categories.get(unit, unit)))
+    order = [*categories, *sorted(lanes.keys() - categories.keys())]
     swept = ", ".join(f"{path} = {value}" for path, value in point.swept.items())
     record = outcome.record
     title = f"{record.policy}: {record.model}, batch {record.batch}" + (f", {swept}" if swept else "")

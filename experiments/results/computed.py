@@ -5,6 +5,7 @@ from math import isfinite
 
 from dsascape.experiments.question.points import Row
 from dsascape.hw_models import HardwareError
+from dsascape.workloads.memo import MemoFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,8 @@ class Computed:
     layers: tuple[Row, ...] = ()
     kernels: tuple[Row, ...] = ()
     """Rows of measured kernels."""
+    memos: tuple[MemoFigures, ...] = ()
+    """Use of stored results by the process that computed the point, while it did; empty unless that was asked for."""
 
 
 def check_finite(row: Row) -> None:

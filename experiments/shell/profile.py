@@ -1,22 +1,21 @@
-"""The option ``--profile``: entries, hits and misses of the functions whose results this process has stored."""
+"""The option ``--profile``: entries, hits and misses of the functions whose results processes have stored."""
 
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 
 from dsascape.experiments.shell.answers import Answer, table
-from dsascape.workloads.memo import MemoFigures, memo_figures
+from dsascape.workloads.memo import MemoFigures
 
 _HEADINGS = ("function", "entries", "hits", "misses", "hit rate")
 
 
-def profiled(answer: Answer, *, as_json: bool, in_workers: bool = False) -> Answer:
+def profiled(answer: Answer, figures: Iterable[MemoFigures], whose: str, *, as_json: bool) -> Answer:
     """Return ``answer`` with the table of stored results after it: on standard error with ``--json``.
 
-    ``in_workers``: whether points were computed by worker processes, which store results of their own.
+    ``whose``: title of the table.
     """
-    title = "Stored results of this process, most entries first"
-    title += "; worker processes, which compute the points, have their own" if in_workers else ""
-    figures = memo_figures()
+    title = f"{whose}, most entries first"
     if as_json:
         rows = ["\t".join(row) for row in (_HEADINGS, *map(_cells, figures))]
         sys.stderr.write("\n".join([title, *rows]) + "\n")

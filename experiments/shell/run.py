@@ -39,6 +39,7 @@ from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, shown
 from dsascape.experiments.shell.answers import Console as Terminal
 from dsascape.experiments.shell.profile import profiled
 from dsascape.wording import count
+from dsascape.workloads.memo import memo_figures, summed_memo_figures
 
 _MOST_FAILURES_SHOWN = 5
 _SAID_EVERY_S = 60.0
@@ -70,7 +71,10 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
         try:
             with _progress(planned, _stored(folder, store, arguments), failed_now) as on_point:
                 limited = read_constraints(experiment.constraints)
-                runner = Runner(store, engine, on_point, retry_failed=arguments.retry_failed, constraints=limited)
+                runner = Runner(
+                    store, engine, on_point, retry_failed=arguments.retry_failed, constraints=limited,
+                    profiles=arguments.profile,
+                )  # fmt: skip
                 chosen = compute_chosen(experiment, grid, runner)
         except KeyboardInterrupt:
             kept = f"{_stored(folder, store, arguments):,} of {count(planned, 'design point')} are kept in {folder}"
@@ -98,7 +102,10 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
     sentence = "" if best.sentence in written.summary.headline else best.sentence
     lines += [each for each in (sentence, *best.front, best.warning) if each]
     answer = Answer(data, lambda: _show(written.summary, lines), POINTS_FAILED if failed else 0)
-    return profiled(answer, as_json=arguments.json, in_workers=True) if arguments.profile else answer
+    if not arguments.profile:
+        return answer
+    figures = summed_memo_figures([memo_figures(), runner.memos])
+    return profiled(answer, figures, "Stored results of this process and its workers", as_json=arguments.json)
 
 
 def _show(summary: Summary, lines: Iterable[str]) -> None:

@@ -42,6 +42,7 @@ from dsascape.scheduler import Policy, ScheduleError, kind_of
 from dsascape.scheduler.pins import AppliedPin
 from dsascape.scheduler.product_rates import rates_lacking
 from dsascape.wording import count
+from dsascape.workloads.memo import memo_figures
 
 _BYTES_OF = {WEIGHTS: "weight_bytes", CACHE: "cache_bytes"}
 _PICTURES = (".svg", ".html")
@@ -173,7 +174,9 @@ def simulate(arguments: argparse.Namespace) -> Answer:
             varied.show()
 
     answer = Answer(data, show)
-    return profiled(answer, as_json=arguments.json) if arguments.profile else answer
+    if not arguments.profile:
+        return answer
+    return profiled(answer, memo_figures(), "Stored results of this process", as_json=arguments.json)
 
 
 def _annotate(outcome: Outcome, layers: list[LayerFigures], arguments: argparse.Namespace) -> str:

@@ -39,6 +39,14 @@ class MachineSpec(BaseModel, ABC):
         return {}
 
     @property
+    def activities(self) -> dict[str, str]:
+        """What units do, such as ``load``, by their names, in the order in which timelines show the units.
+
+        Units that are left out follow in alphabetic order, each doing what its name says.
+        """
+        return {"launch": "launch"}
+
+    @property
     def product_types(self) -> frozenset[str]:
         """Dtypes, and pairs of dtypes, that it has a rate of products for; empty where a kind does not list them."""
         return frozenset()

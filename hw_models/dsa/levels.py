@@ -40,8 +40,6 @@ class MemoryLevel:
     capacity_bytes: int
     bandwidth_bytes_per_s: float
     """Sustained bandwidth, shared by reads and writes."""
-    pj_per_byte: float
-    """Energy per byte read or written, in picojoules."""
     load: Mover
     """Unit that brings its data inwards: to the local buffers from the global one, to the global one from all others
     (to the local ones if there is no global one). Local buffers: to those of other cores, without a global one."""

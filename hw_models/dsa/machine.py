@@ -30,13 +30,14 @@ def dsa_machine(spec: ClusteredDsa) -> Machine:
     Units: those of the cores, by their names; per core ``path_load`` and ``path_store`` between global and
     local buffer; per cluster ``broadcast`` to all cores, a load and a store unit for each memory beyond the global
     buffer (``dma_load`` and ``dma_store`` for DDR), ``cluster_exchange`` if clusters have a link, and ``launch``. The
-    link, ``cluster_link``, is a memory without capacity, whose bandwidth transfers share.
+    link, ``cluster_link``, is a memory without capacity, whose bandwidth transfers share; memories are
+    listed innermost first, and it comes after the global buffer.
     """
     levels, link = spec.levels, spec.cluster_link
     memories = [Memory(each.name, each.of, each.capacity_bytes, each.bandwidth_bytes_per_s) for each in levels]
     if link is not None:
         of = CHIP if link.topology == "bus" else CLUSTER
-        memories.append(Memory(CLUSTER_LINK, of, 0, link.bandwidth_bytes_per_s))
+        memories.insert(2, Memory(CLUSTER_LINK, of, 0, link.bandwidth_bytes_per_s))  # beside the global buffers
     units = []
     for name, unit in spec.units.items():
         units.append(Unit(name, CORE, (Members(spec.cores_per_cluster, _computing(spec, name, unit)),)))
@@ -64,7 +65,7 @@ def dsa_energy(spec: ClusteredDsa) -> EnergyModel:
         special_pj=energy.special_op,
         link="on_chip_path",
         link_pj=dict.fromkeys(ON_CHIP_PATHS, energy.on_chip_path) if energy.on_chip_path else {},
-        byte_pj={level.name: level.pj_per_byte for level in spec.levels} | _of_link(spec),
+        byte_pj=spec.byte_pj | _of_link(spec),
         static_power_w=spec.static_power_w,
     )
 

@@ -277,23 +277,22 @@ class ClusteredDsa(MachineSpec):
     @property
     def levels(self) -> tuple[MemoryLevel, ...]:
         """Memories of the machine, innermost first; the last one is DDR, the only one that is not on chip."""
-        local, shared, energy = self.local_buffer, self.global_buffer, self.energy
+        local, shared = self.local_buffer, self.global_buffer
         of_core = Mover(ON_CHIP_PATHS[0], CORE, self.on_chip_path), Mover(ON_CHIP_PATHS[1], CORE, self.on_chip_path)
         levels = [
             MemoryLevel(
-                "local_buffer", CORE, self.cores, local.capacity_bytes, local.bandwidth_bytes_per_s,
-                self._sram_pj(energy.local_buffer, local.capacity_bytes), *of_core,
+                "local_buffer", CORE, self.cores, local.capacity_bytes, local.bandwidth_bytes_per_s, *of_core,
             )
         ]  # fmt: skip
         if shared is not None:
             levels.append(MemoryLevel(
                 "global_buffer", CLUSTER, self.clusters, shared.capacity_bytes, shared.bandwidth_bytes_per_s,
-                self._sram_pj(energy.global_buffer, shared.capacity_bytes), *of_core,
+                *of_core,
             ))  # fmt: skip
         for name, level in self.further_levels.items():
             levels.append(MemoryLevel(
                 name, level.of, 1 if level.of == CHIP else self.clusters, level.capacity_bytes,
-                level.bandwidth_bytes_per_s, self._sram_pj(level.energy, level.capacity_bytes),
+                level.bandwidth_bytes_per_s,
                 Mover(f"{name}_load", CLUSTER, level.path), Mover(f"{name}_store", CLUSTER, level.path),
             ))  # fmt: skip
         ddr, dma = self.ddr, self.dma
@@ -301,8 +300,17 @@ class ClusteredDsa(MachineSpec):
         bandwidth = ddr.sustained_bytes_per_s if parts == 1 else ddr.sustained_bytes_per_s / parts
         load = Mover("dma_load", CLUSTER, dma.load, dma.load_channels)
         store = Mover("dma_store", CLUSTER, dma.store, dma.store_channels)
-        off_chip = MemoryLevel("ddr", of, parts, ddr.capacity_bytes // parts, bandwidth, energy.ddr, load, store)
+        off_chip = MemoryLevel("ddr", of, parts, ddr.capacity_bytes // parts, bandwidth, load, store)
         return (*levels, off_chip)
+
+    @property
+    def byte_pj(self) -> dict[str, float]:
+        """Energy per byte read from or written to each of the `levels`, in picojoules, by name."""
+        memories = {"local_buffer": (self.energy.local_buffer, self.local_buffer.capacity_bytes)}
+        if self.global_buffer is not None:
+            memories["global_buffer"] = self.energy.global_buffer, self.global_buffer.capacity_bytes
+        memories |= {name: (level.energy, level.capacity_bytes) for name, level in self.further_levels.items()}
+        return {name: self._sram_pj(*memory) for name, memory in memories.items()} | {"ddr": self.energy.ddr}
 
     @property
     def movers(self) -> tuple[Mover, ...]:
@@ -312,7 +320,7 @@ class ClusteredDsa(MachineSpec):
         beyond = [mover for level in others for mover in (level.load, level.store)]
         link = self.cluster_link
         exchange = () if link is None else (Mover(CLUSTER_EXCHANGE, CLUSTER, link),)
-        return tuple(dict.fromkeys([local.load, local.store, *broadcast, *beyond, *exchange]))
+        return tuple(dict.fromkeys([local.load, local.store, *broadcast, *exchange, *beyond]))
 
     def _sram_pj(self, given: float | None, capacity_bytes: int) -> float:
         """Return picojoules per byte of an SRAM: as given, or derived from its size."""
@@ -326,6 +334,13 @@ class ClusteredDsa(MachineSpec):
     def unit_kinds(self) -> dict[str, str]:
         """Kind of each compute unit of a core, by its name."""
         return {name: unit.kind for name, unit in self.units.items()}
+
+    @property
+    def activities(self) -> dict[str, str]:
+        """Launches, loads from the outermost memory inwards, compute units by kind, stores outwards."""
+        stores = dict.fromkeys([level.store.unit for level in self.levels], "store")
+        loads = dict.fromkeys([mover.unit for mover in reversed(self.movers) if mover.unit not in stores], "load")
+        return {**super().activities, **loads, **self.unit_kinds, **stores}
 
     @property
     def product_types(self) -> frozenset[str]:

@@ -33,7 +33,7 @@ class Program:
     units: Mapping[str, str] = field(default_factory=dict)
     """Level of each unit, by the unit's name."""
     memories: Mapping[str, str] = field(default_factory=dict)
-    """Level of each memory, by the memory's name."""
+    """Level of each memory, by the memory's name, the innermost memories first."""
     is_unrolled: bool = False
     """Whether every member of a unit or memory has a name of its own (`hw_models.simulation.unroll`)."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -98,6 +98,12 @@ class Program:
         """Return the program of ``instructions``; raise ``ProgramError`` for a mistake in it."""
         table = InstructionTable.of(instructions)
         return Program(table, BufferTable.of(buffers), extent, units or {}, memories or {})
+
+    @property
+    def shared_memories(self) -> tuple[str, ...]:
+        """Memories that several members of the innermost level share, such as cores, the outermost first."""
+        *_, innermost = ("", *self.extent)
+        return tuple([name for name, level in self.memories.items() if level != innermost])[::-1]
 
     def width(self, level: str) -> int:
         """Return the number of members of ``level`` under one member of the level above."""

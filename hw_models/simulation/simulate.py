@@ -28,11 +28,12 @@ __all__ = ["SimulationError", "simulate"]
 
 
 def simulate(
-    program: Program, machine: Machine, energy: EnergyModel, engine: Engine | None = None
+    program: Program, machine: Machine, energy: EnergyModel | None, engine: Engine | None = None
 ) -> SimulationResult:
     """Simulate ``program`` on ``machine`` and return its figures (picoseconds, bytes, picojoules).
 
-    ``engine``: one of `simulation.engines.ENGINES`; by default the fastest that is there and supports the program.
+    ``energy``: None leaves all energy out. ``engine``: one of `simulation.engines.ENGINES`; by default the fastest that
+    is there and supports the program.
     Raises ``ProgramError`` for a program that names what the machine lacks, ``HardwareError`` for a dtype
     that its units do not compute, ``SimulationError`` for buffers that cannot fit and for deadlock.
     """
@@ -42,7 +43,8 @@ def simulate(
         run = run_by_fastest(program, demands) if engine is None else engine.run(program, demands)
     moved_bytes = [demands.moved_bytes(number) for number in range(len(program.instructions.works))]
     in_use = {level.name: _share_in_use(program, machine, level.name) for level in machine.levels}
-    return _result(machine, run, energy_pj(program, energy, run.trace.makespan_ps), moved_bytes, in_use)
+    spent = {} if energy is None else energy_pj(program, energy, run.trace.makespan_ps)
+    return _result(machine, run, spent, moved_bytes, in_use)
 
 
 def _share_in_use(program: Program, machine: Machine, level: str) -> float:

@@ -1,6 +1,7 @@
 """AStitch on a DSA: one instance a sub-graph, every tensor in the local buffers if it fits there, else in DDR.
 
-The global buffer only stages. Layouts for the machine's local buffers, for smaller ones and for none are simulated, and
+The global buffer only stages; what the local buffers do not hold goes to the further levels that a machine may have,
+before DDR. Layouts for the machine's local buffers, for smaller ones and for none are simulated, and
 the fastest schedule is taken; the papers say nothing of that.
 """
 
@@ -10,17 +11,17 @@ from functools import partial
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.hw_models.simulation.pause import collector_paused
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.candidates import candidate, with_smaller_buffers
+from dsascape.scheduler.dsa.deciding.candidates import with_smaller_buffers
 from dsascape.scheduler.dsa.deciding.evaluation import Evaluator, with_fewer_cores
-from dsascape.scheduler.dsa.graphturbo.instance_binding import bind_instances
+from dsascape.scheduler.dsa.deciding.with_levels import fastest_with_levels
+from dsascape.scheduler.dsa.graphturbo.layouts import placed
 from dsascape.scheduler.dsa.graphturbo.placement import Capacity
-from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads
 from dsascape.scheduler.dsa.schedule.limits import check_can_be_scheduled
-from dsascape.scheduler.dsa.schedule.schedule import Layout, Schedule
+from dsascape.scheduler.dsa.schedule.schedule import Schedule
+from dsascape.scheduler.dsa.view import GLOBAL
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.evaluated import Evaluated
 from dsascape.scheduler.graphturbo.grouping import group_subgraphs
-from dsascape.scheduler.graphturbo.instances import split_into_instances
 
 _UNBOUNDED = 2**62
 """Local buffer size in bytes given to grouping: so large that everything fits and everything is stitched."""
@@ -43,6 +44,10 @@ def evaluate_plan(policy: str, costs: DsaCosts, plan: FusionPlan) -> Evaluated[S
     if costs.view.divides_kernels:
         raise ScheduleError(f"policy {policy}: keeps tensors on chip, and so divides no kernel among clusters")
     check_can_be_scheduled(costs)
+    return fastest_with_levels(costs, partial(_fastest, policy, plan))
+
+
+def _fastest(policy: str, plan: FusionPlan, costs: DsaCosts) -> Evaluated[Schedule]:
     evaluator = Evaluator(costs, policy)
     few = costs.view.tuning.most_exchanged
 
@@ -53,20 +58,14 @@ def evaluate_plan(policy: str, costs: DsaCosts, plan: FusionPlan) -> Evaluated[S
         yield from ((at, True, 1.0) for at in with_fewer_cores(costs, evaluator))
 
     for at, uses_local, most_exchanged in tried():
+        local, *others = at.on_chip
+        further = tuple([(memory.name, memory.outputs_bytes) for memory in others if memory.name != GLOBAL])
         capacity = Capacity(
-            at.on_chip[0].outputs_bytes, (), uses_local, spills_longest=False, most_exchanged=most_exchanged
+            local.outputs_bytes, further, uses_local, spills_longest=False, most_exchanged=most_exchanged
         )
-        layout_key = policy, plan.groups, capacity, at.cores, costs.view.tuning.most_padding
-        make = partial(candidate, costs.analysis, layout_key, partial(_layout, plan, at, capacity))
-        shown = evaluator.laid_out(make)
+        shown = evaluator.laid_out(partial(placed, at.binding, plan, "planned", (), capacity))
         if shown is not None:
             evaluator.consider(shown, at)
         if evaluator.is_near_bound():
             break
     return evaluator.chosen()
-
-
-def _layout(plan: FusionPlan, costs: DsaCosts, capacity: Capacity) -> tuple[Layout, Reads]:
-    parts = split_into_instances(costs.analysis, plan)
-    bound = bind_instances(parts, range(len(parts.instances)), costs)
-    return Layout(plan, bound.instances, bound.placement.within(capacity)), bound.reads

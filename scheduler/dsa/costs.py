@@ -21,6 +21,7 @@ from dsascape.scheduler.pins.pins import Pinned
 from dsascape.scheduler.product_rates import macs_by_product
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import Memos
 
 
 class DsaCosts:
@@ -28,6 +29,9 @@ class DsaCosts:
 
     ``tiling_cache`` is the cache of tilings, shared with other networks and policies on the same machine. ``pins``:
     decisions that schedules of the network have; costs of single kernels do not depend on them.
+
+    Functions whose results are stored take one with a part of the machine, `timing`, `apart_from_ddr` or `binding`,
+    as their first argument.
     """
 
     def __init__(
@@ -40,16 +44,51 @@ class DsaCosts:
         self.dtype = dtype
         self.tiling_cache = TilingCache() if tiling_cache is None else tiling_cache
 
+    @property
+    def memos(self) -> Memos:
+        """Tables of the network's memoized functions."""
+        return self.analysis.memos
+
+    @property
+    def memo_key(self) -> tuple[DsaView, str]:
+        """Key of memoized results; a network with pins has an analysis of its own (`with_pins`)."""
+        return self.view, self.dtype
+
+    memo_identity = memo_key
+
+    @cached_property
+    def timing(self) -> "DsaCosts":
+        """The cost model that reads `DsaView.timing` alone."""
+        return self._on(self.view.timing)
+
+    @cached_property
+    def apart_from_ddr(self) -> "DsaCosts":
+        """The cost model that reads `DsaView.apart_from_ddr` alone."""
+        return self._on(self.view.apart_from_ddr)
+
+    @cached_property
+    def binding(self) -> "DsaCosts":
+        """The cost model that reads `DsaView.cores_alone`; with pins also the memories that they name."""
+        return self._on(self.view.cores_alone if self.pins is None else self.view.timing)
+
+    def _on(self, view: DsaView) -> "DsaCosts":
+        return DsaCosts(view, self.analysis, self.dtype, self.tiling_cache, self.pins)
+
     def with_local_buffer(self, capacity_bytes: int) -> "DsaCosts":
         """Return the cost model of the same machine with local buffers of ``capacity_bytes``."""
         view = self.view
         buffer = view.spec.local_buffer.model_copy(update={"capacity_bytes": capacity_bytes})
         spec = view.spec.model_copy(update={"local_buffer": buffer})
-        return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.tiling_cache, self.pins)
+        return self._on(replace(view, spec=spec))
 
     def with_cores(self, number: int) -> "DsaCosts":
         """Return the cost model of the same machine with ``number`` cores per cluster."""
         spec = self.view.spec.model_copy(update={"cores_per_cluster": number})
+        return self._on(replace(self.view, spec=spec))
+
+    def without_further_levels(self) -> "DsaCosts":
+        """Return the cost model of the same machine without memories between its global buffer and DDR."""
+        spec = self.view.spec.model_copy(update={"further_levels": {}})
         return DsaCosts(replace(self.view, spec=spec), self.analysis, self.dtype, self.tiling_cache, self.pins)
 
     def with_network(self, analysis: Analysis) -> "DsaCosts":

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dsascape.hw_models import ClusteredDsa
-from dsascape.hw_models.dsa.levels import CHIP, MemoryLevel
+from dsascape.hw_models.dsa.levels import CHIP, CORE, MemoryLevel
 from dsascape.hw_models.dsa.spec import CLUSTER_EXCHANGE
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.tuning import DsaTuning
@@ -22,14 +22,15 @@ _OFF_CHIP: Unread = {**_APART_FROM_DDR, "local_buffer": _CAPACITY, "global_buffe
 _OF_ONE_CORE = {"clusters": left_out("clusters"), "tuning": left_out("tuning")}
 
 
-class DmaTiming(NamedTuple):
-    """DMA timing of one cluster: bandwidth, burst size, start-up time, concurrent transfers."""
+class LevelTiming(NamedTuple):
+    """Timing of one cluster's transfers to and from a memory beyond the global buffer, when all clusters load."""
 
     bytes_per_ps: float
     burst_bytes: int
+    """Size of a burst long enough to make its start-up negligible."""
     startup_ps: int
     at_once: int
-    """Concurrent transfers: at most two, as buffers are doubled, and no more than the engine has in flight."""
+    """Concurrent transfers: at most two, as buffers are doubled, and no more than the channel has in flight."""
 
     def moving_ps(self, size_bytes: float, transfers: float) -> float:
         """Return the time in ps of ``transfers`` transfers of ``size_bytes`` in total."""
@@ -39,12 +40,39 @@ class DmaTiming(NamedTuple):
         return alone_ps if alone_ps > shared_ps else shared_ps
 
 
+class MemoryPath(NamedTuple):
+    """Units that move data of one memory: ``load`` brings it inwards, ``store`` brings it there from the next one."""
+
+    name: str
+    load: str
+    store: str
+
+
+class Paths(NamedTuple):
+    """Memories and the units between them, without any rate or size."""
+
+    memories: tuple[MemoryPath, ...]
+    """All memories, innermost first; the last one is DDR."""
+    of_cores: frozenset[str]
+    """Data-moving units that exist once per core."""
+
+    def to(self, memory: str) -> MemoryPath:
+        """Return the units that move data of ``memory``."""
+        return next(each for each in self.memories if each.name == memory)
+
+    @property
+    def outer(self) -> tuple[MemoryPath, ...]:
+        """Memories whose data pass through the global buffer, if there is one: further levels and DDR."""
+        return self.memories[2:] if self.memories[1].name == GLOBAL else self.memories[1:]
+
+
 @dataclass(frozen=True, eq=False)
 class DsaView(MachinePart):
     """Machine view: a clustered DSA with ``clusters`` in use, and the tuning parameters of its scheduler.
 
     Functions whose results are stored take a part of it as their argument, which is their key: `timing`, `arithmetic`,
-    `apart_from_ddr` and `on_chip_rates` leave fields out, and reading one of those raises ``AttributeError``.
+    `computing`, `apart_from_ddr`, `cores_alone` and `on_chip_rates` leave fields out, and reading one of those raises
+    ``AttributeError``.
     """
 
     spec: ClusteredDsa
@@ -62,9 +90,20 @@ class DsaView(MachinePart):
         return replace(self, spec=only(self.spec, "name", "clock_hz", "units"), **_OF_ONE_CORE)
 
     @cached_property
+    def computing(self) -> "DsaView":
+        """The part that the time of a tile's computation depends on: compute units, clock, local buffer bandwidth."""
+        read = "name", "clock_hz", "units", "local_buffer.bandwidth_bytes_per_s"
+        return replace(self, spec=only(self.spec, *read), **_OF_ONE_CORE)
+
+    @cached_property
     def apart_from_ddr(self) -> "DsaView":
         """The part that schedules depend on, except DDR and DMA."""
         return replace(self, spec=without(self.spec, _APART_FROM_DDR))
+
+    @cached_property
+    def cores_alone(self) -> "DsaView":
+        """The part that bindings to cores depend on: the number of cores, and tuning."""
+        return replace(self, spec=only(self.spec, "cores_per_cluster"), clusters=left_out("clusters"))
 
     @cached_property
     def on_chip_rates(self) -> "DsaView":
@@ -87,10 +126,18 @@ class DsaView(MachinePart):
         return self.levels[2:] if self.has_global_buffer else self.levels[1:]
 
     @cached_property
+    def paths(self) -> Paths:
+        """Memories and the units between them."""
+        memories = tuple([MemoryPath(each.name, each.load.unit, each.store.unit) for each in self.levels])
+        return Paths(memories, frozenset([mover.unit for mover in self.spec.movers if mover.of == CORE]))
+
+    @cached_property
     def room_bytes(self) -> Mapping[str, int]:
         """Bytes that one cluster has of each on-chip memory, by name: of local buffers those of one core."""
-        return {
-            level.name: level.capacity_bytes // (self.clusters if level.of == CHIP else 1) for level in self.levels[:-1]
+        own = {LOCAL: self.local_buffer_bytes} | ({GLOBAL: self.global_buffer_bytes} if self.has_global_buffer else {})
+        return own | {
+            name: level.capacity_bytes // (self.clusters if level.of == CHIP else 1)
+            for name, level in self.spec.further_levels.items()
         }
 
     @property
@@ -196,17 +243,25 @@ class DsaView(MachinePart):
         """Start-up time of one transfer on the on-chip path, in ps."""
         return self.spec.on_chip_path.startup_ps
 
-    @cached_property
+    @property
     def burst_bytes(self) -> int:
         """Size in bytes of a DMA burst long enough to make its start-up negligible."""
-        exposed_ps = self.dma_startup_ps / self.spec.dma.load.in_flight
-        return max(int(self.tuning.burst_startups * exposed_ps * self.ddr_bytes_per_ps), 1)
+        return self.outer_timing[-1].burst_bytes
 
     @cached_property
-    def dma_timing(self) -> DmaTiming:
-        """DMA timing of a cluster's transfers to and from DDR."""
-        at_once = min(self.spec.dma.load.in_flight, 2)
-        return DmaTiming(self.ddr_bytes_per_ps, self.burst_bytes, self.dma_startup_ps, at_once)
+    def outer_timing(self) -> tuple[LevelTiming, ...]:
+        """Timing of a cluster's transfers to and from each of the `outer` memories."""
+        return tuple([self._timing(level) for level in self.outer])
+
+    def _timing(self, level: MemoryLevel) -> LevelTiming:
+        channel, bytes_per_ps = level.load.channel, self.bytes_per_ps(level)
+        burst_bytes = int(self.tuning.burst_startups * (channel.startup_ps / channel.in_flight) * bytes_per_ps)
+        return LevelTiming(bytes_per_ps, max(burst_bytes, 1), channel.startup_ps, min(channel.in_flight, 2))
+
+    @cached_property
+    def outer_number(self) -> Mapping[str, int]:
+        """Places of the `outer` memories in their list, by name; it needs nothing else of them."""
+        return {name: number for number, name in enumerate((*self.spec.further_levels, DDR))}
 
     @cached_property
     def _channels(self) -> Mapping[str, tuple[int, int, float]]:

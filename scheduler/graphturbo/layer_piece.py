@@ -13,7 +13,7 @@ from dsascape.scheduler.graphturbo.deep import Deep
 from dsascape.scheduler.graphturbo.live_bytes import AtOperator, LiveBytes
 from dsascape.scheduler.graphturbo.numbered import Numbered
 from dsascape.scheduler.graphturbo.pieces import Alive, Counted, Cut, Piece, Span, Tensors, TileWork
-from dsascape.scheduler.graphturbo.splitting import Match, Splittable, instance_bytes, is_clean, tile_flops
+from dsascape.scheduler.graphturbo.splitting import Match, Splittable, instance_bytes, instance_work, is_clean
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Extents
 
@@ -86,7 +86,7 @@ class WalkedPiece(Piece):
 
     def _find_work(self, tile: Extents) -> Deep[TileWork]:
         yield from ()
-        once, of_tile, needs = tile_flops(self._sub, tile)
+        once, of_tile, needs = instance_work(self._sub.analysis, self._sub.ops, tile)
         producer = self._sub.graph.producer
         read = ((self.tensors.number[n], needs[n]) for n in self._sub.inputs if n in needs and n in producer)
         return TileWork(once, of_tile, _map(read))

@@ -18,10 +18,12 @@ from typing import NamedTuple, Protocol
 
 from dsascape.fusion.plan import Split
 from dsascape.scheduler.graphturbo.local_capacity import LocalCapacity
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.parts import divisors
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Tensor
-from dsascape.workloads.loopnest import Extents, LoopNest, widest
+from dsascape.workloads.loopnest import Extents, LoopNest
 from dsascape.workloads.memo import memoized_in_process
 from dsascape.workloads.subgraph import PlacedNest, Subgraph, follow_back
 
@@ -339,9 +341,9 @@ def instance_tile(shape: Extents, dim: int, factor: int) -> Extents:
 
 
 def _recomputed(analysis: Analysis, ops: tuple[int, ...], dim: int, factor: int) -> float:
-    sub = Subgraph(analysis.graph, ops)
-    once, tile, _ = tile_flops(sub, instance_tile(sub.sink.shape, dim, factor))
-    return repeated(once, tile, factor)
+    sink = Subgraph(analysis.graph, ops).sink
+    work = instance_work(analysis, ops, instance_tile(sink.shape, dim, factor))
+    return repeated(work.once_flops, work.tile_flops, factor)
 
 
 def repeated(once_flops: int, tile_flops: int, factor: int) -> float:
@@ -349,24 +351,29 @@ def repeated(once_flops: int, tile_flops: int, factor: int) -> float:
     return tile_flops * factor / once_flops - 1.0 if once_flops else 0.0
 
 
-def _wanted(sub: Subgraph, tile: Extents) -> dict[str, Extents]:
-    """Return the extents of each output of the last operator that correspond to a tile of the sink."""
-    extents = {}
-    for name in sub.graph.ops[sub.ops[-1]].outputs:
-        shape = sub.graph.tensors[name].shape
-        extents[name] = tuple(map(min, tile, shape)) if len(shape) == len(tile) else shape
-    return extents
+class InstanceWork(NamedTuple):
+    """Operations of a whole sub-graph and of one tile of its sink, and what the tile needs of the inputs."""
+
+    once_flops: int
+    tile_flops: int
+    needs: Mapping[str, Extents]
+    """Elements per dimension of each input, by name."""
 
 
-def tile_flops(sub: Subgraph, tile: Extents) -> tuple[int, int, Mapping[str, Extents]]:
-    """Return operations of the whole, operations of an inner tile of the sink, and the tile's needs of every tensor."""
-    done: list[tuple[LoopNest, list[int]]] = []
+def instance_work(analysis: Analysis, ops: tuple[int, ...], tile: Extents) -> InstanceWork:
+    """Return the work for an inner tile of the sink of the sub-graph ``ops``.
 
-    def operands(placed: PlacedNest, written: Extents) -> list[tuple[str, Extents]]:
-        extents = placed.nest.loop_extents_for(written)
-        done.append((placed.nest, extents))
-        return [(read.tensor, read.extents(extents)) for read in placed.nest.reads]
+    Of the other outputs of the last operator, the tile has the same extents where these have as many dimensions.
+    """
+    layer = analysis.of(_as_layer, ops)
+    shapes = {name: layer.graph.tensors[name].shape for name in layer.graph.ops[ops[-1]].outputs}
+    work = layer.work_for({
+        name: tuple(map(min, tile, shape)) if len(shape) == len(tile) else shape for name, shape in shapes.items()
+    })  # fmt: skip
+    return InstanceWork(sum([each.nest.operations().flops for each in work.nests]), work.flops, work.operand_extents)
 
-    needs = follow_back(sub.nests_backwards(), _wanted(sub, tile), operands, widest)
-    once = sum(nest.operations().flops for nest, _ in done)
-    return once, sum(nest.operations(extents).flops for nest, extents in done), needs
+
+def _as_layer(analysis: Analysis, ops: tuple[int, ...]) -> Layer:
+    """Return ``ops`` as one layer, views behind its last operator included; without these it is the kernel's."""
+    layer = layer_of(analysis, ops)
+    return layer if layer is not None and layer.ops == ops else Layer(analysis.graph, ops, analysis)

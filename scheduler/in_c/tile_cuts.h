@@ -18,12 +18,14 @@ typedef struct {
     CutOperand operands[]; /* one per operand of the layer */
 } Cut;
 
-/* Parameters of a search, the record `Asked`: free space in the buffers, DDR and DMA speeds, and tuning constants. */
+typedef struct { double bytes_per_ps; int64_t burst_bytes, startup_ps, at_once; } Timing; /* of an outer memory */
+
+/* Parameters of a search, the record `Asked`: free space in the buffers, timing of outer memories, tuning constants. */
 typedef struct {
+    ROWS_OF(Timing, timings);
     ROWS_OF(int64_t, local_gaps);
     ROWS_OF(int64_t, global_gaps);
-    int64_t near_bytes, far_bytes, burst_bytes, dma_startup_ps, store_burst_bytes, global_buffer_bytes, global_room;
-    double ddr_bytes_per_ps, at_once;
+    int64_t near_bytes, far_bytes, store_burst_bytes, global_buffer_bytes, global_room;
     double hidden_cost, worthwhile, overlapped;
     int64_t most_tiles, most_passes, most_climbs, plateau_steps, depth_halvings, overlaps, single_buffers;
 } Asked;
@@ -74,13 +76,12 @@ static void cut_into(const Layer *layer, const int64_t *tile, int64_t depth, Cut
         int64_t versions = operand->depends >> DEPTH_STEPS & 1 ? counts[layer->n_dims] : 1;
         for (int d = 0; d < layer->n_dims; d++) if (operand->depends >> d & 1) versions *= counts[d];
         double needed_bytes = (double)(bytes * layer->cores) / (double)operand->sharing;
-        double from_ddr_bytes = ceil((double)bytes * operand->from_ddr) * (double)layer->cores;
+        double outside_bytes = ceil((double)bytes * operand->from_outside) * (double)layer->cores;
         *found = (CutOperand){
             best[n], bytes, (int64_t)ceil((double)bytes * operand->streamed),
-            (int64_t)ceil(from_ddr_bytes / (double)operand->sharing * operand->filled), needed_bytes,
+            (int64_t)ceil(outside_bytes / (double)operand->sharing * operand->filled), needed_bytes,
             needed_bytes * operand->streamed,
-            layer->has_prefetch && operand->is_weight && operand->from_ddr == 1.0 && operand->linked == 0.0
-                && versions == best[n],
+            layer->has_prefetch && operand->can_come_ahead && versions == best[n],
         };
         cut->tile_bytes += found->streamed_bytes;
     }
@@ -108,9 +109,9 @@ static int fit(const int64_t *given, int count, const int64_t *free_bytes, int n
     return 1;
 }
 
-/* Return the bytes of one of the two global-buffer areas that output tiles pass through on their way to DDR. */
+/* Return the bytes of one of the two global-buffer areas that output tiles pass through on their way out. */
 static int64_t storing_bytes(const Layer *layer, const Asked *asked, const Cut *cut) {
-    if (layer->output_memory != TO_DDR) return 0;
+    if (layer->output_memory != TO_OUTSIDE) return 0;
     int64_t tile = cut->output_bytes * layer->cores;
     return tile > 0 && tile < asked->store_burst_bytes ? asked->store_burst_bytes / tile * tile + tile : tile;
 }
@@ -203,9 +204,10 @@ static int is_fitting(const Layer *layer, const Asked *asked, const Cut *cut, co
 
 static double larger(double one, double other) { return one > other ? one : other; }
 
-static double dma_ps(const Asked *asked, double bytes, double starts) {
-    double alone_ps = bytes / asked->ddr_bytes_per_ps;
-    return larger(alone_ps, (alone_ps + starts * (double)asked->dma_startup_ps) / asked->at_once);
+/* Return the time of `starts` transfers of `bytes` in total: `LevelTiming.moving_ps`. */
+static double moving_ps(const Timing *timing, double bytes, double starts) {
+    double alone_ps = bytes / timing->bytes_per_ps;
+    return larger(alone_ps, (alone_ps + starts * (double)timing->startup_ps) / (double)timing->at_once);
 }
 
 /* Return the exposed part of the first tile's load, which takes `alone_ps`: prefetching hides the rest of it. */
@@ -217,15 +219,15 @@ static double first_load_ps(const Asked *asked, double alone_ps, int64_t held_by
 
 /* Return the estimated time of a layer: `stages_of` and `Stages.estimate_ps`, with sums in the same order. */
 static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut, const Places *places) {
-    double ddr_bytes = 0.0, path_ps = 0.0, broadcast_ps = 0.0, link_ps = 0.0, starts = 0.0, first_ps = 0.0;
+    double loaded_bytes[MOST_LEVELS] = {0.0}, stored_bytes[MOST_LEVELS] = {0.0}, starts[MOST_LEVELS] = {0.0};
+    double path_ps = 0.0, broadcast_ps = 0.0, link_ps = 0.0, first_ps = 0.0;
     int64_t path_starts = 0, broadcast_starts = 0;
     for (int n = 0; n < layer->n_operands; n++) {
         const Operand *operand = &layer->operands[n];
         const CutOperand *own = &cut->operands[n];
         int goes_around = layer->has_prefetch && !own->comes_ahead;
         int64_t held_bytes = layer->has_prefetch && !goes_around ? own->bytes : 0;
-        double once_ps, times = (double)own->times, distinct_bytes = (double)operand->distinct_bytes, loaded_bytes;
-        double from_ddr = operand->from_ddr, own_share = 1 - operand->linked;
+        double once_ps, times = (double)own->times, distinct_bytes = (double)operand->distinct_bytes;
         if (operand->is_broadcast) {
             once_ps = own->moved_bytes / layer->broadcast_bytes_per_ps;
             broadcast_ps += times * once_ps;
@@ -236,58 +238,74 @@ static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut
             path_starts = most(path_starts, own->times);
         }
         first_ps += first_load_ps(asked, once_ps, held_bytes);
-        if (goes_around && operand->from_ddr != 0.0) first_ps += distinct_bytes * own_share / asked->ddr_bytes_per_ps;
-        if (operand->linked != 0.0) { /* a part comes from other clusters */
-            double sent_bytes = places->is_staged[n] ? distinct_bytes : own->needed_bytes * from_ddr;
-            once_ps = sent_bytes * operand->linked * operand->exchange_ps_per_byte + layer->exchange_startup_ps;
-            if (!places->is_staged[n]) once_ps *= times;
-            link_ps += once_ps;
-            first_ps += once_ps / times;
-            distinct_bytes = ceil(distinct_bytes * own_share);
-            from_ddr *= own_share;
+        for (int m = 0; m < operand->n_sources; m++) {
+            int64_t level = operand->sources[m].level;
+            const Timing *timing = &asked->timings[level];
+            double share = operand->sources[m].share, part = share / operand->from_outside, own_bytes = distinct_bytes * part;
+            if (goes_around && own_bytes != 0.0) first_ps += own_bytes / timing->bytes_per_ps;
+            if (places->is_staged[n]) {
+                loaded_bytes[level] += own_bytes;
+                starts[level] += larger(own_bytes / (double)timing->burst_bytes, 1.0);
+                double first_bytes = larger(own->needed_bytes * part, (double)timing->burst_bytes);
+                first_ps += (first_bytes > own_bytes ? own_bytes : first_bytes) / timing->bytes_per_ps;
+            } else {
+                loaded_bytes[level] += own->needed_bytes * times * share;
+                starts[level] = larger(times, starts[level]);
+                first_ps += first_load_ps(asked, own->needed_bytes * share / timing->bytes_per_ps, held_bytes);
+            }
         }
-        if (places->is_staged[n] && distinct_bytes != 0.0) {
-            ddr_bytes += distinct_bytes;
-            starts += larger(distinct_bytes / (double)asked->burst_bytes, 1.0);
-            loaded_bytes = larger(own->needed_bytes, (double)asked->burst_bytes);
-            if (loaded_bytes > distinct_bytes) loaded_bytes = distinct_bytes;
-            first_ps += loaded_bytes / asked->ddr_bytes_per_ps;
-        } else if (from_ddr != 0.0) {
-            ddr_bytes += own->needed_bytes * times * from_ddr;
-            starts = larger(times, starts);
-            loaded_bytes = own->needed_bytes * from_ddr;
-            first_ps += first_load_ps(asked, loaded_bytes / asked->ddr_bytes_per_ps, held_bytes);
+        if (operand->from_clusters != 0.0) { /* a part comes from other clusters: `_exchanges_ps` */
+            double linked = operand->from_clusters / operand->from_outside;
+            double passing_bytes = own->needed_bytes * operand->from_clusters;
+            double received_bytes = places->is_staged[n] ? distinct_bytes * linked : passing_bytes;
+            double exchanges_ps = received_bytes * operand->exchange_ps_per_byte + layer->exchange_startup_ps;
+            if (!places->is_staged[n]) exchanges_ps *= times;
+            link_ps += exchanges_ps;
+            first_ps += exchanges_ps / times;
         }
     }
     path_ps += (double)(path_starts * layer->path_startup_ps);
     broadcast_ps += (double)(broadcast_starts * layer->path_startup_ps);
-    double last_ps = 0.0, stored_bytes = 0.0, store_ps = 0.0, dma_startup_ps = (double)asked->dma_startup_ps;
+    double last_ps = 0.0, leaving_ps = 0.0, startup_ps = 0.0, together_ps = 0.0, slowest_ps = 0.0, busiest_ps = 0.0;
     if (layer->output_memory != TO_LOCAL) {
         double tile_bytes = (double)(cut->output_bytes * layer->cores);
         last_ps = tile_bytes / layer->path_bytes_per_ps + (double)layer->path_startup_ps;
         path_ps += last_ps * (double)cut->tiles;
-        if (layer->output_memory == TO_DDR) stored_bytes = tile_bytes * (double)cut->tiles;
+        for (int m = 0; layer->output_memory == TO_OUTSIDE && m < layer->n_stored_in; m++)
+            stored_bytes[layer->stored_in[m].level] += tile_bytes * (double)cut->tiles * layer->stored_in[m].share;
     }
-    double load_ps = dma_ps(asked, ddr_bytes, larger(starts - 1, 0.0));
-    if (layer->output_memory == TO_DDR) {
-        double bursts = stored_bytes / (double)asked->burst_bytes, tiles = (double)cut->tiles;
-        bursts = larger(bursts < tiles ? bursts : tiles, 1.0);
-        store_ps = dma_ps(asked, stored_bytes, bursts - 1);
-        last_ps += stored_bytes / bursts / asked->ddr_bytes_per_ps + dma_startup_ps;
+    for (int level = 0; level < layer->levels; level++) {
+        const Timing *timing = &asked->timings[level];
+        double load_ps = moving_ps(timing, loaded_bytes[level], larger(starts[level] - 1, 0.0)), store_ps = 0.0;
+        if (starts[level] != 0.0) startup_ps = larger(startup_ps, (double)timing->startup_ps);
+        if (stored_bytes[level] != 0.0) {
+            double bursts = stored_bytes[level] / (double)timing->burst_bytes, tiles = (double)cut->tiles;
+            bursts = larger(bursts < tiles ? bursts : tiles, 1.0);
+            store_ps = moving_ps(timing, stored_bytes[level], bursts - 1);
+            double sent_ps = stored_bytes[level] / bursts / timing->bytes_per_ps + (double)timing->startup_ps;
+            leaving_ps = larger(leaving_ps, sent_ps);
+        }
+        together_ps += load_ps;
+        together_ps += store_ps;
+        slowest_ps = larger(slowest_ps, larger(load_ps, store_ps));
+        busiest_ps = larger(busiest_ps, (loaded_bytes[level] + stored_bytes[level]) / timing->bytes_per_ps);
     }
+    last_ps += leaving_ps;
     int64_t tile_ps = 0;
     for (int n = 0; n < layer->n_units; n++) tile_ps += cut->unit_ps[n];
-    double together_ps = load_ps + store_ps + path_ps + broadcast_ps + link_ps;
-    double slowest_ps = larger(larger(larger(load_ps, store_ps), larger(path_ps, broadcast_ps)), link_ps);
+    together_ps += path_ps;
+    together_ps += broadcast_ps;
+    together_ps += link_ps;
+    slowest_ps = larger(larger(slowest_ps, link_ps), larger(path_ps, broadcast_ps));
     int one_after_the_other = cut->between_bytes > 0; /* intermediates between nests are not double-buffered */
     for (int n = 0; n < (one_after_the_other ? 1 : layer->n_units); n++) {
         double computing_ps = (double)(one_after_the_other ? tile_ps : cut->unit_ps[n]) * (double)cut->passes;
         together_ps += computing_ps;
         slowest_ps = larger(slowest_ps, computing_ps);
     }
-    slowest_ps = larger(slowest_ps, (ddr_bytes + stored_bytes) / asked->ddr_bytes_per_ps);
+    slowest_ps = larger(slowest_ps, busiest_ps);
     double paced_ps = slowest_ps * (1 - 1 / (double)cut->passes) + asked->hidden_cost * (together_ps - slowest_ps);
     int64_t on_chip_starts_ps = ((path_starts > 0) + (broadcast_starts > 0)) * layer->path_startup_ps;
-    return paced_ps + (first_ps + (double)on_chip_starts_ps + (starts != 0.0 ? dma_startup_ps : 0.0))
+    return paced_ps + (first_ps + (double)on_chip_starts_ps + startup_ps)
         + ((double)tile_ps + last_ps);
 }

@@ -29,12 +29,17 @@ typedef struct {
 
 typedef struct { int64_t tensor, is_share; ROWS_OF(int64_t, shape); } Output;
 
+enum { MOST_LEVELS = 8 }; /* memories beyond the global buffer */
+
+typedef struct { int64_t level; double share; } Source;
+
 typedef struct {
-    int64_t tensor, is_weight, is_broadcast, name_rank;
+    int64_t tensor, can_come_ahead, is_broadcast, name_rank;
     int64_t depends; /* bit mask of the dimensions it depends on, the depth included */
-    double from_ddr, streamed, filled;
+    double from_outside, streamed, filled;
+    ROWS_OF(Source, sources);
     int64_t sharing, copies, distinct_bytes;
-    double linked, exchange_ps_per_byte;
+    double from_clusters, exchange_ps_per_byte;
 } Operand;
 
 typedef struct { int64_t rank, element_bytes; } Tensor;
@@ -51,14 +56,15 @@ typedef struct {
     ROWS_OF(Output, outputs);
     ROWS_OF(Operand, operands);
     ROWS_OF(LoopOrder, orders);
-    int64_t cores, output_memory, has_prefetch, has_several_products, path_startup_ps;
+    ROWS_OF(Source, stored_in);
+    int64_t cores, output_memory, levels, has_prefetch, has_several_products, path_startup_ps;
     double path_bytes_per_ps, broadcast_bytes_per_ps, local_bytes_per_s, cycle_ps, exchange_startup_ps;
     int64_t (*need)[MOST_RANK]; /* scratch of work_of: elements per dimension that a tile needs of each tensor */
     char *is_needed; /* scratch: whether the tile needs any of each tensor */
     int64_t *extents_of; /* scratch: iterations per loop of a nest */
 } Layer;
 
-enum { TO_LOCAL, TO_GLOBAL, TO_DDR };
+enum { TO_LOCAL, TO_GLOBAL, TO_OUTSIDE };
 
 typedef struct {
     int64_t operand_bytes[MOST_OPERANDS], output_bytes, between_bytes, unit_ps[MOST_UNITS];

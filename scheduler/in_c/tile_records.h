@@ -52,11 +52,15 @@ static Record unit_record = RECORD(Unit, unit_fields);
 static const Field output_fields[] = {SIZE(Output, tensor), FLAG(Output, is_share), WHOLES_FIELD(Output, shape, 1)};
 static Record output_record = RECORD(Output, output_fields);
 
+static const Field source_fields[] = {WHOLE_FIELD(Source, level, 0, MOST_LEVELS - 1), REAL_FIELD(Source, share, 0.0)};
+static Record source_record = RECORD(Source, source_fields);
+
 static const Field operand_fields[] = {
-    SIZE(Operand, tensor), FLAG(Operand, is_weight), FLAG(Operand, is_broadcast), SIZE(Operand, name_rank),
-    WHOLE_FIELD(Operand, depends, 0, (2 << DEPTH_STEPS) - 1), REAL_FIELD(Operand, from_ddr, 0.0),
+    SIZE(Operand, tensor), FLAG(Operand, can_come_ahead), FLAG(Operand, is_broadcast), SIZE(Operand, name_rank),
+    WHOLE_FIELD(Operand, depends, 0, (2 << DEPTH_STEPS) - 1), REAL_FIELD(Operand, from_outside, 0.0),
+    RECORDS_FIELD(Operand, sources, &source_record),
     REAL_FIELD(Operand, streamed, 0.0), REAL_FIELD(Operand, filled, 0.0), COUNTS(Operand, sharing),
-    COUNTS(Operand, copies), SIZE(Operand, distinct_bytes), REAL_FIELD(Operand, linked, 0.0),
+    COUNTS(Operand, copies), SIZE(Operand, distinct_bytes), REAL_FIELD(Operand, from_clusters, 0.0),
     REAL_FIELD(Operand, exchange_ps_per_byte, 0.0),
 };
 static Record operand_record = RECORD(Operand, operand_fields);
@@ -74,18 +78,24 @@ static const Field layer_fields[] = {
     RECORDS_FIELD(Layer, tensors, &tensor_record), RECORDS_FIELD(Layer, units, &unit_record),
     RECORDS_FIELD(Layer, nests, &nest_record), RECORDS_FIELD(Layer, outputs, &output_record),
     RECORDS_FIELD(Layer, operands, &operand_record), RECORDS_FIELD(Layer, orders, &order_record),
-    COUNTS(Layer, cores), WHOLE_FIELD(Layer, output_memory, TO_LOCAL, TO_DDR), FLAG(Layer, has_prefetch),
+    COUNTS(Layer, cores), WHOLE_FIELD(Layer, output_memory, TO_LOCAL, TO_OUTSIDE),
+    RECORDS_FIELD(Layer, stored_in, &source_record), WHOLE_FIELD(Layer, levels, 1, MOST_LEVELS), FLAG(Layer, has_prefetch),
     FLAG(Layer, has_several_products), SIZE(Layer, path_startup_ps), REAL_FIELD(Layer, path_bytes_per_ps, 1e-12),
     REAL_FIELD(Layer, broadcast_bytes_per_ps, 1e-12), REAL_FIELD(Layer, local_bytes_per_s, 1e-12),
     REAL_FIELD(Layer, cycle_ps, 1e-12), REAL_FIELD(Layer, exchange_startup_ps, 0.0),
 };
 static Record layer_record = RECORD(Layer, layer_fields);
 
+static const Field timing_fields[] = {
+    REAL_FIELD(Timing, bytes_per_ps, 1e-12), COUNTS(Timing, burst_bytes), SIZE(Timing, startup_ps),
+    COUNTS(Timing, at_once),
+};
+static Record timing_record = RECORD(Timing, timing_fields);
+
 static const Field asked_fields[] = {
     WHOLES_FIELD(Asked, local_gaps, -BYTES), WHOLES_FIELD(Asked, global_gaps, -BYTES), SIZE(Asked, near_bytes),
     SIZE(Asked, far_bytes), SIZE(Asked, global_buffer_bytes), SIZE(Asked, store_burst_bytes),
-    REAL_FIELD(Asked, ddr_bytes_per_ps, 1e-12), COUNTS(Asked, burst_bytes), SIZE(Asked, dma_startup_ps),
-    REAL_FIELD(Asked, at_once, 1.0), FLAG(Asked, overlaps), REAL_FIELD(Asked, hidden_cost, 0.0),
+    RECORDS_FIELD(Asked, timings, &timing_record), FLAG(Asked, overlaps), REAL_FIELD(Asked, hidden_cost, 0.0),
     REAL_FIELD(Asked, worthwhile, 0.0), REAL_FIELD(Asked, overlapped, 0.0), SIZE(Asked, most_tiles),
     SIZE(Asked, most_passes), WHOLE_FIELD(Asked, most_climbs, 0, 10000), SIZE(Asked, plateau_steps),
     WHOLE_FIELD(Asked, depth_halvings, 0, 62), FLAG(Asked, single_buffers),
@@ -118,12 +128,17 @@ static int is_known_nest(const Layer *layer, const Nest *nest) {
     return known;
 }
 
+static int are_known_sources(const Layer *layer, const Source *sources, int count) {
+    for (int n = 0; n < count; n++) if (sources[n].level >= layer->levels) return 0;
+    return count <= layer->levels;
+}
+
 /* Return whether all records of a layer agree with each other. */
 static int is_known_layer(const Layer *layer) {
     int dims = layer->n_extents - 1, known = dims >= 1 && dims <= MOST_DIMS && layer->n_sink_shape == dims
         && layer->n_memory_order == dims && are_below(layer->memory_order, dims, dims) && layer->n_orders
         && layer->n_units && layer->n_units <= MOST_UNITS && layer->n_outputs <= MOST_OPERANDS
-        && layer->n_operands <= MOST_OPERANDS;
+        && layer->n_operands <= MOST_OPERANDS && are_known_sources(layer, layer->stored_in, layer->n_stored_in);
     for (int n = 0; known && n < layer->n_orders; n++)
         known = layer->orders[n].n_dims == dims && are_below(layer->orders[n].dims, dims, dims);
     for (int n = 0; known && n < layer->n_nests; n++) known = is_known_nest(layer, &layer->nests[n]);
@@ -132,7 +147,10 @@ static int is_known_layer(const Layer *layer) {
         known = one->tensor < layer->n_tensors && layer->tensors[one->tensor].rank == one->n_shape
             && (!one->is_share || one->n_shape <= dims);
     }
-    for (int n = 0; known && n < layer->n_operands; n++) known = layer->operands[n].tensor < layer->n_tensors;
+    for (int n = 0; known && n < layer->n_operands; n++) {
+        const Operand *one = &layer->operands[n];
+        known = one->tensor < layer->n_tensors && are_known_sources(layer, one->sources, one->n_sources);
+    }
     return known;
 }
 
@@ -150,8 +168,10 @@ static void read_layer(PyObject *given, Layer *layer, Block **blocks) {
     layer->extents_of = block_of((size_t)widest, sizeof(int64_t), blocks);
 }
 
-static void read_asked(PyObject *given, Asked *asked, Block **blocks) {
+static void read_asked(PyObject *given, const Layer *layer, Asked *asked, Block **blocks) {
     read_record(given, &asked_record, (char *)asked, blocks);
+    if (!PyErr_Occurred() && asked->n_timings != layer->levels)
+        PyErr_SetString(PyExc_ValueError, "timings of other memories than the layer's");
     if (!PyErr_Occurred() && (asked->n_local_gaps > MOST_RANK || asked->n_global_gaps > MOST_RANK))
         PyErr_SetString(PyExc_ValueError, "too many gaps");
     for (int n = 0; n < asked->n_global_gaps; n++) asked->global_room += asked->global_gaps[n];

@@ -56,7 +56,7 @@ static PyObject *tiles_search(Tiles *tiles, PyObject *given) {
     Search *s = &tiles->search;
     Asked asked = {0};
     Block *blocks = NULL;
-    read_asked(given, &asked, &blocks);
+    read_asked(given, &s->layer, &asked, &blocks);
     s->has_no_memory = 0;
     const Cut *best = PyErr_Occurred() ? NULL : search(s, &asked);
     free_blocks(blocks);
@@ -72,7 +72,43 @@ static PyObject *tiles_search(Tiles *tiles, PyObject *given) {
     return found ? Py_BuildValue("(Nd)", found, best->estimate_ps) : NULL;
 }
 
-static PyMethodDef tiles_methods[] = {{"search", (PyCFunction)tiles_search, METH_O, search_doc}, {NULL, NULL, 0, NULL}};
+PyDoc_STRVAR(work_doc,
+    "work(tile, depth)\n--\n\n"
+    "Return the work of a tile of ``tile`` elements per dimension and ``depth`` iterations of the depth loop, 0 for all:\n"
+    "bytes of each operand, of the output and of what is held between nests, and the time of each unit in ps.");
+
+static PyObject *tuple_of(const int64_t *numbers, int count) {
+    PyObject *found = PyTuple_New(count);
+    for (int n = 0; found && n < count; n++) {
+        PyObject *number = PyLong_FromLongLong(numbers[n]);
+        if (!number) Py_CLEAR(found);
+        else PyTuple_SET_ITEM(found, n, number);
+    }
+    return found;
+}
+
+static PyObject *tiles_work(Tiles *tiles, PyObject *args) {
+    const Layer *layer = &tiles->search.layer;
+    PyObject *given;
+    long long depth;
+    int64_t tile[MOST_RANK];
+    if (!PyArg_ParseTuple(args, "O!L", &PyTuple_Type, &given, &depth)) return NULL;
+    int known = PyTuple_GET_SIZE(given) == layer->n_dims && depth >= 0;
+    for (int d = 0; known && d < layer->n_dims; d++) {
+        tile[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(given, d));
+        if (PyErr_Occurred()) return NULL;
+        known = tile[d] >= 1 && tile[d] <= layer->sink_shape[d];
+    }
+    if (!known) { PyErr_SetString(PyExc_ValueError, "no tile of the layer"); return NULL; }
+    Work work;
+    work_of(layer, tile, depth, &work);
+    return Py_BuildValue("(NLLN)", tuple_of(work.operand_bytes, layer->n_operands), (long long)work.output_bytes,
+                         (long long)work.between_bytes, tuple_of(work.unit_ps, layer->n_units));
+}
+
+static PyMethodDef tiles_methods[] = {
+    {"search", (PyCFunction)tiles_search, METH_O, search_doc}, {"work", (PyCFunction)tiles_work, METH_VARARGS, work_doc},
+    {NULL, NULL, 0, NULL}};
 
 static PyTypeObject tiles_type = {
     PyVarObject_HEAD_INIT(NULL, 0)

@@ -203,7 +203,7 @@ class Layer(Subgraph):
         """Nests with a sequential loop of which the sink holds only the last results: tiles need all iterations."""
         if not self.is_ordered:
             return frozenset()
-        works = work_of_tile(self, self.sink.shape, None, frozenset()).nests
+        works = work_of_tile(self, self.wanted(self.sink.shape), None, frozenset()).nests
         return frozenset(
             work.nest for work in works if work.nest.carried is not None
             and any(work.extents[loop] < work.nest.loops[loop].extent for loop, _ in work.nest.ordered)
@@ -257,6 +257,14 @@ class Layer(Subgraph):
         extents those in the mean over all tiles of this size.
         """
         return _tile_work(self, tile, depth)
+
+    def work_for(self, wanted: Mapping[str, Extents]) -> TileWork:
+        """Return the work for parts of tensors that the layer writes, elements per dimension by name; not stored."""
+        return work_of_tile(self, wanted, None, self.from_the_start)
+
+    def wanted(self, tile: Extents) -> Mapping[str, Extents]:
+        """Return the extents of each output that go with a tile of the sink."""
+        return {self.sink.name: tile} | {name: self.share(name, tile) for name in self.outputs[1:]}
 
     def operand_bytes(self, tile: Extents) -> Mapping[str, int]:
         """Return the bytes read of each operand by a tile of ``tile`` elements per sink dimension."""
@@ -326,7 +334,7 @@ def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
 
 @memoized(by_identity=True)
 def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
-    return work_of_tile(layer, tile, depth, layer.from_the_start)
+    return work_of_tile(layer, layer.wanted(tile), depth, layer.from_the_start)
 
 
 @memoized

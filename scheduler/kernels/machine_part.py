@@ -41,20 +41,21 @@ class LeftOut:
 
     left_out_at: str
     """Path of the field in the machine's spec."""
+    part_of: str = "machine"
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{self.left_out_at} is left out of this part of the machine, and so is its {name}")
+        raise AttributeError(f"{self.left_out_at} is left out of this part of the {self.part_of}, and so is its {name}")
 
     def __bool__(self) -> NoReturn:
-        raise AttributeError(f"{self.left_out_at} is left out of this part of the machine")
+        raise AttributeError(f"{self.left_out_at} is left out of this part of the {self.part_of}")
 
     def __repr__(self) -> str:
         return "left out"
 
 
-def left_out(place: str) -> Any:
-    """Return what stands for a field of any type that a part of a machine leaves out."""
-    return LeftOut(place)
+def left_out(place: str, part_of: str = "machine") -> Any:
+    """Return what stands for a field of any type that a part of a machine, or of another record, leaves out."""
+    return LeftOut(place, part_of)
 
 
 def without(spec: _Model, unread: Unread, place: str = "") -> _Model:

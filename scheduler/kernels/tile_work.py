@@ -84,25 +84,37 @@ class TileWork:
         return self.internal_bytes + self.handed_bytes
 
     @property
+    def flops(self) -> int:
+        """Operations of all nests."""
+        return sum([each.operations.flops for each in self.nests])
+
+    @property
     def rounds(self) -> int:
         """Largest number of sequential iterations of any nest."""
         return max([nest.rounds for nest in self.nests], default=1)
 
 
-def work_of_tile(layer: "Layer", tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest]) -> TileWork:
-    """Return `Layer.tile_work`; of nests ``from_the_start`` all iterations up to the tile's are computed."""
+def work_of_tile(
+    layer: "Layer", wanted: Mapping[str, Extents], depth: int | None, from_the_start: frozenset[LoopNest]
+) -> TileWork:
+    """Return the work of a tile that is ``wanted`` of tensors that the layer writes, elements per dimension of each.
+
+    ``depth``: iterations of the depth loops; None: all. Of nests ``from_the_start`` all iterations up to the tile's are
+    computed. See `Layer.tile_work`.
+    """
     if not layer.is_bounded:
-        return _work_of_tile(layer, tile, depth, from_the_start)
-    most = _work_of_tile(layer, tile, depth, from_the_start, most=True)
-    mean = _work_of_tile(layer, tile, depth, from_the_start)
+        return _work_of_tile(layer, wanted, depth, from_the_start)
+    most = _work_of_tile(layer, wanted, depth, from_the_start, most=True)
+    mean = _work_of_tile(layer, wanted, depth, from_the_start)
     usual = {name: box for name, box in mean.operand_extents.items() if box != most.operand_extents[name]}
     return replace(most, nests=mean.nests, usual_extents={**most.usual_extents, **usual})
 
 
 def _work_of_tile(
-    layer: "Layer", tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest], *, most: bool = False
-) -> TileWork:
-    """Return `Layer.tile_work`; ``most``: of the tile that has most iterations of bounded loops, else in the mean."""
+    layer: "Layer", wanted: Mapping[str, Extents], depth: int | None, from_the_start: frozenset[LoopNest], *,
+    most: bool = False,
+) -> TileWork:  # fmt: skip
+    """Return `work_of_tile`; ``most``: of the tile that has most iterations of bounded loops, else in the mean."""
     summed = layer.summed if depth is not None else None
     work_of_nest: dict[tuple[int, int], tuple[Extents, tuple[int, ...], Operations, list[Extents]]] = {}
     works: list[NestWork] = []
@@ -146,7 +158,6 @@ def _work_of_tile(
             for read, access in zip(compiled.reads, compiled.nest.reads, strict=True):
                 yield read.tensor, (Piece(first_read(access, first, extents), read.extents(extents)),)
 
-    wanted = {layer.sink.name: tile} | {name: layer.share(name, tile) for name in layer.outputs[1:]}
     tensors = layer.graph.tensors
     if layer.reads_apart:
         pieces: dict[str, tuple[Piece, ...]] = {
@@ -155,12 +166,12 @@ def _work_of_tile(
         lying = follow_back(layer.nests, pieces, operands_apart, joined)
         elements = {name: elements_of(lying[name], tensors[name].shape) for name in layer.inputs if name in lying}
         operand_extents = {name: _extents(lying[name], tensors[name].shape, count) for name, count in elements.items()}
-        computed = {name: elements_of(lying[name], tensors[name].shape) for name in layer.outputs}
+        computed = {name: elements_of(lying[name], tensors[name].shape) for name in wanted}
     else:
         need = follow_back(layer.nests, wanted, operands, widest)
         operand_extents = {name: need[name] for name in layer.inputs if name in need}
         elements = {name: math.prod(box) for name, box in operand_extents.items()}
-        computed = {name: math.prod(need[name]) for name in layer.outputs}
+        computed = {name: math.prod(need[name]) for name in wanted}
     held_bytes += [  # elements that neighbours need too are computed by each tile and stored by one
         tensors[name].bytes_of(count - math.prod(wanted[name])) for name, count in computed.items()
     ]

@@ -6,7 +6,8 @@ sub-graph into instances, and prefers one kernel for chains of compute-intensive
 
 Here: layers join along straight and branch patterns with no regard to what fits, so that a network without wide joins
 is one kernel; every tensor stays in the local buffers if it fits there for as long as it lives, and goes to DDR if not
-(the global buffer only stages). The paper says no more about the reproduction.
+(the global buffer only stages), or before that to the further levels that a machine may have. The paper says no more
+about the reproduction.
 
 AStitch itself targets GPUs, where it stitches memory-intensive operators and leaves compute-intensive ones to
 libraries. On a GPU this policy does the same: layers without a multiply-accumulate over a reduction are stitched to

@@ -41,6 +41,8 @@ class Faulty(Unfused):
             raise IndexError("no such thing")
         return super().plan(graph, costs)
 """
+ON_STCP920 = ["--hardware", "stcp920", "--batch", "4"]
+TINY = ["simulate", "bert-tiny", *ON_STCP920, "--policy", "fixed-pattern"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 COMMAND = [sys.executable, "-c", "from dsascape.experiments.shell.cli import entry_point; entry_point()"]
 

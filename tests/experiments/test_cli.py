@@ -1,23 +1,19 @@
-"""The command line is a contract: commands, keys, exit codes, one message for a mistake."""
+"""The command line is a contract: commands, options and keys."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from dsascape.experiments.question.version import __version__
 from dsascape.experiments.report.words import TIMES
 from dsascape.experiments.shell.cli import main
 from dsascape.hw_models import preset_names
-from dsascape.hw_models.simulation.engines import available_engines
 from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
 from dsascape.scheduler import policy_types
 from dsascape.workloads import exported_names, zoo_entry
+from tests.experiments.runs import ON_STCP920, TINY
 from tests.experiments.terminal import Terminal
 from tests.scheduler.test_policy import install
 
@@ -34,8 +30,6 @@ FUSE_KEYS = {
     "model", "policy", "operators", "kernels", "intermediate_bytes_before", "intermediate_bytes_after",
     "flops_before", "flops_after", "groups", "layers",
 }  # fmt: skip
-ON_STCP920 = ["--hardware", "stcp920", "--batch", "4"]
-TINY = ["simulate", "bert-tiny", *ON_STCP920, "--policy", "fixed-pattern"]
 STUDY = """# Does a larger buffer help?
 workloads: [{model: bert-tiny, batch: 4}]
 hardware: {base: stcp920, sweep: {local_buffer.capacity: [512 KiB, 1.25 MiB]}}
@@ -213,6 +207,7 @@ class TestFuse:
     def test_people_get_reasons(self, terminal: Terminal) -> None:
         assert "why it ends" in terminal.out("fuse", "bert-tiny", "--policy", "fixed-pattern")
 
+    @pytest.mark.sampled(6, long=["searched"])
     @pytest.mark.parametrize("policy", sorted(policy_types()))
     def test_agrees_with_simulate(self, policy: str, terminal: Terminal) -> None:
         """Eight images are two on each of the four clusters, in fp16: one plan for both."""
@@ -269,150 +264,3 @@ class TestRunAndReport:
 
 def without_clock(page: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "", page)
-
-
-class TestMistakes:
-    @pytest.mark.parametrize(
-        ("argv", "texts"),
-        [
-            ([], ["COMMAND"]),
-            (["fly"], ["'fly'", "simulate"]),
-            (["simulate"], ["MODEL, --hardware"]),
-            (["simulate", "bert-tiny", "--policy", "unfused"], ["--hardware"]),
-            (["simulate", "bert-tiny", "--hardware", "stcp920"], ["--policy", "--schedule"]),
-            ([*TINY, "--fast"], ["--fast"]),
-            ([*TINY, "--batch", "0"], ["--batch", "'0'", "whole number from 1"]),
-            ([*TINY, "--batch", "many"], ["--batch", "'many'"]),
-            ([*TINY, "--dtype", "fp7"], ["'fp7'", "fp16"]),
-            ([*TINY, "--dtype", "bf16"], ["stcp920 does not compute bf16"]),
-            ([*TINY, "--set", "clusters"], ["--set", "NAME=VALUE"]),
-            ([*TINY, "--set", "cluster=2"], ["cluster", "did you mean clusters?"]),
-            ([*TINY, "--set", "local_buffer.capacity=512"], ["local_buffer.capacity", "no unit"]),
-            ([*TINY, "--option", "foo=1"], ["fixed-pattern", "foo"]),
-            ([*TINY, "--trace", "/nowhere/at/all.json"], ["--trace has /nowhere/at/all.json", "no folder /nowhere/at"]),
-            (["simulate", "resnet51", *TINY[2:], "--trace", "/nowhere/all.json"], ["no folder /nowhere"]),
-            ([*TINY, "--schedule-out", "folder"], ["--schedule-out has folder, which is a folder"]),
-            (["models", "bert-tiny", "--picture", "no/where.svg"], ["--picture has no/where.svg"]),
-            ([*TINY[:-1], "graphturbo", "--option", "order=zz"], ["option order: has 'zz'; needs 'best'"]),
-            ([*TINY, "--set", "tuning.most_tiles=few"], ["tuning.most_tiles: has 'few'; needs a whole number"]),
-            ([*TINY[:-1], "graphturb"], ["'graphturb'", "nearest: graphturbo"]),
-            ([*TINY[:-1], "nothere.py"], ["nothere.py", "does not exist"]),
-            (["simulate", "resnet51", *TINY[2:]], ["'resnet51'", "nearest: resnet50"]),
-            (["simulate", "nosuch.onnx", *TINY[2:]], ["nosuch.onnx", "No such file"]),
-            (["simulate", "empty.onnx", *TINY[2:]], ["empty.onnx"]),
-            (["simulate", "page.onnx", *TINY[2:]], ["page.onnx", "not an ONNX model"]),
-            (["simulate", "folder.onnx", *TINY[2:]], ["folder.onnx", "is not a file"]),
-            (["simulate", "folder", *TINY[2:]], ["folder: is a folder", ".onnx"]),
-            (["simulate", "notes.txt", *TINY[2:]], ["notes.txt: is not an .onnx file"]),
-            (["simulate", "resnet50.onnx", *TINY[2:]], ["no such file", "is resnet50, without .onnx"]),
-            (["simulate", "dcgan", *TINY[2:], "--sequence", "8"], ["dcgan", "sequence"]),
-            (["simulate", "bert-tiny", "--hardware", "stcp92", "--policy", "unfused"], ["did you mean stcp920?"]),
-            (["simulate", "bert-tiny", "--hardware", "no.yaml", "--policy", "unfused"], ["no.yaml: no such file"]),
-            (["fuse", "bert-tiny", "--policy", "nothing"], ["'nothing'"]),
-            (["fuse", "bert-tiny", "--policy", "unfused", "--dtype", "fp7"], ["'fp7'"]),
-            (["models", "resnet51"], ["'resnet51'"]),
-            (["hardware", "stcp92"], ["stcp92"]),
-            (["run", "nothere.yaml"], ["nothere.yaml: no such file"]),
-            (["run", "folder"], ["folder: is a directory"]),
-            (["report", "nothere"], ["nothere"]),
-        ],
-    )
-    def test_end_with_two_and_one_message(
-        self, argv: list[str], texts: list[str], terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        Path("empty.onnx").touch()
-        Path("page.onnx").write_text("<!DOCTYPE html><html><body>404</body></html>")
-        Path("folder.onnx").mkdir()
-        Path("folder").mkdir()
-        Path("notes.txt").touch()
-
-        message = terminal.refused(*argv)
-        assert all(text in message for text in texts), message
-
-    @pytest.mark.parametrize("argv", [["simulate"], [*TINY, "--dtype", "fp7"], ["report", "nothere"]])
-    def test_are_one_object_with_json(self, argv: list[str], terminal: Terminal) -> None:
-        found = json.loads(terminal.out(*argv, "--json", code=2))
-
-        assert list(found) == ["error"]
-        assert found["error"] in terminal.err
-
-    def test_a_policy_file_that_raises_while_it_plans(self, terminal: Terminal, tmp_path: Path) -> None:
-        (tmp_path / "broken.py").write_text(
-            "from dataclasses import dataclass\n"
-            "from dsascape.scheduler.policies.unfused import Unfused\n\n"
-            "@dataclass(frozen=True)\nclass Broken(Unfused):\n"
-            '    name: str = "broken"\n\n'
-            "    def plan(self, graph, costs):\n        return graph.nothing\n"
-        )
-        for command in (["simulate", "bert-tiny", "--hardware", "stcp920"], ["fuse", "bert-tiny"]):
-            message = terminal.refused(*command, "--policy", str(tmp_path / "broken.py"))
-            assert "policy broken fails: AttributeError" in message
-            assert f"{tmp_path / 'broken.py'}, line 9, in plan)" in message
-
-    def test_verbose_commands_show_a_traceback(self, terminal: Terminal, tmp_path: Path) -> None:
-        (tmp_path / "broken.py").write_text("{}['mine']\n")
-        argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", str(tmp_path / "broken.py")]
-        program = "from dsascape.experiments.shell.cli import entry_point; entry_point()"
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-        for verbose in (["-v", *argv], [*argv, "-v"]):
-            done = subprocess.run(
-                [sys.executable, "-c", program, *verbose], env=environment, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 2
-            assert "Traceback" in done.stderr
-            assert 'KeyError: \'mine\'' in done.stderr
-
-    def test_do_not_act_on_the_terminal(self, terminal: Terminal, tmp_path: Path) -> None:
-        message = terminal.refused("simulate", "\x1b[31m.onnx", *TINY[2:])
-        assert "\x1b" not in message
-        assert "\\x1b[31m.onnx" in message
-
-
-@pytest.mark.parametrize("argv", [["--version"], ["--help"], ["simulate", "--help"], ["run", "--help"]])
-def test_help_and_version_end_with_zero(argv: list[str], terminal: Terminal) -> None:
-    shown = terminal.out(*argv)
-    version = f"dsascape {__version__} (engines: {', '.join(available_engines())})\n"
-    assert shown == version if argv == ["--version"] else shown.startswith("usage: dsascape")
-
-
-def test_help_imports_none_of_the_heavy_libraries() -> None:
-    program = (
-        "import sys; from dsascape.experiments.shell.cli import parser; parser().format_help(); print(*sys.modules)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    asked = [sys.executable, "-c", program]
-    loaded = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True)
-
-    heavy = {"pandas", "matplotlib", "optuna", "onnx", "pydantic", "numpy", "simpy", "rich"}
-    assert not heavy & set(loaded.stdout.split())
-
-
-def test_a_point_imports_only_the_modules_it_needs(tmp_path: Path) -> None:
-    argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "fixed-pattern", "--json"]
-    program = f"import sys; from dsascape.experiments.shell.cli import main; main({argv}); print(*sys.modules)"
-    place = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "DSASCAPE_CACHE": str(tmp_path)}
-    asked = [sys.executable, "-c", program]
-    first, again = [
-        subprocess.run(asked, env={**os.environ, **place}, capture_output=True, text=True, check=True).stdout.split()
-        for _ in range(2)
-    ]
-
-    assert "onnx" in first
-    ours = {f"dsascape.scheduler.{name}" for name in ("cpu.kind", "gpu.kind", "policies.searched")}
-    others = {"onnx", "pandas", *ours}
-    assert not others & set(again)
-
-
-def test_a_reader_that_goes_is_no_crash() -> None:
-    program = "from dsascape.experiments.shell.cli import entry_point; entry_point()"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    for argv in (["hardware", "stcp920", "--json"], ["hardware", "stcp920"]):
-        with subprocess.Popen(
-            [sys.executable, "-c", program, *argv], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            process.stdout.close()
-            assert process.stderr.read() == b""
-            assert process.wait() == 141

@@ -177,7 +177,7 @@ def test_stored_text_is_shown_without_control_characters(
     assert not any("\x1b" in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.[ch][st]*"))
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("table", ["runs", "kernels"])
 @pytest.mark.parametrize("value", ["9e999", "-9e999", "0", "-1", "1e308", "5e-324", "'text'", "x'00'"])
 @pytest.mark.parametrize("column", ["measured_s", "latency_s", "predicted_s"])

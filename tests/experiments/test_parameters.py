@@ -1,6 +1,7 @@
 """The parameter reference, docs/parameters.md, is generated from the specs and up to date."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ def parameters(kind: str) -> list[Parameter]:
     return [parameter for section in found for parameter in section.parameters]
 
 
+@cache
 def by_path(kind: str) -> dict[str, Parameter]:
     return {parameter.path: parameter for parameter in parameters(kind)}
 

@@ -73,7 +73,7 @@ def forgotten() -> Iterator[None]:
     outcome.cache_clear()
 
 
-@pytest.mark.sampled(32, long=LONG)
+@pytest.mark.sampled(22, long=LONG)
 @pytest.mark.parametrize(("network", "policy", "hardware"), EVERY_POINT, scope="class")
 class TestEveryPoint:
     @pytest.fixture

@@ -67,6 +67,7 @@ class TestOddStudies:
         assert page.rstrip().endswith("</html>")
         assert not re.search(r"\bnan\b|\bNone\b", Reader(page).text.partition("Does it pay?")[2])
 
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e308, -1e308, 5e-324, "none", True])
     def test_no_figure_that_cannot_be_drawn_is(self, value: object) -> None:
         figures = ("energy_j", "area_mm2", "traffic_bytes.ddr", "utilisation.matrix", "tensor_scopes.ddr", "kernels")

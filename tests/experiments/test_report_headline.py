@@ -144,6 +144,7 @@ class TestHeadline:
             " (1.00 ms, 10.0 mJ; 1 of 4 points)."
         )
 
+    @pytest.mark.sampled(8)
     @pytest.mark.parametrize("question", ["", "Why?", "Does graphturbo pay?", "Is launch the bottleneck?"])
     @pytest.mark.parametrize("search", ["grid", "nsga2"])
     @pytest.mark.parametrize("planned", [4, 9])

@@ -141,8 +141,9 @@ def cpu(spec: AnyHardware | None = None) -> CpuView:
 
 VIEWS: Mapping[str, Callable[[AnyHardware], Any]] = {"stcp920": dsa, "v100": gpu, "kirin990": cpu}
 PARTS = (
-    ("stcp920", "timing"), ("stcp920", "arithmetic"), ("stcp920", "apart_from_ddr"), ("stcp920", "on_chip_rates"),
-    ("v100", "timing"), ("v100", "code"), ("v100", "code_with_fronts"), ("kirin990", "timing"),
+    ("stcp920", "timing"), ("stcp920", "arithmetic"), ("stcp920", "computing"), ("stcp920", "apart_from_ddr"),
+    ("stcp920", "on_chip_rates"), ("stcp920", "cores_alone"), ("v100", "timing"), ("v100", "code"),
+    ("v100", "code_with_fronts"), ("kirin990", "timing"),
 )  # fmt: skip
 
 

@@ -31,7 +31,9 @@ def profile(terminal: Terminal, path: Path) -> None:
 
 MADE: dict[str, tuple[Callable[[Terminal, Path], object], list[str]]] = {
     "study.yaml": (lambda _, path: path.write_text(STUDY), ["run", "FILE", "--out", "OUT"]),
-    "machine.yaml": (lambda _, path: path.write_text(MACHINE), [*SIMULATE, "--hardware", "FILE", "--policy", "ago"]),
+    "machine.yaml": (
+        lambda _, path: path.write_text(MACHINE), [*SIMULATE, "--hardware", "FILE", "--policy", "unfused"]
+    ),
     "shown.yaml": (lambda _, path: path.write_text(MACHINE), ["hardware", "FILE", "--yaml"]),
     "schedule.json": (schedule, [*SIMULATE, "--hardware", "stcp920", "--schedule", "FILE"]),
     "mine.py": (policy, [*SIMULATE, "--hardware", "stcp920", "--policy", "FILE"]),

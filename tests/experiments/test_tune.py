@@ -13,7 +13,9 @@ pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install '
 
 from dsascape.experiments import papers
 from tests.experiments.terminal import Terminal
+from tests.tiers import examples
 
+TRIALS = examples(120, few=60)
 ASKED = ("--runner", "simulate", "--hardware", "epyc", "--population", "24", "--unit", "8")
 SHAPES = """
 operators:
@@ -140,10 +142,10 @@ def test_kernels_of_another_machine_or_other_code_are_ignored_and_said(terminal:
 def test_kernels_of_a_simulated_gpu_are_tuned_and_used(tuner: str, terminal: Terminal, tmp_path: Path) -> None:
     """The schedule with them takes about as long as the search says, or less: there, more is found in the L2."""
     on = ("--hardware", "v100", "--policy", "fixed-pattern", "--dtype", "fp32")
-    asked = ("--runner", "simulate", "--tuner", tuner, "--population", "24", "--unit", "8", "--trials", "120")
+    asked = ("--runner", "simulate", "--tuner", tuner, "--population", "24", "--unit", "8", "--trials", str(TRIALS))
     data = terminal.json("tune", "dcgan", *on, *asked, "--out", str(tmp_path))
     assert data["seconds_after"] <= data["seconds_before"]
-    assert data["trials"] <= 120
+    assert data["trials"] <= TRIALS
     assert ("reuse" in data) == (tuner == "eto")
     tuned = terminal.json("simulate", "dcgan", *on, "--kernels", str(tmp_path))["latency_s"]
     assert tuned <= data["seconds_after"] * 1.05

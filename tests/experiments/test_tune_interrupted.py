@@ -24,7 +24,7 @@ operators:
   product: {op: MatMul, inputs: [[64, 96]], weights: [[96, 48]]}
   norm: {op: ReduceL2, inputs: [[64, 64]], constants: [[0, 1]], attributes: {keepdims: 0}}
 """
-KILLED = examples(20, few=3)
+KILLED = examples(20, few=2)
 TRIALS = 40
 START_S, UNIT_S = 2.0, 0.3
 """About how long a process takes until its first unit ends, and for another one; whatever it is, moments are random."""

@@ -94,7 +94,7 @@ class TestWithABase:
         larger = load_hardware(write("mine.yaml", "base: stcp920\nlocal_buffer: {capacity: 5 MiB}"), ClusteredDsa)
 
         smaller = load_hardware("stcp920", ClusteredDsa)
-        assert larger.levels[0].pj_per_byte > smaller.levels[0].pj_per_byte
+        assert larger.byte_pj["local_buffer"] > smaller.byte_pj["local_buffer"]
 
     @pytest.mark.parametrize(
         ("text", "complaint"),

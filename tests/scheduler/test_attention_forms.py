@@ -57,6 +57,7 @@ def run(graph: Graph, machine: str, policy: str) -> RunRecord:
     return simulate(graph, machine, policy, dtype="fp16").record
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("tokens", [512, 2048])
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern"])

@@ -12,7 +12,7 @@ from tests.workloads.onnx_models import read
 MORE_MAY_WIN = 0.97
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("machine", preset_names())
 @pytest.mark.parametrize(("kind", "batch", "units"), [("LSTM", 1, 64), ("GRU", 4, 32), ("RNN", 1, 128)])
 def test_more_steps_take_no_less_time(kind: str, batch: int, units: int, machine: str) -> None:
@@ -22,6 +22,7 @@ def test_more_steps_take_no_less_time(kind: str, batch: int, units: int, machine
     assert all(more >= MORE_MAY_WIN * fewer for fewer, more in pairwise(taken_s))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("machine", preset_names())
 def test_longer_running_sums_take_no_less_time(machine: str) -> None:
     graphs = [read(running_sum(size, 512, axis=0)) for size in range(1, 9)]

@@ -93,7 +93,7 @@ class Emitted:
 
 @pytest.mark.parametrize("policy", ["fixed-pattern", "ago"])
 @pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(5, long=["mobilevit-fixed-pattern", "mobilevit-ago"])
 def test_code_is_its_program_loop_by_loop(network: str, policy: str) -> None:
     code = code_of(network, policy)
 

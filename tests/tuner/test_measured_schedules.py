@@ -1,9 +1,11 @@
 """A schedule from a file in place of a policy determines the code that is measured, here or elsewhere."""
 
+import io
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 from dsascape.experiments.question.points import DesignPoint, MeasuredOn, Workload
 from dsascape.experiments.question.schedules import written_schedule
 from dsascape.experiments.real.on_processor import prepared
+from dsascape.experiments.shell.cli import main
 from dsascape.hw_models import load_hardware
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
@@ -34,12 +37,13 @@ def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
     return Terminal(capsys)
 
 
-@pytest.fixture
-def net(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("net")
     made = Net()
     x = made.relu(made.conv(made.input(1, 4, 16, 16), 8))
-    written_onnx(made.graph(made.unary("Tanh", made.conv(x, 4, 1)), dtype="fp32"), tmp_path / "net.onnx")
-    return str(tmp_path / "net.onnx")
+    written_onnx(made.graph(made.unary("Tanh", made.conv(x, 4, 1)), dtype="fp32"), folder / "net.onnx")
+    return str(folder / "net.onnx")
 
 
 @pytest.fixture
@@ -58,12 +62,38 @@ def edited(schedule: Path, **changes: Any) -> Path:
     return path
 
 
-def test_as_a_policy_has_decided_it_is_measured_and_predicted_as_under_the_policy(
-    terminal: Terminal, net: str, schedule: Path
-) -> None:
-    alone = ["measure", net, *MACHINE, "--threads", "1"]
-    under_policy = terminal.json(*alone, "--policy", "fixed-pattern")
-    from_file = terminal.json(*alone, "--schedule", str(schedule))
+@dataclass(frozen=True)
+class Measured:
+    """One network measured as a policy decides, from the policy's file, and from an edited one; kept in ``folder``."""
+
+    folder: Path
+    answers: tuple[Any, Any, Any]
+
+
+@pytest.fixture(scope="module")
+def measured(net: str, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    folder = tmp_path_factory.mktemp("measured")
+    path, out = folder / "schedule.json", folder / "out"
+    answer("simulate", net, *MACHINE, "--policy", "fixed-pattern", "--schedule-out", str(path))
+    tile = json.loads(path.read_text())["kernels"][0]["tile"]
+    other = edited(path, threads=1, order=[0, 1, 3, 2], parallel=0, tile=tile)
+    alone = ["measure", net, *MACHINE, "--threads", "1", "--out", str(out)]
+    under_policy, from_file, from_edited = (
+        answer(*alone, *way)
+        for way in (("--policy", "fixed-pattern"), ("--schedule", str(path)), ("--schedule", str(other)))
+    )
+    return Measured(out, (under_policy, from_file, from_edited))
+
+
+def answer(*argv: str) -> Any:
+    """Return what a command answers in JSON."""
+    with redirect_stdout(io.StringIO()) as said:
+        assert main([*argv, "--json"]) == 0
+    return json.loads(said.getvalue())
+
+
+def test_as_a_policy_has_decided_it_is_measured_and_predicted_as_under_the_policy(measured: Measured) -> None:
+    under_policy, from_file, _ = measured.answers
 
     assert from_file["correct"] is True
     assert (from_file["policy"], from_file["threads"]) == ("fixed-pattern", 1)
@@ -90,20 +120,11 @@ def test_code_has_the_tiles_that_were_edited_into_the_file(net: str, schedule: P
     assert {kernel.threads for kernel in ready.outcome.schedule.runs} == {1}
 
 
-def test_edited_ones_are_other_points_than_those_of_the_policy(
-    terminal: Terminal, net: str, schedule: Path, tmp_path: Path
-) -> None:
-    tile = json.loads(schedule.read_text())["kernels"][0]["tile"]
-    alone = ["measure", net, *MACHINE, "--threads", "1", "--out", str(tmp_path / "out")]
-    decided = [
-        ["--policy", "fixed-pattern"], ["--schedule", str(schedule)],
-        ["--schedule", str(edited(schedule, threads=1, order=[0, 1, 3, 2], parallel=0, tile=tile))],
-    ]  # fmt: skip
-
-    keys = [terminal.json(*alone, *way)["key"] for way in decided]
+def test_edited_ones_are_other_points_than_those_of_the_policy(measured: Measured) -> None:
+    keys = [each["key"] for each in measured.answers]
 
     assert len(set(keys)) == len(keys)
-    with closing(sqlite3.connect(tmp_path / "out" / "results.sqlite")) as connection:
+    with closing(sqlite3.connect(measured.folder / "results.sqlite")) as connection:
         assert connection.execute("SELECT policy, is_correct FROM runs").fetchall() == [("fixed-pattern", 1)] * 3
 
 

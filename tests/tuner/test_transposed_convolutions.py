@@ -25,7 +25,7 @@ from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.tiers import examples
-from tests.tuner.gpu.test_gpu_codegen import VIEW, check, difference, values_of
+from tests.tuner.gpu.looped import VIEW, check, difference, values_of
 from tests.tuner.loops import loops_around
 from tests.tuner.runs import deviations, generated, varied
 

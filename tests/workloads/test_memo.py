@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dsascape.workloads.memo import MemoFigures, Memos, Table, memo_figures, memoized, memoized_in_process
+from dsascape.workloads.memo import (
+    MemoFigures,
+    Memos,
+    Table,
+    memo_figures,
+    memo_figures_since,
+    memoized,
+    memoized_in_process,
+    summed_memo_figures,
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,12 @@ def signed(piece: Piece, mark: str) -> str:
 def scarce(piece: Piece, number: int) -> int:
     calls.append(str(number))
     return number
+
+
+@memoized(stores=lambda found: found < 10)
+def small(piece: Piece, number: int) -> int:
+    calls.append(str(number))
+    return piece.length * number
 
 
 @memoized_in_process(2)
@@ -87,6 +102,20 @@ def test_a_full_table_evicts_its_oldest_result() -> None:
         scarce(piece, number)
 
     assert calls == ["1", "2", "3", "1"]
+
+
+def test_results_that_are_too_large_are_returned_and_not_stored() -> None:
+    piece, before = Piece("one", 3), memo_figures()
+
+    assert [small(piece, number) for number in (3, 4, 3, 4)] == [9, 12, 9, 12]
+    assert calls == ["3", "4", "4"]
+    assert memo_figures_since(before) == (MemoFigures(__name__, "small", entries=1, hits=1, misses=3),)
+
+
+def test_figures_of_several_processes_are_summed_by_function() -> None:
+    one, other = MemoFigures("m", "one", 2, 3, 4), MemoFigures("m", "other", 9, 1, 1)
+    assert summed_memo_figures([[one], [other, one], []]) == (other, MemoFigures("m", "one", 4, 6, 8))
+    assert summed_memo_figures([[one], [MemoFigures("m", "one", -2, -3, -4)]]) == ()
 
 
 def test_default_values_are_refused_as_equal_calls_would_have_several_keys() -> None:

@@ -70,7 +70,7 @@ def gpu_yaml(facts: GpuFacts, figures: GpuFigures, name: str = "", day: str = ""
         f" {f'{_TOLD}: clock and width of the bus' if peak else _MEASURED}",
         f"  efficiency: {efficiency:.3f}  # {_MEASURED if peak else 'the bandwidth is what was measured'}",
         f"  latency: {_picoseconds(figures.dram_latency_s)}  # {_MEASURED}: a chain of loads",
-        f"launch: {_picoseconds(figures.launch_s)}  # {_MEASURED}: kernels that do next to nothing, in one graph",
+        f"graph_launch: {_picoseconds(figures.launch_s)}  # {_MEASURED}: kernels that do next to nothing, in one graph",
         f"sustained_factor: {sustained:.3f}  # {_MEASURED}: multiply-accumulates by lanes and the highest clock",
     ]
     return "\n".join(lines) + "\n"

@@ -21,9 +21,8 @@ TILE = 2048
 CONSTANTS = {"STEPS": STEPS, "CHAINS": CHAINS, "LINE": LINE, "TILE": TILE}
 _FLOAT_BYTES, _VECTOR_BYTES, _CYCLES_BYTES = 4, 16, 8
 _LINE_BYTES = LINE * _FLOAT_BYTES
-_THREADS, _WIDE = 512, 1024
-_BLOCKS_PER_SM = 4
-"""Blocks per SM of kernels that keep lanes busy: 2,048 threads, as many as most SMs hold."""
+_WIDE = 1024
+"""Threads of a block that has an SM to itself: its own count of cycles, behind a barrier, is the whole SM's."""
 _READERS_PER_SM = 2
 _APART = 4099
 """Distance in lines between consecutive links of a chain; a prime, so that no prefetcher follows it."""
@@ -127,11 +126,12 @@ class _Bench:
         cuda.write(self._held, struct.pack("128f", *[0.5] * 128) * facts.sms)
 
     def figures(self) -> GpuFigures:
-        busy = self._launch("fma_rate", self._blocks, _THREADS, self._held, self._cycles)
+        blocks = self._facts.sms
+        busy = self._launch("fma_rate", blocks, _WIDE, self._held, self._cycles)
         fma_s = self._seconds(busy)
         clock_hz = self._cycles_of(busy) / fma_s
-        done = self._blocks * _THREADS * CHAINS * STEPS
-        special_s = self._seconds(self._launch("special_rate", self._blocks, _THREADS, self._held))
+        done = blocks * _WIDE * CHAINS * STEPS
+        special_s = self._seconds(self._launch("special_rate", blocks, _WIDE, self._held))
         alone = self._launch("fma_chain", 1, 32, self._held, self._cycles)
         shared = self._launch("shared_rate", 1, _WIDE, self._held, self._cycles)
         waiting = self._launch("shared_chase", 1, 32, self._held, self._cycles)
@@ -146,10 +146,6 @@ class _Bench:
             dram_bytes_per_s=self._read(self._far_bytes, 1, _READERS_PER_SM * self._facts.sms),
             dram_latency_s=self._latency_s(self._far_bytes), launch_s=self._launch_s(),
         )  # fmt: skip
-
-    @property
-    def _blocks(self) -> int:
-        return _BLOCKS_PER_SM * self._facts.sms
 
     def _launch(self, probe: str, blocks: int, threads: int, *addresses: int) -> CudaLaunch:
         return CudaLaunch(self._cuda.function(probe), blocks, threads, 0, addresses)

@@ -178,7 +178,7 @@ class Emitting:
     def node(self, node: Node) -> Any:
         """Return the statement of a node."""
         if isinstance(node, Statement):
-            return self._statement(node)
+            return self.statement(node)
         assert not isinstance(node, Ahead), "kernels of CPUs have no copies ahead of time"
         body = self.nodes(node.body)
         if isinstance(node, Outlined):
@@ -231,7 +231,8 @@ class Emitting:
         }[reach.part]()
         return begin, te.max(stop - begin, 0)
 
-    def _statement(self, statement: Statement) -> Any:
+    def statement(self, statement: Statement) -> Any:
+        """Return what one iteration of a statement stores."""
         stage, values = self.stages[statement.stage], self.values
         values.place = self._place(stage, statement)
         element = self.element(statement)

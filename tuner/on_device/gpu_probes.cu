@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(32) fma_chain(float *held, long lon
   if (threadIdx.x == 0) cycles[0] = end - begin;
 }
 
-extern "C" __global__ void __launch_bounds__(512) fma_rate(float *held, long long *cycles) {
+extern "C" __global__ void __launch_bounds__(1024) fma_rate(float *held, long long *cycles) {
   float sum[CHAINS], factor = held[32], term = held[33];
   for (int chain = 0; chain < CHAINS; ++chain) sum[chain] = held[chain] + (float)threadIdx.x;
   long long begin = clock64();
@@ -22,6 +22,7 @@ extern "C" __global__ void __launch_bounds__(512) fma_rate(float *held, long lon
 #pragma unroll
     for (int chain = 0; chain < CHAINS; ++chain) sum[chain] = sum[chain] * factor + term;
   }
+  __syncthreads();
   long long end = clock64();
   float all = 0.0f;
   for (int chain = 0; chain < CHAINS; ++chain) all = all + sum[chain];
@@ -29,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(512) fma_rate(float *held, long lon
   if (threadIdx.x == 0 && blockIdx.x == 0) cycles[0] = end - begin;
 }
 
-extern "C" __global__ void __launch_bounds__(512) special_rate(float *held) {
+extern "C" __global__ void __launch_bounds__(1024) special_rate(float *held) {
   float value[CHAINS];
   for (int chain = 0; chain < CHAINS; ++chain) value[chain] = held[chain] + (float)threadIdx.x;
 #pragma unroll 8

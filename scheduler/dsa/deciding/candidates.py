@@ -4,9 +4,9 @@ A layout made for smaller local buffers runs on larger ones unchanged. Such layo
 not depend on the machine's own, so that more local buffer does not make a network slower.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.dsa.costs import DsaCosts
@@ -14,11 +14,8 @@ from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads, cost_s, moved_bytes, reads_of
 from dsascape.scheduler.dsa.placing.needs import RunNeeds, needs_of
 from dsascape.scheduler.dsa.schedule.schedule import Layout
-from dsascape.workloads.analysis import Analysis
 
 _KIB = 1024
-_MOST_LAYOUTS = 128
-"""Size of the cache of candidate layouts per network; each may have hundreds of layer runs."""
 
 
 def with_smaller_buffers(costs: DsaCosts) -> Iterator[DsaCosts]:
@@ -43,13 +40,20 @@ def _rung_bytes(number: int) -> int:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A layout to be evaluated, and its traffic."""
+    """A layout to be evaluated, and its traffic; those of one network are equal if their layouts' arguments are."""
 
-    layout_key: Hashable
-    """Cache key of everything the layout depends on besides the network."""
-    layout: Layout
-    moved_bytes: Mapping[str, int]
+    arguments: Hashable
+    """All that the layout is a function of besides the network: plan, part of the machine, options."""
+    layout: Layout = field(compare=False)
+    moved_bytes: Mapping[str, int] = field(compare=False)
     """Bytes moved to and from DDR and the global buffer, by memory."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.arguments)
 
     @cached_property
     def _needs_of_broadcasts(self) -> Sequence[RunNeeds]:
@@ -66,22 +70,12 @@ class Candidate:
         return cost_s(costs, self.moved_bytes, self.layout.kernels)
 
 
-def candidate(analysis: Analysis, layout_key: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candidate:
-    """Return the candidate of the layout and reads that ``make`` returns, cached by ``layout_key``."""
-    return analysis.table(candidate, _MOST_LAYOUTS).get(layout_key, partial(_made, layout_key, make))
-
-
-def _made(layout_key: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candidate:
-    layout, reads = make()
-    return Candidate(layout_key, layout, moved_bytes(layout, reads))
+def candidate_of(arguments: Hashable, layout: Layout, reads: Reads) -> Candidate:
+    """Return the candidate of a layout that is a function of ``arguments``; ``reads``: bytes that its runs read."""
+    return Candidate(arguments, layout, moved_bytes(layout, reads))
 
 
 def through_ddr_candidate(plan: FusionPlan, costs: DsaCosts) -> Candidate:
     """Return the candidate that runs the plan's kernels in sequence, with all tensors in DDR."""
-    layout_key = "through DDR", plan.groups, costs.view.timing, costs.dtype
-
-    def make() -> tuple[Layout, Reads]:
-        layout = through_ddr(plan, costs)
-        return layout, reads_of(layout.runs, layout.slices)
-
-    return candidate(costs.analysis, layout_key, make)
+    layout = through_ddr(plan, costs.timing)
+    return candidate_of((costs.timing.memo_key, plan), layout, reads_of(layout.runs, layout.slices))

@@ -14,12 +14,11 @@ equal timing.
 import math
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.candidates import Candidate
-from dsascape.scheduler.dsa.deciding.execution import KnownRuns, execute, prepare
-from dsascape.scheduler.dsa.deciding.runs import evaluate_schedule, on_larger_buffers
+from dsascape.scheduler.dsa.deciding.execution import PreparedLayout, execute, prepare
+from dsascape.scheduler.dsa.deciding.runs import evaluate_schedule, on_larger_buffers, timed_schedule, with_energy
 from dsascape.scheduler.dsa.graphturbo.plan_bound import least_bytes
 from dsascape.scheduler.dsa.graphturbo.plan_cost import no_overlap_s
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
@@ -27,45 +26,27 @@ from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.dsa.view import GLOBAL
 from dsascape.scheduler.errors import PinError, ScheduleError
 from dsascape.scheduler.evaluated import Evaluated
+from dsascape.workloads.memo import memoized
 
 _ON_CHIP_UNITS = ("path_load", "path_store", "broadcast")
 _MOST_PREPARED = 32
 """Size of the cache of prepared layouts per network; each entry may have hundreds of layer runs."""
 _MOST_RUNS, _MOST_INSTRUCTIONS = 8, 20_000
-"""Size of the cache of fastest schedules per network, and the maximum number of instructions of each program in it; an
-instruction takes a kilobyte."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """Simulated time of a candidate on a machine, or the reason why it cannot be scheduled."""
-
-    seconds: float = 0.0
-    instructions: int = 0
-    """Number of instructions of its program."""
-    overlaps: bool = False
-    """Whether any of its layers overlap, or weights are prefetched."""
-    refusal: str = ""
-    """Reason why it cannot be scheduled; empty if it can."""
-
-    @classmethod
-    def of(cls, evaluated: Evaluated[Schedule]) -> "Timed":
-        """Return the simulated time of a schedule."""
-        return cls(evaluated.seconds, len(evaluated.program.instructions), evaluated.schedule.is_interleaved)
+"""Size of the cache of simulated schedules per network, and the maximum number of instructions of each program in it;
+an instruction takes a kilobyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Incumbent:
-    """Incumbent: the fastest candidate so far."""
+    """Incumbent: the fastest candidate so far, as evaluated at the buffers and cores of ``at``; without energy."""
 
-    key: Hashable
-    """Cache key of everything its simulation depends on besides the network."""
-    candidate: Candidate
     at: DsaCosts
-    overlaps_layers: bool
-    seconds: float
-    evaluated: Evaluated[Schedule] | None
-    """Its schedule and simulation result at these buffers; None if its time came from the cache."""
+    evaluated: Evaluated[Schedule]
+
+    @property
+    def seconds(self) -> float:
+        """Simulated time of its schedule."""
+        return self.evaluated.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +101,7 @@ class Evaluator:
     def waits_on_chip(self) -> bool:
         """Return whether on-chip transfers weigh more than arithmetic on the best candidate's critical path."""
         best = self._best
-        return best is not None and _waits_on_chip(self._run_of_best(best), best.at)
+        return best is not None and _waits_on_chip(best.evaluated, best.at)
 
     def least_s(self, moved_ddr_bytes: int, launches: int) -> float:
         """Return a lower bound in seconds for schedules with this off-chip traffic and number of launches."""
@@ -144,22 +125,24 @@ class Evaluator:
         tuning, traffic_s, launches = at.view.tuning, shown.cost_s(at), shown.layout.kernels
         if not self.can_win(traffic_s, tuning, overlaps_layers=overlaps_layers, always=always):
             return False
-        key = shown.layout_key, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
+        key = shown, at.timing.memo_key, overlaps_layers
         size_bytes, runs = at.view.local_buffer_bytes, self._runs[overlaps_layers]
         similar = [run for run in runs if run.is_similar(at.cores, size_bytes, traffic_s, launches, tuning)]
         if key in self._seen or (similar and not always):
             return True
         self._seen.add(key)
-        timed, evaluated = self._simulate(key, shown, at, overlaps_layers)
-        self._simulated += timed.instructions
-        if timed.refusal:
-            self._refusal = self._refusal or timed.refusal
+        try:
+            evaluated = evaluated_candidate(at.timing, shown, self._policy, overlaps_layers, self._paper_tiles)
+        except ScheduleError as error:
+            self._refusal = self._refusal or str(error)
             return True
-        runs.append(_Run(at.cores, size_bytes, traffic_s, launches, timed.seconds))
-        if self._best is None or timed.seconds < self._best.seconds:
-            self._best = _Incumbent(key, shown, at, overlaps_layers, timed.seconds, evaluated)
-        hides_little = timed.seconds > tuning.promising * max(traffic_s, self._costs.arithmetic_s)
-        if timed.overlaps and hides_little and tuning.apart * no_overlap_s(at, shown.layout) < self._best.seconds:
+        self._simulated += len(evaluated.program.instructions)
+        runs.append(_Run(at.cores, size_bytes, traffic_s, launches, evaluated.seconds))
+        if self._best is None or evaluated.seconds < self._best.seconds:
+            self._best = _Incumbent(at, evaluated)
+        hides_little = evaluated.seconds > tuning.promising * max(traffic_s, self._costs.arithmetic_s)
+        is_interleaved = evaluated.schedule.is_interleaved
+        if is_interleaved and hides_little and tuning.apart * no_overlap_s(at, shown.layout) < self._best.seconds:
             self.consider(shown, at, always=always)
         return True
 
@@ -194,46 +177,36 @@ class Evaluator:
         least_s = max(traffic_s * tuning.hopeless, expected_s * tuning.unlikely)
         return self._simulated <= tuning.judged_instructions and least_s < self._best.seconds
 
-    def _simulate(
-        self, key: Hashable, shown: Candidate, at: DsaCosts, overlaps_layers: bool
-    ) -> tuple[Timed, Evaluated[Schedule] | None]:
-        """Return the simulated time of a candidate; and its run, unless the time is known from other machines."""
-        times = at.analysis.table(Timed)
-        known = times.peek(key)
-        if known is not None:
-            return known, None
-        try:
-            evaluated = evaluate_schedule(self._decide(shown, at, overlaps_layers), at)
-        except ScheduleError as error:
-            return times.get(key, partial(Timed, refusal=str(error))), None
-        return times.get(key, partial(Timed.of, evaluated)), evaluated
-
-    def _decide(self, shown: Candidate, at: DsaCosts, overlaps_layers: bool) -> Schedule:
-        key = shown.layout_key, at.view.apart_from_ddr, at.dtype, overlaps_layers, self._paper_tiles
-        prepared = at.analysis.table(prepare, _MOST_PREPARED).get(key, lambda: prepare(
-            shown.layout, at, shown.needs_on(at), overlaps_layers=overlaps_layers, paper_tiles=self._paper_tiles
-        ))  # fmt: skip
-        known = at.analysis.table(KnownRuns, _MOST_PREPARED).get(key, KnownRuns)
-        return execute(prepared, at, self._policy, known)
-
-    def _run_of_best(self, best: _Incumbent) -> Evaluated[Schedule]:
-        """Return the run of the best candidate at the buffers that it is for; simulated if only its time is known."""
-        found = best.evaluated or best.at.analysis.table(evaluate_schedule, _MOST_RUNS).peek((best.key, self._policy))
-        return found or evaluate_schedule(self._decide(best.candidate, best.at, best.overlaps_layers), best.at)
-
     def chosen(self) -> Evaluated[Schedule]:
         """Return the fastest schedule, simulated on the machine itself; raise ``ScheduleError`` if there is none."""
-        best = self._best
+        best, costs = self._best, self._costs
         if best is None:
-            raise ScheduleError(self._refusal or f"{self._costs.analysis.graph.name}: no layout was considered")
-        cache = best.at.analysis.table(evaluate_schedule, _MOST_RUNS)
-        key = best.key, self._policy
-        cached = best.evaluated or cache.peek(key)
-        if cached is None or best.at.cores != self._costs.cores:
-            return evaluate_schedule(self._decide(best.candidate, best.at, best.overlaps_layers), self._costs)
-        if len(cached.program.instructions) <= _MOST_INSTRUCTIONS:
-            cache.get(key, lambda: cached)
-        return cached if cached is best.evaluated and best.at is self._costs else on_larger_buffers(cached, self._costs)
+            raise ScheduleError(self._refusal or f"{costs.analysis.graph.name}: no layout was considered")
+        if best.at.cores != costs.cores:
+            return evaluate_schedule(best.evaluated.schedule, costs)
+        return with_energy(best.evaluated, costs) if best.at is costs else on_larger_buffers(best.evaluated, costs)
+
+
+def _is_small(evaluated: Evaluated[Schedule]) -> bool:
+    return len(evaluated.program.instructions) <= _MOST_INSTRUCTIONS
+
+
+@memoized(most=_MOST_RUNS, stores=_is_small)
+def evaluated_candidate(
+    costs: DsaCosts, shown: Candidate, policy: str, overlaps_layers: bool, paper_tiles: bool
+) -> Evaluated[Schedule]:
+    """Return the schedule of a candidate with its simulated run, without energy; ``costs``: `DsaCosts.timing`.
+
+    ``overlaps_layers`` and ``paper_tiles`` are those of `prepare`. Raises ``ScheduleError`` as `execute` does.
+    """
+    prepared = _prepared(costs.apart_from_ddr, shown, overlaps_layers, paper_tiles)
+    return timed_schedule(execute(prepared, costs, policy), costs)
+
+
+@memoized(most=_MOST_PREPARED)
+def _prepared(costs: DsaCosts, shown: Candidate, overlaps_layers: bool, paper_tiles: bool) -> PreparedLayout:
+    needs = shown.needs_on(costs)
+    return prepare(shown.layout, costs, needs, overlaps_layers=overlaps_layers, paper_tiles=paper_tiles)
 
 
 def _waits_on_chip(evaluated: Evaluated[Schedule], costs: DsaCosts) -> bool:

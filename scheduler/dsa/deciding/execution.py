@@ -7,7 +7,7 @@ at once, as far as the buffers hold the tiles of all of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dsascape.scheduler.dsa.costs import DsaCosts
@@ -35,6 +35,10 @@ from dsascape.scheduler.dsa.schedule.schedule import (
 from dsascape.scheduler.dsa.tiling.choice import TileChooser
 from dsascape.scheduler.dsa.tiling.tiling import Route, Tiling
 from dsascape.scheduler.dsa.view import GLOBAL, LOCAL, DsaView
+from dsascape.workloads.memo import Memos, memoized
+
+_MOST_INSTANCES = 256
+"""Size of the cache of executions per prepared layout, in instances; each may have dozens of layer runs."""
 
 
 def prefetch_buffers(view: DsaView) -> PrefetchBuffers | None:
@@ -50,12 +54,16 @@ def prefetch_buffers(view: DsaView) -> PrefetchBuffers | None:
     return PrefetchBuffers(local, further, view.local_buffer_bytes - local, view.global_buffer_bytes - further)
 
 
-class PreparedLayout(NamedTuple):
+@dataclass(frozen=True)
+class PreparedLayout:
     """A layout with all that is decided before its tiles are; machines that differ in DDR alone share it."""
 
     layout: Layout
     options: ExecutionOptions
     requests: TileRequests
+    memos: Memos = field(default_factory=dict, compare=False, repr=False)
+    memo_key = memo_identity = None
+    """All executions that are stored here belong to the one layout."""
 
 
 def prepare(
@@ -83,10 +91,9 @@ def decide(
     return execute(prepared, costs, policy)
 
 
-def execute(prepared: PreparedLayout, costs: DsaCosts, policy: str, known: "KnownRuns | None" = None) -> Schedule:
+def execute(prepared: PreparedLayout, costs: DsaCosts, policy: str) -> Schedule:
     """Return the schedule of a prepared layout on the machine of ``costs``, with the execution of every run.
 
-    ``known``: memo of placed runs of this layout; the schedule does not depend on it.
     Raises ``ScheduleError`` if a layer's smallest tile does not fit, DDR cannot hold the network, or the program
     would exceed ``tuning.most_instructions``.
     """
@@ -95,7 +102,7 @@ def execute(prepared: PreparedLayout, costs: DsaCosts, policy: str, known: "Know
     room = capacities(view, prefetch)
     tilings = prepared.requests.tilings(TileChooser(view, room[LOCAL], room[GLOBAL], costs.tiling_cache))
     most_at_work = view.tuning.most_layers_at_work if prepared.options.overlaps_layers else 0
-    executions = tuple(_executions(prepared, tilings, most_at_work, KnownRuns() if known is None else known))
+    executions = tuple(_executions(prepared, tilings, most_at_work))
     if view.divides_kernels:
         both = zip(layout.runs, executions, strict=True)
         read_bytes = [(each, from_clusters_bytes(run, layout.slices, view.clusters)) for run, each in both]
@@ -110,21 +117,32 @@ def execute(prepared: PreparedLayout, costs: DsaCosts, policy: str, known: "Know
     )  # fmt: skip
 
 
-def _executions(
-    prepared: PreparedLayout, tilings: Sequence[Tiling], most_at_work: int, known: "KnownRuns"
-) -> Iterator[Execution]:
+def _executions(prepared: PreparedLayout, tilings: Sequence[Tiling], most_at_work: int) -> Iterator[Execution]:
     """Yield the execution of each run, given the tiling of every request.
 
     ``most_at_work``: maximum number of earlier runs that may still be executing.
     """
-    number = 0
+    first = 0
     for instance in prepared.layout.instances:
-        at_work: tuple[RunAtWork, ...] = ()
-        for run in instance.runs:
-            tiling = tilings[prepared.requests.runs[number].request]
-            step = known.placed(prepared, number, run, tiling, at_work, most_at_work)
-            yield step.execution
-            at_work, number = step.left_at_work, number + 1
+        requests = prepared.requests.runs[first : first + len(instance.runs)]
+        yield from _of_instance(prepared, first, tuple([tilings[one.request] for one in requests]), most_at_work)
+        first += len(instance.runs)
+
+
+@memoized(most=_MOST_INSTANCES)
+def _of_instance(
+    prepared: PreparedLayout, first: int, tilings: tuple[Tiling, ...], most_at_work: int
+) -> tuple[Execution, ...]:
+    """Return the execution of each run of an instance, whose first run has number ``first``, given their tilings."""
+    at_work: tuple[RunAtWork, ...] = ()
+    executions = []
+    for number, tiling in enumerate(tilings, first):
+        run, one = prepared.layout.runs[number], prepared.requests.runs[number]
+        fetched = fetched_at_once(run, prepared.layout.slices, one.routes, one.exchange)
+        step = _placed(number, run.writes, fetched, one, tiling.with_names(tuple(one.routes)), at_work, most_at_work)
+        executions.append(step.execution)
+        at_work = step.left_at_work
+    return tuple(executions)
 
 
 class _Step(NamedTuple):
@@ -133,32 +151,6 @@ class _Step(NamedTuple):
     execution: Execution
     left_at_work: tuple[RunAtWork, ...]
     """Runs that may still be executing when the next one begins, itself included."""
-
-
-class KnownRuns:
-    """Memo of placed runs of one prepared layout: the latest arguments and result for each run.
-
-    Arguments are compared, since tilings and blocks have no hash. Between points of a sweep few tilings change.
-    """
-
-    def __init__(self) -> None:
-        self._latest: dict[int, tuple[tuple[Tiling, tuple[RunAtWork, ...], int], _Step]] = {}
-
-    def placed(
-        self, prepared: PreparedLayout, number: int, run: LayerRun, tiling: Tiling, at_work: tuple[RunAtWork, ...],
-        most_at_work: int,
-    ) -> _Step:  # fmt: skip
-        """Return the addresses of a run's tiles, and which of the runs ``at_work`` must have ended before it begins."""
-        arguments = tiling, at_work, most_at_work
-        latest = self._latest.get(number)
-        if latest is not None and latest[0] == arguments:
-            return latest[1]
-        one = prepared.requests.runs[number]
-        fetched = fetched_at_once(run, prepared.layout.slices, one.routes, one.exchange)
-        named = tiling.with_names(tuple(one.routes))
-        step = _placed(number, run.writes, fetched, one, named, at_work, most_at_work)
-        self._latest[number] = arguments, step
-        return step
 
 
 def _placed(

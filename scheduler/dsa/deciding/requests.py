@@ -11,7 +11,13 @@ from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.unit_choice import Units
 from dsascape.scheduler.dsa.pins import pinned_units, tile_pin
 from dsascape.scheduler.dsa.placing.free_space import Blocks, FreeSpace, KeptSlices
-from dsascape.scheduler.dsa.placing.needs import RunNeeds, exchange_rounds, outermost_memory, output_shares
+from dsascape.scheduler.dsa.placing.needs import (
+    RunNeeds,
+    exchange_rounds,
+    outermost_memory,
+    output_shares,
+    outside_shares,
+)
 from dsascape.scheduler.dsa.schedule.schedule import HaloExchange, LayerRun, Layout, PrefetchBuffers
 from dsascape.scheduler.dsa.tiling.choice import TileChooser, equivalence_key
 from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
@@ -107,11 +113,12 @@ class _RequestBuilder:
         step = max(self._view.local_buffer_bytes // self._view.tuning.gap_steps, 1)
         brings_activations = any(tensors[name].role != "weight" for name in routes)
         costs, pinned = self._costs, self._costs.pin_of(run.layer)
+        shares = output_shares(run, self._slices)
         units = pinned_units(pinned, run.layer, part, self._view, costs.dtype) or costs.units_of(run.layer, part)
         return TileRequest(
             layer=run.layer, box=run.extents, part=part, cores=run.binding.cores,
             units=units, routes=routes, pin=tile_pin(pinned, run.layer),
-            output_memory=outermost_memory(output_shares(run, self._slices)),
+            output_memory=outermost_memory(shares), stored_in=outside_shares(shares),
             dtype=self._costs.dtype, paper_tiles=options.paper_tiles,
             prefetch=None if prefetch is None else (prefetch.local_bytes, prefetch.global_bytes),
             local_gaps=space.free_gaps(LOCAL, exchange.core_bytes, step),

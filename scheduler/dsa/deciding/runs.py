@@ -15,6 +15,18 @@ def evaluate_schedule(schedule: Schedule, costs: DsaCosts) -> Evaluated[Schedule
     return run(schedule, lower(schedule, costs.view), costs)
 
 
+def timed_schedule(schedule: Schedule, costs: DsaCosts) -> Evaluated[Schedule]:
+    """Return a schedule with its program and simulation result without energy, which reads `DsaCosts.timing` alone."""
+    program = lower(schedule, costs.view)
+    return Evaluated(schedule, program, simulate(program, dsa_machine(costs.view.spec), None))
+
+
+def with_energy(evaluated: Evaluated[Schedule], costs: DsaCosts) -> Evaluated[Schedule]:
+    """Return ``evaluated`` with the energy that the machine of ``costs`` spends on it."""
+    spent = energy_pj(evaluated.program, dsa_energy(costs.view.spec), evaluated.result.makespan_ps)
+    return replace(evaluated, result=replace(evaluated.result, energy_pj=spent))
+
+
 def on_larger_buffers(evaluated: Evaluated[Schedule], costs: DsaCosts) -> Evaluated[Schedule]:
     """Return ``evaluated`` on the machine of ``costs``, whose local buffers are at least as large.
 
@@ -22,8 +34,7 @@ def on_larger_buffers(evaluated: Evaluated[Schedule], costs: DsaCosts) -> Evalua
     """
     if evaluated.result.was_short_of_space:
         return run(evaluated.schedule, evaluated.program, costs)
-    spent = energy_pj(evaluated.program, dsa_energy(costs.view.spec), evaluated.result.makespan_ps)
-    return replace(evaluated, result=replace(evaluated.result, energy_pj=spent))
+    return with_energy(evaluated, costs)
 
 
 def run(schedule: Schedule, program: Program, costs: DsaCosts) -> Evaluated[Schedule]:

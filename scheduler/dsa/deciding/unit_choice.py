@@ -164,12 +164,18 @@ def unit_ps(work: TileWork, units: Units, view: DsaView, dtype: str) -> Sequence
 
 def computing_ps(layer: Layer, part: Extents, view: DsaView, dtype: str) -> int:
     """Return the time in ps of the busiest unit of a core for ``part`` of ``layer`` as one tile; cached."""
-    return _computing_ps(layer, part, view.on_chip_rates, dtype)
+    return max(tile_ps(layer, part, None, units_of(layer, part, view, dtype), view.computing, dtype), default=0)
 
 
 @memoized
-def _computing_ps(layer: Layer, part: Extents, view: DsaView, dtype: str) -> int:
-    return max(unit_ps(layer.tile_work(part), units_of(layer, part, view, dtype), view, dtype), default=0)
+def tile_ps(
+    layer: Layer, tile: Extents, depth: int | None, units: Units, view: DsaView, dtype: str
+) -> Sequence[int]:
+    """Return `unit_ps` of a tile of ``layer``, ``depth`` iterations deep, or all of them for None.
+
+    Equal layers of a network share it on machines with equal `DsaView.computing`.
+    """
+    return unit_ps(layer.tile_work(tile, depth), units, view, dtype)
 
 
 def _assigned(work: NestWork, name: str, view: DsaView, dtype: str) -> Assignment:

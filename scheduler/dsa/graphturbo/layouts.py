@@ -5,15 +5,14 @@ instances, core binding (Algorithm 4) and placement (section 4.3) a layout.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from typing import Literal
 
 from dsascape.fusion.plan import FusionPlan, Split, plan_from_groups
 from dsascape.scheduler.dsa.costs import DsaCosts
-from dsascape.scheduler.dsa.deciding.candidates import Candidate, candidate
+from dsascape.scheduler.dsa.deciding.candidates import Candidate, candidate_of
 from dsascape.scheduler.dsa.graphturbo.core_binding import unbound_dims
 from dsascape.scheduler.dsa.graphturbo.instance_binding import BoundInstances, bind_instances
 from dsascape.scheduler.dsa.graphturbo.placement import Capacity
-from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads
 from dsascape.scheduler.dsa.schedule.schedule import Layout
 from dsascape.scheduler.graphturbo.grouping import Grouping, group_subgraphs
 from dsascape.scheduler.graphturbo.instances import InstanceGraph, split_into_instances
@@ -24,9 +23,15 @@ from dsascape.workloads.memo import memoized
 
 _MOST_PLANS = 512
 """Size of the cache of plans per network; each plan may have hundreds of groups."""
+_MOST_LAYOUTS = 128
+"""Size of the cache of candidate layouts per network; each may have hundreds of layer runs."""
 _MOST_BOUND = 32
 """Size of the cache of core-bound instances per network; each entry may have hundreds of layer runs."""
 
+OrderRule = Literal["best", "dfs", "bfs", "heaviest", "exact", "planned"]
+"""Rule for the order of instances: those of `GraphTurboOptions.order`, or as they stand in the plan."""
+InstanceOrder = OrderRule | tuple[int, ...]
+"""Rule, or the numbers of the instances in order."""
 PlanKey = tuple[tuple[tuple[int, ...], Split | None], ...]
 """Groups of a plan and their splits: the part of a plan that its layouts depend on."""
 
@@ -56,37 +61,45 @@ def _plan(analysis: Analysis, grouping: Grouping, cut: bool) -> FusionPlan:
     return plan_from_groups(analysis.graph, [grouped.group(cut=cut) for grouped in grouping.subgraphs])
 
 
-def candidate_of(
+def laid_out(
     options: GraphTurboOptions, plan: FusionPlan, costs: DsaCosts, order: Sequence[int] = ()
 ) -> Candidate:
     """Return the layout of a plan for the buffers of ``costs``, its instances in ``order`` if that is given."""
-    capacity, analysis = capacity_of(options, costs), costs.analysis
-    bound_of = plan.groups, tuple(order), options.order, options.unbound, costs.cores, costs.view.tuning.most_padding
-
-    def layout() -> tuple[Layout, Reads]:
-        make = partial(_bound, options, plan, order, costs)
-        bound = analysis.table(bind_instances, _MOST_BOUND).get(bound_of, make)
-        return Layout(plan, bound.instances, bound.placement.within(capacity)), bound.reads
-
-    return candidate(analysis, (options, bound_of, capacity), layout)
+    return placed(costs.binding, plan, tuple(order) or options.order, options.unbound, capacity_of(options, costs))
 
 
-def _bound(options: GraphTurboOptions, plan: FusionPlan, order: Sequence[int], costs: DsaCosts) -> BoundInstances:
-    """Return the instances of ``plan`` bound to cores, in ``order`` or else the order of the options."""
+@memoized(most=_MOST_LAYOUTS)
+def placed(
+    costs: DsaCosts, plan: FusionPlan, order: InstanceOrder, unbound: tuple[str, ...], capacity: Capacity
+) -> Candidate:
+    """Return the layout of a plan on the cores of `DsaCosts.binding`, its slices within ``capacity``.
+
+    ``unbound``: dimensions that are not bound to cores.
+    """
+    bound = _bound(costs, plan, order, unbound)
+    layout = Layout(plan, bound.instances, bound.placement.within(capacity))
+    return candidate_of((costs.memo_key, plan, order, unbound, capacity), layout, bound.reads)
+
+
+@memoized(most=_MOST_BOUND)
+def _bound(costs: DsaCosts, plan: FusionPlan, order: InstanceOrder, unbound: tuple[str, ...]) -> BoundInstances:
     parts = split_into_instances(costs.analysis, plan)
-    return bind_instances(parts, order or ordered(options, parts), costs, unbound_dims(plan.graph, options.unbound))
+    numbers = ordered(order, parts) if isinstance(order, str) else order
+    return bind_instances(parts, numbers, costs, unbound_dims(plan.graph, unbound))
 
 
-def ordered(options: GraphTurboOptions, parts: InstanceGraph) -> Sequence[int]:
+def ordered(rule: OrderRule, parts: InstanceGraph) -> Sequence[int]:
     """Return the order of the instances; for ``exact`` the one that the solver starts from."""
+    if rule == "planned":
+        return range(len(parts.instances))
     producers, output_bytes = parts.producers, parts.output_bytes
     wide = breadth_first(range(len(parts.instances)), producers)
-    if options.order == "bfs":
+    if rule == "bfs":
         return wide
-    if options.order == "heaviest":
+    if rule == "heaviest":
         return heaviest_first(wide, producers, output_bytes)
     deep = depth_first(wide, producers)
-    if options.order == "dfs":
+    if rule == "dfs":
         return deep
     return min(deep, wide, key=lambda order: peak_live_bytes(order, producers, output_bytes))
 

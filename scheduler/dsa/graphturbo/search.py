@@ -17,10 +17,11 @@ from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.candidates import Candidate, through_ddr_candidate, with_smaller_buffers
 from dsascape.scheduler.dsa.deciding.divided import fastest_divided
 from dsascape.scheduler.dsa.deciding.evaluation import Evaluator, with_fewer_cores
+from dsascape.scheduler.dsa.deciding.with_levels import fastest_with_levels
 from dsascape.scheduler.dsa.graphturbo.layouts import (
     PlanKey,
-    candidate_of,
     capacity_of,
+    laid_out,
     ordered,
     plan_key,
     plans_of,
@@ -46,15 +47,23 @@ def evaluate(options: GraphTurboOptions, costs: DsaCosts, plan: FusionPlan | Non
     A plan that the search itself arrives at gets the schedule that the search has found; another one is evaluated by
     itself, as `evaluate_plan` says. Raises ``ScheduleError`` if nothing can be scheduled.
     """
+    return fastest_with_levels(costs, partial(_evaluated, options, plan))
+
+
+def _evaluated(options: GraphTurboOptions, plan: FusionPlan | None, costs: DsaCosts) -> Evaluated[Schedule]:
     with collector_paused():
         fastest = _fastest(options, costs)
     if options.order != "exact" and (plan is None or fastest.plan.groups == plan.groups):
         return fastest
-    return evaluate_plan(options, costs, fastest.plan if plan is None else plan)
+    return _evaluated_plan(options, fastest.plan if plan is None else plan, costs)
 
 
 def evaluate_plan(options: GraphTurboOptions, costs: DsaCosts, plan: FusionPlan) -> Evaluated[Schedule]:
     """Return the fastest schedule of one plan, its instances in the order of the options, with its simulated run."""
+    return fastest_with_levels(costs, partial(_evaluated_plan, options, plan))
+
+
+def _evaluated_plan(options: GraphTurboOptions, plan: FusionPlan, costs: DsaCosts) -> Evaluated[Schedule]:
     with collector_paused():
         return _divided(options, costs, (plan,)) if costs.view.divides_kernels else _of_plan(options, costs, plan)
 
@@ -70,16 +79,16 @@ def _fastest(options: GraphTurboOptions, costs: DsaCosts) -> Evaluated[Schedule]
         return _divided(options, costs, (*plans_of(options, costs), costs.analysis.of(fixed_pattern_of)))
     evaluator = Evaluator(costs, options.name, paper_tiles=options.tiles == "paper")
     search = _Search(options, evaluator)
-    laid_out: dict[PlanKey, float] = {}
+    known_s: dict[PlanKey, float] = {}
     patience = left = costs.view.tuning.sizes_without_chance
     for at in with_smaller_buffers(costs):
-        left = patience if search.consider_plans(at, laid_out) else left - 1
+        left = patience if search.consider_plans(at, known_s) else left - 1
         if evaluator.is_near_bound():
             return evaluator.chosen()
         if not left:  # layouts for smaller buffers mostly move more, though not always
             break
     if options.outputs == "local":
-        search.with_outputs("global").consider_plans(costs, laid_out)
+        search.with_outputs("global").consider_plans(costs, known_s)
     for fewer in with_fewer_cores(costs, evaluator):
         search.consider_plans(fewer, {})
     if not options.unbound:  # layers through DDR ignore this option
@@ -107,13 +116,13 @@ def _divided(options: GraphTurboOptions, costs: DsaCosts, plans: Iterable[Fusion
 def _of_plan(options: GraphTurboOptions, costs: DsaCosts, plan: FusionPlan) -> Evaluated[Schedule]:
     """Return the fastest schedule of one plan, its instances in the order of the options."""
     parts = split_into_instances(costs.analysis, plan)
-    order = ordered(options, parts)
+    order = ordered(options.order, parts)
     if options.order == "exact":
         order = exact_order(order, parts.producers, parts.output_bytes, options.order_effort_s).order
     evaluator = Evaluator(costs, options.name, paper_tiles=options.tiles == "paper")
     search = _Search(options, evaluator)
     for at in with_smaller_buffers(costs):
-        one = evaluator.laid_out(partial(candidate_of, options, plan, at, order))
+        one = evaluator.laid_out(partial(laid_out, options, plan, at, order))
         if one is not None:
             search.consider(one, at)
     return evaluator.chosen()
@@ -143,15 +152,15 @@ class _Search:
                     return
                 search.consider_plans(at, {}, always=True)
 
-    def consider_plans(self, at: DsaCosts, laid_out: dict[PlanKey, float], *, always: bool = False) -> bool:
+    def consider_plans(self, at: DsaCosts, known_s: dict[PlanKey, float], *, always: bool = False) -> bool:
         """Evaluate the cheapest layouts at one size of local buffer; return whether any of them could win.
 
-        Best-first: the plan with the lowest lower bound is laid out next, until that bound is pruned. ``laid_out``:
+        Best-first: the plan with the lowest lower bound is laid out next, until that bound is pruned. ``known_s``:
         costs of the plans' layouts for larger buffers, from which lower bounds are derived; updated here.
         """
         evaluator, tuning, chances = self.evaluator, at.view.tuning, list[bool]()
         left: list[tuple[float, int, FusionPlan | Candidate]] = [
-            (max(least_s, tuning.shrunk * laid_out.get(plan_key(plan), 0.0)), number, plan)
+            (max(least_s, tuning.shrunk * known_s.get(plan_key(plan), 0.0)), number, plan)
             for least_s, number, plan in self._contenders(at)
         ]
         heapify(left)
@@ -162,10 +171,10 @@ class _Search:
             elif evaluator.can_win(
                 least_s, tuning, overlaps_layers=self.options.instruction_scheduling, always=always
             ):
-                laid_out_plan = evaluator.laid_out(partial(candidate_of, self.options, one, at))
+                laid_out_plan = evaluator.laid_out(partial(laid_out, self.options, one, at))
                 if laid_out_plan is None:
                     continue
-                laid_out[plan_key(one)] = laid_out_plan.cost_s(at)
+                known_s[plan_key(one)] = laid_out_plan.cost_s(at)
                 heappush(left, (laid_out_plan.cost_s(at), number, laid_out_plan))
             else:
                 break

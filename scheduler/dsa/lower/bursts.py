@@ -8,9 +8,11 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun
+from dsascape.scheduler.dsa.lower.code import RunCode
+from dsascape.scheduler.dsa.schedule.schedule import Execution
 from dsascape.scheduler.dsa.tiling.candidates import burst_room_bytes
 from dsascape.scheduler.dsa.tiling.cuts import operands_filled
+from dsascape.scheduler.kernels.layer import Layer
 
 
 class Ahead(NamedTuple):
@@ -39,25 +41,26 @@ class Bursts:
     """Bytes of gathered output tiles at which a burst beyond the global buffer is sent."""
 
 
-def bursts_of(run: LayerRun, execution: Execution, burst_bytes: int, prefetch_bytes: int, *, stores: bool) -> Bursts:
-    """Return the bursts of a run for a burst size of ``burst_bytes``; ``stores``: whether its outputs go to DDR.
+def bursts_of(layer: Layer, code: RunCode, burst_bytes: int, prefetch_bytes: int, stored_bytes: int) -> Bursts:
+    """Return the bursts of a run for loads in bursts of ``burst_bytes`` and stores in bursts of ``stored_bytes``.
 
     ``prefetch_bytes``: size of the global prefetch buffer.
     """
-    layer, tiling = run.layer, execution.tiling
-    filled = operands_filled(layer, run.extents, tiling.part, tiling.prefetched)
+    execution = code.execution(layer)
+    tiling = execution.tiling
+    filled = operands_filled(layer, code.extents, tiling.part, tiling.prefetched)
     room_bytes = burst_room_bytes(prefetch_bytes, max(len(tiling.prefetched), 1))
     ahead = []
     for name, (versions, _) in tiling.prefetched.items():
         tile_bytes = layer.tile_work(tiling.tile, tiling.depth).operand_bytes[name]
         sharing = execution.routes[name].cores_sharing
-        version_bytes = math.ceil(tile_bytes * run.binding.cores / sharing * filled[name])
+        version_bytes = math.ceil(tile_bytes * code.cores / sharing * filled[name])
         if version_bytes > room_bytes:
             ahead.append(Ahead(version_bytes, 0, room_bytes))
         else:
             at_once = max(min(burst_bytes, room_bytes) // max(version_bytes, 1), 1)
             ahead.append(Ahead(version_bytes, min(at_once, versions), 0))
-    return Bursts(tuple(ahead), tiling.store_burst_bytes if stores else 0)
+    return Bursts(tuple(ahead), stored_bytes)
 
 
 def staged_burst_bytes(execution: Execution, burst_bytes: int) -> int:

@@ -1,14 +1,16 @@
 """Context of lowering one layer run: writer, decisions, transfers, labels and addresses."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dsascape.hw_models import Transfer, Work
-from dsascape.hw_models.dsa.levels import CLUSTER_LINK, CORE
+from dsascape.hw_models.dsa.levels import CLUSTER_LINK
 from dsascape.hw_models.dsa.spec import CLUSTER_EXCHANGE
 from dsascape.scheduler.dsa.lower.bursts import Bursts
+from dsascape.scheduler.dsa.lower.code import RunCode
 from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun
-from dsascape.scheduler.dsa.view import GLOBAL, DsaView
+from dsascape.scheduler.dsa.view import GLOBAL, DsaView, Paths
+from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.programs.fragments import Addresses, FragmentWriter, Label, Outside
 
 SLOTS = 2
@@ -38,13 +40,12 @@ def room_for(buffer: int, admission: int) -> Outside:
 class Transfers:
     """Cache of a layer run's transfers by unit, purpose, path, size and receivers: equal ones share one work."""
 
-    def __init__(self, writer: FragmentWriter, run: LayerRun, view: DsaView) -> None:
+    def __init__(self, writer: FragmentWriter, layer: Layer, active_cores: int, paths: Paths) -> None:
         self._writer = writer
-        self._of_cores = {mover.unit for mover in view.spec.movers if mover.of == CORE}
-        """Data-moving units that exist once per core."""
-        self._own_name = len(run.layer.inputs)
+        self._of_cores = paths.of_cores
+        self._own_name = len(layer.inputs)
         """Index of the layer's name in `names_of`."""
-        self._active_cores = run.binding.cores
+        self._active_cores = active_cores
         self._known: dict[tuple[str, str, tuple[str, str], int, int], tuple[int, Label]] = {}
 
     def of(self, unit: str, what: str, path: tuple[str, str], size_bytes: int, fan_out: int) -> tuple[int, Label]:
@@ -67,28 +68,35 @@ class Emitting:
     writer: FragmentWriter
     transfers: Transfers
     view: DsaView
-    run: LayerRun
+    """`DsaView.on_chip_rates`."""
+    paths: Paths
+    layer: Layer
+    code: RunCode
     execution: Execution
+    """`RunCode.execution`."""
     shares: Mapping[str, float]
     """Fraction of the output that goes to each memory, 0 to 1."""
     output_memory: str
     """Memory that the output goes to, ``ddr`` for all beyond the global buffer; the outermost if it goes to several."""
     bursts: Bursts
     dtype: str
-    active_cores: int
-    """Cores that have a part of the layer."""
+
+    @property
+    def active_cores(self) -> int:
+        """Cores that have a part of the layer."""
+        return self.code.cores
 
     def label(self, what: str = "") -> Label:
         """Return the label of the layer's name followed by ``what``."""
-        return len(self.run.layer.inputs), what
+        return len(self.layer.inputs), what
 
     def operand(self, name: str) -> Label:
         """Return the label of an operand's buffers."""
-        return self.run.layer.inputs.index(name), ""
+        return self.layer.inputs.index(name), ""
 
     def addresses(self, name: str, *, staged: bool = False) -> int:
         """Return the index in `addresses_of` of an operand's tiles, or of the ``staged`` operand as a whole."""
-        return _OF_OPERANDS + 2 * self.run.layer.inputs.index(name) + staged
+        return _OF_OPERANDS + 2 * self.layer.inputs.index(name) + staged
 
     def transfer(
         self, unit: str, what: str, path: tuple[str, str], size_bytes: int, after: Iterable[int] = (), fan_out: int = 1
@@ -105,7 +113,7 @@ class Emitting:
         if memory == CLUSTER_LINK:
             sent_bytes = -(-size_bytes // receivers)
             return self.transfer(CLUSTER_EXCHANGE, "exchange", (GLOBAL, GLOBAL), sent_bytes, after, receivers)
-        return self.transfer(self.view.level[memory].load.unit, "load", (memory, GLOBAL), size_bytes, after)
+        return self.transfer(self.paths.to(memory).load, "load", (memory, GLOBAL), size_bytes, after)
 
 
 def shared_out(whole_bytes: int, shares: Sequence[tuple[str, float]]) -> list[tuple[str, int]]:
@@ -117,28 +125,6 @@ def shared_out(whole_bytes: int, shares: Sequence[tuple[str, float]]) -> list[tu
         parts.append((memory, end - begin))
         begin = end
     return parts
-
-
-def content_key(run: LayerRun, execution: Execution) -> Hashable:
-    """Return the cache key of a run's instructions, without names, addresses, bursts and external dependencies."""
-    layer, tiling, exchange = run.layer, execution.tiling, execution.exchange
-    place = {name: number for number, name in enumerate(layer.inputs)}
-    operands = tuple([(place[name], route) for name, route in execution.routes.items()])
-    prefetched = tuple([(place[name], parts) for name, parts in tiling.prefetched.items()])
-    staged = tuple([(place[name], size_bytes) for name, size_bytes in tiling.staged.items()])
-    room = tiling.global_buffers[-1:]
-    tiles = tiling.part, tiling.tile, tiling.order, tiling.depth, tuple([place[name] for name in tiling.loads])
-    held_bytes = sent_at_most_bytes(run) if exchange.core_bytes else 0
-    return (
-        layer.signature, run.extents, run.binding.cores, operands, execution.units, tiles, prefetched, staged, room,
-        exchange, held_bytes,
-    )  # fmt: skip
-
-
-def sent_at_most_bytes(run: LayerRun) -> int:
-    """Return the bytes of a run's activations that one of its cores holds: the most that it can send."""
-    tensors, cores = run.layer.graph.tensors, run.binding.cores
-    return max(sum([-(-tensors[name].size_bytes // cores) for name in run.reads]), 1)
 
 
 def names_of(run: LayerRun) -> list[str]:

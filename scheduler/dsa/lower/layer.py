@@ -4,7 +4,7 @@ Loading the next version of an operand waits for the last use of the version two
 the store of the tile two before it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dsascape.hw_models import Compute, MatrixShape, Work
@@ -19,7 +19,6 @@ from dsascape.scheduler.dsa.lower.emit import (
     SENT,
     SLOTS,
     Emitting,
-    sent_at_most_bytes,
     tile_of,
 )
 from dsascape.scheduler.dsa.lower.fetches import Fetches, gathered
@@ -33,9 +32,6 @@ from dsascape.scheduler.dsa.view import GLOBAL, LOCAL
 from dsascape.scheduler.kernels.tile_work import TileWork
 from dsascape.scheduler.programs.fragments import Fragment, FragmentBuffer, Outside
 from dsascape.workloads.loopnest import Extents, LoopNest
-
-_MOST_EQUIVALENT = 4
-"""Size of the cache of variants of one layer run that differ in their bursts of outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +49,6 @@ class WrittenLayer:
     first_compute: int
     first_stores: Mapping[str, int]
     """Position of the first transfer of outputs into each memory, by name."""
-    equivalent_bytes: range
-    """Range of output burst sizes, in bytes, for which the instructions are the same."""
     fetches: tuple[Fetches, ...] = ()
     """Fetches of each operand that stays in the global buffer, until they are coalesced into bursts."""
 
@@ -71,22 +65,6 @@ class WrittenLayer:
             first_stores=dict(zip(self.first_stores, first_stores, strict=True)),
             fetches=(),
         )
-
-
-class EquivalentLayers:
-    """Bounded cache of variants of a layer run that differ in their output bursts; each serves a range of sizes."""
-
-    def __init__(self) -> None:
-        self._written: list[WrittenLayer] = []
-
-    def get(self, stored_bytes: int, write: Callable[[], WrittenLayer]) -> WrittenLayer:
-        """Return the variant for bursts of ``stored_bytes``; call ``write`` to make it if it is not cached."""
-        for layer in self._written:
-            if stored_bytes in layer.equivalent_bytes:
-                return layer
-        written = write()
-        self._written = [*self._written[1 - _MOST_EQUIVALENT :], written]
-        return written
 
 
 def written_layer(emitting: Emitting, prefetch: PrefetchUse | None, waits: Waits) -> WrittenLayer:
@@ -131,7 +109,7 @@ class _LayerEmitter:
             written = self._written(len(self._done)) if depth_step == 0 else []
             partial_sums = [last] if depth_step else []
             waits = [*inputs, *halo, *written, *partial_sums]
-            is_whole = depth_step == last_depth or bool(self._at.run.layer.streamed)
+            is_whole = depth_step == last_depth or bool(self._at.layer.streamed)
             between_bytes = work.between_bytes if is_whole else work.handed_bytes
             last = self._compute(jobs, work, waits, first=depth_step == 0, between_bytes=between_bytes)
             if depth_step == last_depth:
@@ -144,15 +122,14 @@ class _LayerEmitter:
         prefetch = () if self._prefetch is None else self._prefetch.noted()
         fragment = self._at.writer.written()
         outside = tuple([what for what in fragment.outside if what.kind != ROOM or what.part == 0])
-        equivalent_bytes, fetches = self._storer.equivalent_bytes, self._loader.fetches
-        return WrittenLayer(fragment, outside, prefetch, tuple(self._done), *firsts, equivalent_bytes, fetches)
+        return WrittenLayer(fragment, outside, prefetch, tuple(self._done), *firsts, self._loader.fetches)
 
     def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[list[int]]]:
         """Return a tile's work and its jobs: numbers of works, in groups that run concurrently, one after the other.
 
         Nests after the one that is accumulated piece by piece wait for the last pass over the depth.
         """
-        at, layer, units = self._at, self._at.run.layer, self._at.execution.units
+        at, layer, units = self._at, self._at.layer, self._at.execution.units
         work = layer.tile_work(extents, depth)
         assigned = assign(work, units, at.view, at.dtype)
         if not last:
@@ -185,7 +162,7 @@ class _LayerEmitter:
         if not at.view.has_global_buffer:
             fetched.append(at.transfer("path_load", "exchange", (LOCAL, LOCAL), size))
         else:
-            sent_in_all = min(size, sent_at_most_bytes(at.run))
+            sent_in_all = min(size, at.code.held_bytes)
             for sent_bytes, fetched_bytes in zip(in_parts(sent_in_all, rounds), in_parts(size, rounds), strict=True):
                 sent = at.transfer("path_store", "exchange", (LOCAL, GLOBAL), sent_bytes, fetched[-1:])
                 buffer = FragmentBuffer(GLOBAL, sent_bytes, at.label(" exchange"), SENT)
@@ -212,7 +189,7 @@ class _LayerEmitter:
             after.append(at.writer.outside(ENTRY))
         if first and outgoing:
             after.extend(self._storer.slot())
-        if self._done and (between_bytes or at.run.layer.is_ordered):
+        if self._done and (between_bytes or at.layer.is_ordered):
             after.append(self._done[-1])
         done = between = -1
         for number, group in enumerate(jobs):

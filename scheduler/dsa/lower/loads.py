@@ -48,10 +48,10 @@ class OperandLoader:
 
     def __init__(self, emitting: Emitting, prefetch: PrefetchUse | None) -> None:
         self._at = emitting
-        self._path, self._ddr = emitting.view.levels[0], emitting.view.levels[-1]
+        self._path, self._ddr = emitting.paths.memories[0], emitting.paths.memories[-1]
         self._prefetch = prefetch
-        run, tiling = emitting.run, emitting.execution.tiling
-        self._filled = operands_filled(run.layer, run.extents, tiling.part, tiling.loads)
+        tiling = emitting.execution.tiling
+        self._filled = operands_filled(emitting.layer, emitting.code.extents, tiling.part, tiling.loads)
         self._operands = {name: self._operand(name) for name in tiling.loads}
         self._prefetched = {name: PrefetchedOperand(*parts) for name, parts in tiling.prefetched.items()}
         self._ahead = dict(zip(tiling.prefetched, emitting.bursts.ahead, strict=True))
@@ -66,7 +66,7 @@ class OperandLoader:
         self._last_transfer: dict[str, int] = {}
 
     def _operand(self, name: str) -> StreamedOperand:
-        at, layer = self._at, self._at.run.layer
+        at, layer = self._at, self._at.layer
         depends = layer.dependencies.get(name, frozenset())
         is_weight = layer.graph.tensors[name].role == "weight"
         route = at.execution.routes[name]
@@ -206,7 +206,7 @@ class OperandLoader:
             size = left // (chunks - chunk)
             left -= size
             entry, room = self._prefetch.admit(FURTHER, size)
-            load = self._at.transfer(self._ddr.load.unit, "weights", (DDR, GLOBAL), size, (launch, room))
+            load = self._at.transfer(self._ddr.load, "weights", (DDR, GLOBAL), size, (launch, room))
             self._prefetch.filled_by(FURTHER, (load,))
             buffer = self._at.writer.allocate(load, FragmentBuffer(GLOBAL, size, self._at.operand(name)))
             transfers.append(self._to_cores(moved, streamed_bytes, (*waits, load), (chunk, chunks)))
@@ -232,7 +232,7 @@ class OperandLoader:
             wanted[name] = size, versions, entry
         if wanted:
             total = sum(size for size, _, _ in wanted.values())
-            load = self._at.transfer(self._ddr.load.unit, "weights", (DDR, GLOBAL), total, after)
+            load = self._at.transfer(self._ddr.load, "weights", (DDR, GLOBAL), total, after)
             self._prefetch.filled_by(FURTHER, (load,))
             for name, (size, versions, entry) in wanted.items():
                 buffer = self._at.writer.allocate(load, FragmentBuffer(GLOBAL, size, self._at.operand(name)))
@@ -266,7 +266,7 @@ class OperandLoader:
             if not size:
                 continue
             if not at.view.has_global_buffer:
-                unit, own = at.view.level[memory].load.unit, self._operands[names[0]].route.cores_sharing
+                unit, own = at.paths.to(memory).load, self._operands[names[0]].route.cores_sharing
                 fan_out = own if len(names) == 1 else 1
                 loads.append(at.transfer(unit, "load", (memory, LOCAL), size, waits, fan_out))
                 continue
@@ -298,7 +298,7 @@ class OperandLoader:
         whole = sum([streamed_bytes[name] for name in names])
         streamed = whole * (chunk + 1) // chunks - whole * chunk // chunks
         if not one_for_all:
-            return self._at.transfer(self._path.load.unit, what, (GLOBAL, LOCAL), streamed, after)
+            return self._at.transfer(self._path.load, what, (GLOBAL, LOCAL), streamed, after)
         distinct = -(-streamed * self._at.active_cores // sharing)
         return self._at.transfer("broadcast", what, (GLOBAL, LOCAL), distinct, after, sharing)
 

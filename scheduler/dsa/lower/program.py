@@ -10,38 +10,25 @@ the same instruction at any time, and what one waits for has ended on all of the
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from dsascape.hw_models import Buffer, Launch, Program, Work, dsa_machine
 from dsascape.hw_models.dsa.levels import CORE
 from dsascape.hw_models.simulation.columns import Rows
 from dsascape.hw_models.simulation.pause import collector_paused
-from dsascape.scheduler.dsa.lower.bursts import Bursts, bursts_of, staged_burst_bytes
-from dsascape.scheduler.dsa.lower.emit import (
-    ENTRY,
-    LAUNCH,
-    ROOM,
-    TILE,
-    Emitting,
-    Transfers,
-    addresses_of,
-    content_key,
-    names_of,
-)
-from dsascape.scheduler.dsa.lower.layer import EquivalentLayers, WrittenLayer, written_layer
-from dsascape.scheduler.dsa.lower.prefetch import Prefetch, PrefetchUse
+from dsascape.scheduler.dsa.lower.code import RunCode, Target
+from dsascape.scheduler.dsa.lower.emit import ENTRY, LAUNCH, ROOM, TILE, addresses_of, names_of
+from dsascape.scheduler.dsa.lower.layer import WrittenLayer
+from dsascape.scheduler.dsa.lower.prefetch import Prefetch
 from dsascape.scheduler.dsa.lower.prefetch_buffer import prefetch_buffer
 from dsascape.scheduler.dsa.lower.tile_waits import TileWaits, Waits, WrittenRun
-from dsascape.scheduler.dsa.placing.needs import outermost_memory, output_shares
+from dsascape.scheduler.dsa.lower.written import BurstSizes, written_run
+from dsascape.scheduler.dsa.placing.needs import output_shares
 from dsascape.scheduler.dsa.schedule.limits import network_bytes
 from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun, Schedule
 from dsascape.scheduler.dsa.view import DDR, LOCAL, DsaView
 from dsascape.scheduler.programs.builder import ProgramBuilder
-from dsascape.scheduler.programs.fragments import FragmentWriter, Outside
+from dsascape.scheduler.programs.fragments import Outside
 from dsascape.scheduler.programs.relocation import relocation
-
-_MOST_LAYERS = 4_000
-"""Size of the cache of lowered layers per network; each may have hundreds of instructions."""
 
 
 def lower(schedule: Schedule, view: DsaView) -> Program:
@@ -121,33 +108,14 @@ class _Lowering:
         self._at_work.append(opened)
 
     def _written(self, run: LayerRun, execution: Execution, waits: Waits) -> WrittenLayer:
-        """Return the instructions of a run, cached for equal runs on machines with equal on-chip rates."""
-        schedule, view = self._schedule, self._view
-        prefetch_bytes = schedule.prefetch.global_bytes if schedule.prefetch is not None else 0
-        shares = output_shares(run, self._slices)
-        key = (
-            content_key(run, execution), waits, tuple(shares.items()), schedule.dtype, self._prefetch is None,
-            view.on_chip_rates,
-        )  # fmt: skip
-        sizes = schedule.burst_bytes, execution.tiling.store_burst_bytes, prefetch_bytes
-
-        def of_bursts() -> WrittenLayer:
-            stores = outermost_memory(shares) == DDR
-            bursts = bursts_of(run, execution, schedule.burst_bytes, prefetch_bytes, stores=stores)
-            staged_bytes, analysis = staged_burst_bytes(execution, schedule.burst_bytes), run.layer.analysis
-            variants = analysis.table(EquivalentLayers, _MOST_LAYERS).get((key, bursts.ahead), EquivalentLayers)
-            layer = variants.get(bursts.stored_bytes, partial(write, bursts))
-            return layer.in_bursts(staged_bytes) if staged_bytes else layer
-
-        def write(bursts: Bursts) -> WrittenLayer:
-            writer = FragmentWriter()
-            emitting = Emitting(
-                writer, Transfers(writer, run, view), view, run, execution, shares, outermost_memory(shares), bursts,
-                schedule.dtype, run.binding.cores,
-            )  # fmt: skip
-            return written_layer(emitting, PrefetchUse(writer) if self._prefetch is not None else None, waits)
-
-        return run.layer.analysis.table(_Lowering._written, _MOST_LAYERS).get((key, sizes), of_bursts)
+        """Return the instructions of a run, which equal runs share on machines with equal on-chip rates."""
+        schedule, view, prefetch = self._schedule, self._view, self._schedule.prefetch
+        sizes = BurstSizes(
+            schedule.burst_bytes, execution.tiling.store_burst_bytes, 0 if prefetch is None else prefetch.global_bytes
+        )
+        target = Target(view.on_chip_rates, view.paths, schedule.dtype, self._prefetch is not None)
+        shares = tuple(output_shares(run, self._slices).items())
+        return written_run(run.layer, RunCode.of(run, execution), waits, shares, sizes, target)
 
     def _outside(self, layer: WrittenLayer, opened: WrittenRun, waits: TileWaits, first: int) -> Rows:
         """Return the instructions for each external dependency of a run whose first instruction is at ``first``."""

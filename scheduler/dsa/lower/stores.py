@@ -1,16 +1,38 @@
 """Stores of finished tiles: to the global buffer, and from there in bursts to the memories beyond it."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from dsascape.scheduler.dsa.lower.code import RunCode
 from dsascape.scheduler.dsa.lower.emit import SLOTS, STORING, Emitting, shared_out
+from dsascape.scheduler.dsa.tiling.tiling import Tiling
 from dsascape.scheduler.dsa.view import GLOBAL, LOCAL
+from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.tile_work import TileWork
 from dsascape.scheduler.parts import filled
 from dsascape.scheduler.programs.fragments import FragmentBuffer
 
-_MOST_BYTES = 1 << 62
-"""Burst size that stands for no limit."""
+
+def smallest_burst_bytes(
+    layer: Layer, code: RunCode, tiling: Tiling, shares: Mapping[str, float], burst_bytes: int
+) -> int:
+    """Return the smallest burst size with which output tiles are gathered into the same bursts as with ``burst_bytes``.
+
+    ``shares``: fraction of the output that goes to each memory; 0 where none goes beyond the global buffer.
+    """
+    beyond = sum([share for memory, share in shares.items() if memory not in (LOCAL, GLOBAL)], 0.0)
+    if not beyond or not code.burst_room:
+        return 0
+    last_depth, (room_bytes,) = tiling.depth_steps - 1, code.burst_room
+    tile_bytes = layer.tile_work(tiling.tile, tiling.depth).output_bytes * code.cores
+    kept = gathered = 0
+    for _, extents, step, depth in tiling.steps():
+        if step == last_depth:
+            kept = max(kept, gathered)
+            gathered += math.ceil(layer.tile_work(extents, depth).output_bytes * beyond) * code.cores
+            if gathered + tile_bytes > room_bytes or gathered >= burst_bytes:
+                gathered = 0
+    return kept + 1
 
 
 class OutputStorer:
@@ -24,21 +46,19 @@ class OutputStorer:
         """Output tiles waiting in the global buffer for a burst: (transfer, buffer, bytes)."""
         self._sent: list[tuple[int, ...]] = []
         """Instructions of each burst to the memories beyond the global buffer."""
-        view, shares = emitting.view, emitting.shares
-        self._beyond = [(level.name, shares[level.name]) for level in view.outer if level.name in shares]
+        paths, shares = emitting.paths, emitting.shares
+        self._beyond = [(memory.name, shares[memory.name]) for memory in paths.outer if memory.name in shares]
         """Memories beyond the global buffer that the output goes to, with their shares of it."""
         self._beyond_share = sum([share for _, share in self._beyond], 0.0)
-        self._leaving_share = sum([shares.get(level.name, 0.0) for level in view.levels[1:]], 0.0)
+        self._leaving_share = sum([shares.get(memory.name, 0.0) for memory in paths.memories[1:]], 0.0)
         """Fraction of the output that does not stay in the local buffers."""
-        run, tiling = emitting.run, emitting.execution.tiling
-        self._burst_room = tiling.global_buffers[-1] if tiling.global_buffers else 0
+        layer, tiling, code = emitting.layer, emitting.execution.tiling, emitting.code
+        self._burst_room = sum(code.burst_room)
         """Bytes of the global buffer in which a burst is gathered."""
-        self._filled = filled(run.extents, tiling.part)
+        self._filled = filled(code.extents, tiling.part)
         """Fraction of the padded per-core tiles that holds data, where the cores' parts are uneven."""
-        self._tile_bytes = run.layer.tile_work(tiling.tile, tiling.depth).output_bytes * run.binding.cores
+        self._tile_bytes = layer.tile_work(tiling.tile, tiling.depth).output_bytes * code.cores
         """Bytes of a full output tile (not cut short by an edge), for all cores."""
-        self._kept_bytes, self._sent_bytes = -1, _MOST_BYTES
-        """Largest gathered size that was not sent, and smallest that was, where the burst size decided."""
         self.first_stores: dict[str, int] = {}
         """First transfer into each memory."""
 
@@ -57,7 +77,7 @@ class OutputStorer:
             at.writer.free(sent, output)
             self._stored.append(sent)
             return
-        moved = at.transfer(at.view.level[GLOBAL].store.unit, "store", (LOCAL, GLOBAL), size, (computed,))
+        moved = at.transfer(at.paths.to(GLOBAL).store, "store", (LOCAL, GLOBAL), size, (computed,))
         at.writer.free(moved, output)
         self._stored.append(moved)
         self.first_stores.setdefault(GLOBAL, moved)
@@ -71,18 +91,8 @@ class OutputStorer:
             buffer = at.writer.allocate(moved, held)
             self._gathered.append((moved, buffer, size * cores))
             gathered += size * cores
-            if final or gathered + self._tile_bytes > self._burst_room:
+            if final or gathered + self._tile_bytes > self._burst_room or gathered >= at.bursts.stored_bytes:
                 self._send()
-            elif gathered >= at.bursts.stored_bytes:
-                self._sent_bytes = min(self._sent_bytes, gathered)
-                self._send()
-            else:
-                self._kept_bytes = max(self._kept_bytes, gathered)
-
-    @property
-    def equivalent_bytes(self) -> range:
-        """Range of burst sizes, in bytes, with which the stores so far are the same."""
-        return range(self._kept_bytes + 1, self._sent_bytes + 1)
 
     def _send(self) -> None:
         """Write the gathered tiles out in one burst to each memory."""
@@ -97,7 +107,7 @@ class OutputStorer:
         """Return the transfers of one burst from ``source``, one to each memory beyond the global buffer."""
         at, sent = self._at, list[int]()
         for memory, part_bytes in shared_out(size_bytes, self._beyond):
-            sent.append(at.transfer(at.view.level[memory].store.unit, "store", (source, memory), part_bytes, after))
+            sent.append(at.transfer(at.paths.to(memory).store, "store", (source, memory), part_bytes, after))
             self.first_stores.setdefault(memory, sent[-1])
         self._sent.append(tuple(sent))
         return self._sent[-1]

@@ -5,16 +5,15 @@ layer that reads from its own core's local buffer need not wait for the whole te
 tiles that it reads. Runs of equal layers with equal slices up to translation share the result.
 """
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dsascape.scheduler.dsa.placing.binding import Binding
 from dsascape.scheduler.dsa.schedule.schedule import LayerRun, TensorSlice
-from dsascape.scheduler.dsa.tiling.tiling import Tiling
+from dsascape.scheduler.dsa.tiling.tiling import TileGrid, Tiling
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.workloads.loopnest import Box, Extents, intersect
+from dsascape.workloads.loopnest import Box, intersect
 from dsascape.workloads.memo import memoized
 from dsascape.workloads.regions import placed_regions
 
@@ -39,30 +38,18 @@ class _Tiles(NamedTuple):
 
     box: Box
     binding: Binding
-    part: tuple[int, ...]
-    tile: tuple[int, ...]
-    order: tuple[int, ...]
+    grid: TileGrid
 
     @classmethod
     def of(cls, run: LayerRun, tiling: Tiling) -> "_Tiles":
-        return cls(run.box, run.binding, tiling.computed or tiling.part, tiling.tile, tiling.order)
-
-    def positions(self) -> Iterator[tuple[tuple[int, ...], Extents]]:
-        """Yield position per dimension and extents of every tile of a core's part, in execution order."""
-        counts = [-(-whole // size) for whole, size in zip(self.part, self.tile, strict=True)]
-        place_of = [self.order.index(dim) for dim in range(len(counts))]
-        for place in itertools.product(*(range(counts[dim]) for dim in self.order)):
-            position = tuple([place[at] for at in place_of])
-            sized = zip(position, self.tile, self.part, strict=True)
-            yield position, tuple([min(size, whole - where * size) for where, size, whole in sized])
+        return cls(run.box, run.binding, tiling.grid)
 
     def last_with(self, core: int, need: Box) -> int:
         """Return the number of the last tile on ``core`` that writes any of ``need``."""
-        part = self.binding.part(self.box, core)
+        part, (_, tile, order), counts = self.binding.part(self.box, core), self.grid, self.grid.counts
         number = 0
-        for dim in self.order:
-            count = -(-self.part[dim] // self.tile[dim])
-            number = number * count + min((need[dim][1] - 1 - part[dim][0]) // self.tile[dim], count - 1)
+        for dim in order:
+            number = number * counts[dim] + min((need[dim][1] - 1 - part[dim][0]) // tile[dim], counts[dim] - 1)
         return number
 
 
@@ -121,7 +108,7 @@ def _waits(layer: Layer, own: _Tiles, cores: tuple[int, ...], reads: tuple[_Read
     """Return the dependencies of the tiles of ``layer``, without those implied by earlier tiles' dependencies."""
     latest = {read.slice: 0 for read in reads}
     by_tile: list[tuple[tuple[int, int], ...]] = []
-    for position, extents in own.positions():
+    for position, extents in own.grid.positions():
         # nothing of a slice is read before it has its space, with the first tile
         waits: list[tuple[int, int]] = [] if by_tile else [(number, 0) for number in latest]
         for core in cores:
@@ -144,7 +131,7 @@ def _needs(
 ) -> Mapping[str, Box]:
     box = []
     for (lo, hi), size, where, extent in zip(
-        own.binding.part(own.box, core), own.tile, position, extents, strict=True
+        own.binding.part(own.box, core), own.grid.tile, position, extents, strict=True
     ):
         begin = min(lo + where * size, hi)
         box.append((begin, min(begin + extent, hi)))

@@ -190,6 +190,13 @@ def outermost_memory(shares: Mapping[str, float]) -> str:
     return GLOBAL if GLOBAL in shares else LOCAL
 
 
+def outside_shares(shares: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """Return the memories beyond the global buffer in ``shares``, by name, with their shares of what goes there."""
+    outside = sorted((memory, share) for memory, share in shares.items() if memory not in (GLOBAL, LOCAL))
+    total = sum([share for _, share in outside])
+    return tuple([(memory, share / total) for memory, share in outside if share])
+
+
 def exchange_rounds(core_bytes: int, cores: int, room_bytes: int) -> HaloExchange:
     """Return the halo exchange of ``core_bytes`` per core through ``room_bytes`` of the global buffer, in rounds."""
     rounds = -(-core_bytes * cores // max(room_bytes, cores))

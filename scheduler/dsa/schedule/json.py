@@ -12,7 +12,7 @@ from dsascape.fusion.plan import FusionPlan, Group, Split
 from dsascape.hw_models import HardwareError
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.placing.binding import Binding
-from dsascape.scheduler.dsa.placing.needs import in_rounds, outermost_memory, output_shares
+from dsascape.scheduler.dsa.placing.needs import in_rounds, outermost_memory, output_shares, outside_shares
 from dsascape.scheduler.dsa.schedule.file import (
     FORMAT,
     AddressesRecord,
@@ -263,10 +263,11 @@ class _Reader:
         for unit in record.units:
             if unit not in self._costs.view.spec.units:
                 raise ScheduleError(f"units: there is no {unit!r}; known: {', '.join(self._costs.view.spec.units)}")
-        kept = self._file.prefetch
+        kept, shares = self._file.prefetch, output_shares(run, slices)
         request = TileRequest(
             layer=run.layer, box=run.extents, part=part, cores=run.binding.cores, units=record.units, routes=routes,
-            output_memory=outermost_memory(output_shares(run, slices)) if run.writes else "local_buffer",
+            output_memory=outermost_memory(shares) if run.writes else "local_buffer",
+            stored_in=outside_shares(shares),
             local_gaps=(), global_gaps=(), dtype=self._costs.dtype,
             prefetch=None if kept is None else (kept.local_bytes, kept.global_bytes),
         )  # fmt: skip

@@ -6,10 +6,9 @@ the prefetch buffers.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from dsascape.scheduler.dsa.deciding.unit_choice import unit_ps
+from dsascape.scheduler.dsa.deciding.unit_choice import tile_ps
 from dsascape.scheduler.dsa.placing.allocation import fit
 from dsascape.scheduler.dsa.tiling.cuts import Cut, Cuts
 from dsascape.scheduler.dsa.tiling.encoding import asked, compiled_tiles, may_compile
@@ -18,14 +17,16 @@ from dsascape.scheduler.dsa.tiling.lattice import Halved, Lattice, Placed, Shape
 from dsascape.scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from dsascape.scheduler.dsa.view import DDR, LOCAL, DsaView
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.layer import Layer
 from dsascape.wording import count
-from dsascape.workloads.analysis import Table
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import memoized
 
-_MOST_TABLES = 4_000
-"""Size of the caches of lattices, compiled searches and unit times per network."""
-_MOST_TIMES = 1_000
-"""Size of the cache of unit times per layer, in tiles."""
+if TYPE_CHECKING:
+    from dsascape.scheduler.in_c.tiles import Tiles
+
+_MOST_SEARCHED = 4_000
+"""Size of the caches of lattices and of compiled searches per network."""
 
 
 def burst_room_bytes(prefetch_bytes: int, operands: int) -> int:
@@ -54,29 +55,18 @@ class TileCandidates:
         self._request = request
         self._view = view
         self._cuts = Cuts.of(request)
-        computing = (
-            request.layer.signature, request.units, request.dtype, view.arithmetic,
-            view.spec.local_buffer.bandwidth_bytes_per_s,
-        )  # fmt: skip
-        times = request.layer.analysis.table(_known_times, _MOST_TABLES)
-        self._unit_ps_known: Table[Sequence[int]] = times.get(computing, _known_times)
-        """Cached time of each busy unit, by tile and depth."""
+        self._like = request.apart_from_space
+        self._rates = view.on_chip_rates
         self.depth_extent = self._cuts.depth_extent
         """Iterations of the layer's depth loops."""
-        key = (
-            self._cuts, request.output_memory, request.units, request.dtype, request.prefetch is None,
-            view.on_chip_rates, request.in_pieces, request.fixed,
-        )  # fmt: skip
-        inner, extents = request.layer.depth_extents[1:], (*request.part, request.searched_depth)
-        lattices = request.layer.analysis.table(Lattice, _MOST_TABLES)
-        self.lattice: Lattice = lattices.get(key, partial(Lattice, extents, inner, request.fixed))
+        self.lattice = _lattice(request.layer, self._like, self._rates)
         """Lattice shared by requests that differ in free space alone, on machines with equal on-chip rates."""
-        self._lattice_key = key
         self._single_buffers = view.single_buffers and not request.doubled
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
-        self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
-        burst_bytes = min(view.burst_bytes, max(self._global_room // view.tuning.store_bursts, 1))
+        self._paced_by = view.outer_timing, near_bytes, view.tuning.hidden_cost
+        bursts = [view.outer_timing[view.outer_number[name]].burst_bytes for name, _ in request.stored_in]
+        burst_bytes = min(max(bursts, default=0), max(self._global_room // view.tuning.store_bursts, 1))
         self._burst = burst_bytes if request.output_memory == DDR else 0
 
     def candidate(self, tile: Extents, depth: int | None) -> Candidate:
@@ -91,14 +81,15 @@ class TileCandidates:
     def least_ps(self) -> float:
         """Return an approximate lower bound in ps: the longer of computing and loading a core's part in one piece.
 
-        Computing: the busiest unit; loading: all bytes from DDR once. Only tiles of strided reads may be faster, as
-        they skip the elements in between.
+        Computing: the busiest unit; loading: all bytes from each outer memory once. Only tiles of strided reads may be
+        faster, as they skip the elements in between.
         """
-        whole = self._cuts.least_loaded(self._request.part, None)
-        routes, distinct = self._request.routes, self._cuts.distinct
-        from_ddr_bytes = sum([size * (1 - routes[name].linked) for name, size in distinct.items()])
-        loading_ps = from_ddr_bytes / self._view.ddr_bytes_per_ps
-        return max([*self._unit_ps(whole), loading_ps])
+        whole, loaded = self._cuts.least_loaded(self._request.part, None), [0.0] * len(self._view.outer)
+        for name, route in self._request.routes.items():
+            for memory, share in route.loaded_from:
+                loaded[self._view.outer_number[memory]] += self._cuts.distinct[name] * (share / route.from_outside)
+        timed = zip(loaded, self._view.outer_timing, strict=True)
+        return max([*self._unit_ps(whole), *[size_bytes / timing.bytes_per_ps for size_bytes, timing in timed]])
 
     def halved(self, way: Halved) -> Candidate:
         """Return the candidate of a lattice point, as `candidate` does, with cached derived data."""
@@ -117,8 +108,7 @@ class TileCandidates:
         request, view = self._request, self._view
         if not may_compile() or any(size is not None for size in request.fixed):
             return None
-        cache = request.layer.analysis.table(compiled_tiles, _MOST_TABLES)
-        compiled = cache.get(self._lattice_key, partial(compiled_tiles, request, self._cuts, view))
+        compiled = _compiled(request.layer, self._like, self._rates)
         if compiled is None:
             return None
         try:
@@ -174,8 +164,8 @@ class TileCandidates:
         return Candidate(shape.cut, shape.prefetched, staged, placed, placed.stages.estimate_ps(*self._paced_by))
 
     def _placed(self, shape: Shape, staged: Mapping[str, int]) -> Placed:
-        """Return the derived data of a cut with its operands' placement."""
-        request, cut, prefetched = self._request, shape.cut, shape.prefetched
+        """Return the derived data of a cut with its operands' placement, which no free space and no DDR decides."""
+        request, cut, prefetched = self._like, shape.cut, shape.prefetched
         work = cut.work
         output = work.output_bytes if request.output_memory != LOCAL else 0
         buffers: list[int] = []
@@ -193,14 +183,13 @@ class TileCandidates:
         passing = {n: size for n, size in cut.passing_bytes.items() if n not in prefetched and n not in staged}
         again_bytes = sum([size for name, size in passing.items() if cut.loads.get(name, 1) > 1])
         choice = Choice(cut, self._unit_ps(cut), staged, prefetched, self._cuts.distinct)
-        stages = stages_of(request, choice, self._view)
+        stages = stages_of(request, choice, self._rates)
         passing_bytes = sum(passing.values())
         return Placed(tuple(buffers), sum(buffers), near, ahead, passing_bytes, again_bytes, tile_bytes, stages)
 
     def _unit_ps(self, cut: Cut) -> Sequence[int]:
         request = self._request
-        make = partial(unit_ps, cut.work, request.units, self._view, request.dtype)
-        return self._unit_ps_known.get((cut.tile, cut.depth), make)
+        return tile_ps(request.layer, cut.tile, cut.depth, request.units, self._view.computing, request.dtype)
 
     def _prefetchable(self, cut: Cut) -> Mapping[str, tuple[int, int]]:
         """Return the weights eligible for prefetch: those that every core loads once, version by version."""
@@ -274,6 +263,18 @@ class TileCandidates:
         return 2 * (self._burst // tile * tile + tile) if tile < self._burst else 2 * tile
 
 
-def _known_times() -> Table[Sequence[int]]:
-    """Return a cache of unit times for tiles of a layer."""
-    return Table(_MOST_TIMES)
+@memoized(most=_MOST_SEARCHED, by_identity=True)
+def _lattice(layer: Layer, request: TileRequest, view: DsaView) -> Lattice:
+    """Return the lattice of tilings of a layer, whose points keep their `Shape` and `Placed` once these are computed.
+
+    Both are functions of the arguments: `TileRequest.apart_from_space` and `DsaView.on_chip_rates`.
+    """
+    del view
+    return Lattice((*request.part, request.searched_depth), layer.depth_extents[1:], request.fixed)
+
+
+@memoized(most=_MOST_SEARCHED, by_identity=True)
+def _compiled(layer: Layer, request: TileRequest, view: DsaView) -> "Tiles | None":
+    """Return the compiled searcher of such requests; None if it does not support them."""
+    del layer
+    return compiled_tiles(request, Cuts.of(request), view)

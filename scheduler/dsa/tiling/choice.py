@@ -23,7 +23,7 @@ def equivalence_key(request: TileRequest) -> Hashable:
     ways = tuple([(place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes])
     return (
         layer.signature, ways, request.box, request.part, request.cores, request.units, request.output_memory,
-        request.prefetch, request.overlaps, request.paper_tiles, request.dtype, request.pin,
+        request.stored_in, request.prefetch, request.overlaps, request.paper_tiles, request.dtype, request.pin,
     )  # fmt: skip
 
 
@@ -65,7 +65,7 @@ class TileChooser:
     def _found(self, request: TileRequest, local_gaps: tuple[int, ...], global_gaps: tuple[int, ...]) -> Tiling:
         """Return the cached or searched tiling for ``request`` in these gaps instead of its own."""
         view = self.view
-        key = equivalence_key(request), local_gaps, global_gaps, view.ddr_bytes_per_ps, view.single_buffers
+        key = equivalence_key(request), local_gaps, global_gaps, view.outer_timing, view.single_buffers
 
         def choose() -> Tiling:
             return choose_tiling(replace(request, local_gaps=local_gaps, global_gaps=global_gaps), view)

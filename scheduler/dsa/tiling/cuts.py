@@ -7,15 +7,14 @@ with the network.
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
-from dsascape.scheduler.dsa.tiling.tiling import TileRequest
+from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.tile_work import TileWork
 from dsascape.scheduler.parts import filled
-from dsascape.workloads.analysis import Table
 from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.memo import Memos, memoized
 
 _MOST_LAYERS = 2_000
 """Size of the cache of layers per network, by part and routes; each may have hundreds of cuts."""
@@ -39,7 +38,9 @@ class CutOperand(NamedTuple):
     name: str
     times: int
     """Number of times it is loaded into the local buffer."""
-    from_ddr: float
+    outside: tuple[tuple[str, float, float], ...]
+    """Memories beyond the global buffer from which it is loaded, with the share that each has of all of it, and of what
+    comes from beyond the global buffer."""
     is_broadcast: bool
     tile_bytes: int
     """Bytes of one core's tile, resident parts included."""
@@ -53,8 +54,10 @@ class CutOperand(NamedTuple):
     """Number of cores that need the same bytes."""
     versions: int
     """Number of versions of a weight eligible for prefetch (loaded once by every core, part by part); 0 for others."""
+    from_clusters: float
+    """Share of all of it that other clusters send over their link."""
     linked: float
-    """Fraction of its bytes from beyond the global buffer that other clusters send over their link."""
+    """Their share of what comes from beyond the global buffer."""
     receivers: int
     """Number of clusters that receive each byte sent."""
 
@@ -94,33 +97,33 @@ class Cut(NamedTuple):
 class Cuts:
     """Cuts of one layer for a box of its sink, one core's part of that, and the routes of its operands."""
 
-    def __init__(self, request: TileRequest) -> None:
-        layer = request.layer
+    memo_key = memo_identity = None
+    """All cuts that are stored here belong to the one layer, part and routes."""
+
+    def __init__(self, layer: Layer, box: Extents, part: Extents, cores: int, routes: Mapping[str, Route]) -> None:
+        self.memos: Memos = {}
         self._layer = layer
-        self._part = request.part
-        self._cores = request.cores
-        self._routes = request.routes
+        self._part = part
+        self._cores = cores
+        self._routes = routes
         self._depends = layer.dependencies
         self.depth_extent = math.prod(layer.depth_extents)
         """Iterations of the layer's depth loops."""
         self.orders = self._candidate_orders(layer.sink.order)
         """Candidate orders of the sink dimensions, the outermost first."""
-        whole = layer.tile_work(request.box)
+        whole = layer.tile_work(box)
         self.distinct: Mapping[str, int] = {
             name: math.ceil(whole.operand_bytes.get(name, 0) * route.from_outside)
-            for name, route in request.routes.items()
+            for name, route in routes.items()
         }
         """Bytes of each operand in DDR, each byte counted once, for all cores."""
-        self.filled: Mapping[str, float] = operands_filled(layer, request.box, request.part, request.routes)
+        self.filled: Mapping[str, float] = operands_filled(layer, box, part, routes)
         """Fraction of the padded per-core parts that holds data, per operand (`operands_filled`)."""
-        self._known: Table[Cut] = Table(_MOST_CUTS)
 
     @staticmethod
     def of(request: TileRequest) -> "Cuts":
         """Return the cuts for ``request``, cached with the network for all machines."""
-        layer = request.layer
-        key = layer.ops, request.box, request.part, request.cores, tuple(request.routes.items())
-        return layer.analysis.table(Cuts, _MOST_LAYERS).get(key, partial(Cuts, request))
+        return _cuts(request.layer, request.box, request.part, request.cores, tuple(request.routes.items()))
 
     def _candidate_orders(self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the memory order, and for each operand the order that loads it least: its dimensions outermost."""
@@ -130,12 +133,12 @@ class Cuts:
             orders[tuple(outer + [dim for dim in order if dim not in outer])] = None
         return list(orders)
 
+    @memoized(most=_MOST_CUTS)
     def least_loaded(self, tile: Extents, depth: int | None) -> Cut:
-        """Return the cut into ``tile`` elements and ``depth`` iterations in the order that loads fewest bytes."""
-        return self._known.get((tile, depth), partial(self._least_loaded, tile, depth))
+        """Return the cut into ``tile`` elements and ``depth`` iterations in the order that loads fewest bytes.
 
-    def _least_loaded(self, tile: Extents, depth: int | None) -> Cut:
-        """Try all orders that differ in the dimensions that are cut; the first is taken on a tie."""
+        All orders that differ in the dimensions that are cut are tried; the first is taken on a tie.
+        """
         counts, steps = self._counts(tile, depth)
         work = self._layer.tile_work(tile, depth)
         best: dict[tuple[tuple[int, int], ...], tuple[int, tuple[int, ...], dict[str, int]]] = {}
@@ -196,16 +199,22 @@ class Cuts:
         is_weight = self._layer.graph.tensors[name].role == "weight"
         comes_ahead = is_weight and route.from_ddr == 1.0 and versions == times
         needed = tile_bytes * self._cores / route.cores_sharing
+        outside = tuple([(memory, share, share / route.from_outside) for memory, share in route.loaded_from])
         return CutOperand(
-            name, times, route.from_outside, route.broadcast, tile_bytes, math.ceil(tile_bytes * route.streamed),
-            needed, needed * route.streamed, route.cores_sharing, versions if comes_ahead else 0, route.linked,
-            route.receivers,
+            name, times, outside, route.broadcast, tile_bytes, math.ceil(tile_bytes * route.streamed),
+            needed, needed * route.streamed, route.cores_sharing, versions if comes_ahead else 0, route.from_clusters,
+            route.linked, route.receivers,
         )  # fmt: skip
 
     def _passing_bytes(self, name: str, work: TileWork) -> int:
         route = self._routes[name]
         cluster_bytes = math.ceil(work.operand_bytes.get(name, 0) * route.from_outside) * self._cores
         return math.ceil(cluster_bytes / route.cores_sharing * self.filled[name])
+
+
+@memoized(most=_MOST_LAYERS, by_identity=True)
+def _cuts(layer: Layer, box: Extents, part: Extents, cores: int, routes: tuple[tuple[str, Route], ...]) -> Cuts:
+    return Cuts(layer, box, part, cores, dict(routes))
 
 
 _bytes_loaded = operator.itemgetter(0)

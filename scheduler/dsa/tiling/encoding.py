@@ -7,7 +7,7 @@ piece.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dsascape.hw_models import MatrixUnit
 from dsascape.hw_models.common.product_types import BITS
@@ -26,8 +26,10 @@ from dsascape.scheduler.dsa.tiling.records import (
     Operand,
     Output,
     Read,
+    Source,
     Tensor,
     Term,
+    Timing,
     Unit,
 )
 from dsascape.scheduler.dsa.tiling.tiling import TileRequest
@@ -111,14 +113,14 @@ def _is_known(request: TileRequest) -> bool:
 
 
 def asked(request: TileRequest, store_burst_bytes: int, view: DsaView) -> Asked:
-    """Return one search: free space, DDR timing, tuning."""
-    tuning, dma = view.tuning, view.dma_timing
+    """Return one search: free space, timing of outer memories, tuning."""
+    tuning = view.tuning
     near_bytes, far_bytes = request.prefetch or (0, 0)
     return Asked(
         local_gaps=request.local_gaps, global_gaps=request.global_gaps, near_bytes=near_bytes, far_bytes=far_bytes,
         global_buffer_bytes=view.global_buffer_bytes, store_burst_bytes=store_burst_bytes,
-        ddr_bytes_per_ps=dma.bytes_per_ps, burst_bytes=dma.burst_bytes, dma_startup_ps=dma.startup_ps,
-        at_once=dma.at_once, overlaps=request.overlaps, hidden_cost=tuning.hidden_cost, worthwhile=tuning.worthwhile,
+        timings=tuple([Timing(*timing) for timing in view.outer_timing]),
+        overlaps=request.overlaps, hidden_cost=tuning.hidden_cost, worthwhile=tuning.worthwhile,
         overlapped=tuning.overlapped, most_tiles=tuning.most_tiles, most_passes=tuning.most_passes,
         most_climbs=tuning.most_climbs, plateau_steps=tuning.plateau_steps, depth_halvings=tuning.depth_halvings,
         single_buffers=view.single_buffers and not request.doubled,
@@ -158,6 +160,7 @@ class _Encoding:
             ]),
             operands=tuple(map(self._operand, self._operands)), orders=tuple(map(LoopOrder, self._cuts.orders)),
             cores=request.cores, output_memory=_MEMORIES.index(request.output_memory),
+            stored_in=self._sources(request.stored_in), levels=len(view.outer_number),
             has_prefetch=request.prefetch is not None,
             has_several_products=sum(one.contraction for one in layer.nests) > 1,
             path_startup_ps=view.path_startup_ps, path_bytes_per_ps=view.path_bytes_per_ps,
@@ -210,15 +213,21 @@ class _Encoding:
             ]),
         )  # fmt: skip
 
+    def _sources(self, outside: Iterable[tuple[str, float]]) -> tuple[Source, ...]:
+        number = self._view.outer_number
+        return tuple([Source(level=number[memory], share=share) for memory, share in outside])
+
     def _operand(self, name: str) -> Operand:
         layer, cuts, route = self._layer, self._cuts, self._request.routes[name]
         return Operand(
-            tensor=self._number[name], is_weight=layer.graph.tensors[name].role == "weight",
+            tensor=self._number[name],
+            can_come_ahead=layer.graph.tensors[name].role == "weight" and route.from_ddr == 1.0,
             is_broadcast=route.broadcast, name_rank=self._rank_of_name[name],
             depends=sum(1 << (_DEPTH_BIT if dim == DEPTH else dim) for dim in layer.dependencies.get(name, ())),
-            from_ddr=route.from_outside, streamed=route.streamed, filled=cuts.filled[name], sharing=route.cores_sharing,
+            from_outside=route.from_outside, sources=self._sources(route.loaded_from), streamed=route.streamed,
+            filled=cuts.filled[name], sharing=route.cores_sharing,
             copies=route.cores_sharing if self._view.has_global_buffer else 1, distinct_bytes=cuts.distinct[name],
-            linked=route.linked, exchange_ps_per_byte=self._view.exchange_ps(1.0, route.receivers),
+            from_clusters=route.from_clusters, exchange_ps_per_byte=self._view.exchange_ps(1.0, route.receivers),
         )  # fmt: skip
 
 

@@ -113,17 +113,30 @@ class Output(NamedTuple):
     shape: tuple[int, ...]
 
 
+class Source(NamedTuple):
+    """Memory beyond the global buffer that data come from or go to."""
+
+    level: int
+    """Its number (`DsaView.outer`)."""
+    share: float
+    """Share of the data."""
+
+
 class Operand(NamedTuple):
-    """Operand that is loaded to the cores: its route, and its bytes in DDR."""
+    """Operand that is loaded to the cores: its route, and its bytes beyond the global buffer."""
 
     tensor: int
-    is_weight: bool
+    can_come_ahead: bool
+    """Whether it is a weight that comes from DDR as a whole."""
     is_broadcast: bool
     name_rank: int
     """Place of its name in alphabetic order."""
     depends: int
     """Bit mask of the sink's dimensions that it depends on; bit 16 is the depth."""
-    from_ddr: float
+    from_outside: float
+    """Share that comes from beyond the global buffer."""
+    sources: tuple[Source, ...]
+    """Memories that it is loaded from; their shares and ``from_clusters`` add up to ``from_outside``."""
     streamed: float
     filled: float
     sharing: int
@@ -131,8 +144,8 @@ class Operand(NamedTuple):
     copies: int
     """Reads of the global buffer per byte, without broadcast."""
     distinct_bytes: int
-    linked: float
-    """Fraction of its bytes from beyond the global buffer that other clusters send over their link."""
+    from_clusters: float
+    """Share that other clusters send over their link."""
     exchange_ps_per_byte: float
     """Time of the link per byte that a cluster receives."""
 
@@ -167,7 +180,11 @@ class Layer(NamedTuple):
     orders: tuple[LoopOrder, ...]
     cores: int
     output_memory: int
-    """0 local buffer, 1 global buffer, 2 DDR."""
+    """0 local buffer, 1 global buffer, 2 beyond the global buffer."""
+    stored_in: tuple[Source, ...]
+    """Memories beyond the global buffer that outputs go to; shares add up to 1."""
+    levels: int
+    """Number of memories beyond the global buffer."""
     has_prefetch: bool
     has_several_products: bool
     path_startup_ps: int
@@ -178,8 +195,17 @@ class Layer(NamedTuple):
     exchange_startup_ps: float
 
 
+class Timing(NamedTuple):
+    """Timing of transfers to and from a memory beyond the global buffer (`scheduler.dsa.view.LevelTiming`)."""
+
+    bytes_per_ps: float
+    burst_bytes: int
+    startup_ps: int
+    at_once: int
+
+
 class Asked(NamedTuple):
-    """One search: free space, DDR timing, tuning parameters (`scheduler.dsa.tuning`)."""
+    """One search: free space, timing of outer memories, tuning parameters (`scheduler.dsa.tuning`)."""
 
     local_gaps: tuple[int, ...]
     global_gaps: tuple[int, ...]
@@ -189,11 +215,8 @@ class Asked(NamedTuple):
     """Bytes of the global prefetch buffer."""
     global_buffer_bytes: int
     store_burst_bytes: int
-    ddr_bytes_per_ps: float
-    burst_bytes: int
-    dma_startup_ps: int
-    at_once: float
-    """DMA transfers at the same time."""
+    timings: tuple[Timing, ...]
+    """By memory beyond the global buffer."""
     overlaps: bool
     hidden_cost: float
     worthwhile: float

@@ -11,6 +11,7 @@ from dsascape.hw_models.dsa.levels import CLUSTER_LINK
 from dsascape.scheduler.dsa.deciding.unit_choice import Units
 from dsascape.scheduler.dsa.view import DDR, GLOBAL
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.machine_part import left_out
 from dsascape.workloads.loopnest import Extents
 
 
@@ -65,10 +66,14 @@ class Route(NamedTuple):
         return self.from_clusters / self.from_outside if self.from_clusters else 0.0
 
     @property
+    def loaded_from(self) -> tuple[tuple[str, float], ...]:
+        """Memories beyond the global buffer from which it is loaded, with the share of each."""
+        return (*self.from_further, (DDR, self.from_ddr)) if self.from_ddr else self.from_further
+
+    @property
     def outside(self) -> tuple[tuple[str, float], ...]:
         """Memories beyond the global buffer from which it comes, with the share of each, the link to others last."""
-        near = (*self.from_further, (DDR, self.from_ddr)) if self.from_ddr else self.from_further
-        return (*near, (CLUSTER_LINK, self.from_clusters)) if self.from_clusters else near
+        return (*self.loaded_from, (CLUSTER_LINK, self.from_clusters)) if self.from_clusters else self.loaded_from
 
     @property
     def from_outside(self) -> float:
@@ -87,6 +92,34 @@ class Route(NamedTuple):
         return f"{'+'.join(shares)} x{self.cores_sharing}{' broadcast' if self.broadcast else ''}{receivers}"
 
 
+class TileGrid(NamedTuple):
+    """One core's part of a layer's output, divided into tiles that follow each other in an order of its dimensions."""
+
+    part: Extents
+    """Elements per dimension of the sink."""
+    tile: Extents
+    """Elements per dimension of a tile that no edge cuts short."""
+    order: tuple[int, ...]
+    """Dimensions, the outermost first."""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Tiles per dimension of the sink."""
+        return tuple([-(-whole // size) for whole, size in zip(self.part, self.tile, strict=True)])
+
+    def positions(self) -> Iterator[tuple[tuple[int, ...], Extents]]:
+        """Yield position per dimension and extents of every tile, in execution order."""
+        counts = self.counts
+        along = [
+            [min(size, whole - where * size) for where in range(count)]
+            for size, whole, count in zip(self.tile, self.part, counts, strict=True)
+        ]
+        place_of = [self.order.index(dim) for dim in range(len(counts))]
+        for place in itertools.product(*(range(counts[dim]) for dim in self.order)):
+            position = tuple([place[at] for at in place_of])
+            yield position, tuple(map(operator.getitem, along, position))
+
+
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """Tiling: ``tile`` elements per sink dimension, outer dimensions first in ``order``; ``depth`` iterations per pass.
@@ -101,11 +134,11 @@ class Tiling:
     depth: int | None
     depth_extent: int
     """Iterations of the depth loops that a tile has: in the mean over tiles, where they are bounded."""
-    loads: Mapping[str, int]
+    loads: Mapping[str, int] = field(hash=False)
     """Number of times each streamed operand is loaded into the local buffer."""
-    prefetched: Mapping[str, tuple[int, int]]
+    prefetched: Mapping[str, tuple[int, int]] = field(hash=False)
     """Weights prefetched through the prefetch buffers: (versions per core, bytes for all cores)."""
-    staged: Mapping[str, int]
+    staged: Mapping[str, int] = field(hash=False)
     """Bytes of each operand from DDR that stays in the global buffer while the layer runs."""
     local_buffers: tuple[int, ...]
     """Bytes of each buffer in the local buffer, for tiles in flight."""
@@ -122,9 +155,14 @@ class Tiling:
     """``part`` without what no tile computes, in the mean over cores, where the sink is bounded; empty: all of it."""
 
     @property
+    def grid(self) -> TileGrid:
+        """Tiles of a core's part, as far as it is computed."""
+        return TileGrid(self.computed or self.part, self.tile, self.order)
+
+    @property
     def counts(self) -> tuple[int, ...]:
         """Tiles per dimension of the sink."""
-        return tuple(-(-whole // part) for whole, part in zip(self.computed or self.part, self.tile, strict=True))
+        return self.grid.counts
 
     @property
     def depth_steps(self) -> int:
@@ -149,18 +187,11 @@ class Tiling:
 
     def steps(self) -> Iterator[tuple[tuple[int, ...], Extents, int, int | None]]:
         """Yield (position per dimension, extents, depth step, depth iterations) of every pass in order."""
-        counts, depth_steps = self.counts, self.depth_steps
-        along = [
-            [min(size, whole - where * size) for where in range(count)]
-            for size, whole, count in zip(self.tile, self.computed or self.part, counts, strict=True)
-        ]
-        place_of = [self.order.index(dim) for dim in range(len(counts))]
-        for place in itertools.product(*(range(counts[dim]) for dim in self.order)):
-            position = tuple([place[at] for at in place_of])
-            extents = tuple(map(operator.getitem, along, position))
-            for step in range(depth_steps):
-                depth = None if self.depth is None else min(self.depth, self.depth_extent - step * self.depth)
-                yield position, extents, step, depth
+        depth_steps, depth = self.depth_steps, self.depth
+        sizes = [None if depth is None else min(depth, self.depth_extent - step * depth) for step in range(depth_steps)]
+        for position, extents in self.grid.positions():
+            for step, size in enumerate(sizes):
+                yield position, extents, step, size
 
     def __str__(self) -> str:
         depth = "" if self.depth is None else f" depth {self.depth} of {self.depth_extent}"
@@ -171,20 +202,26 @@ class Tiling:
         return f"{tile} of {part}{depth} order {self.order}{listed}{stored}"
 
 
+_FREE_SPACE = {
+    name: left_out(name, "tile request")
+    for name in ("local_gaps", "global_gaps", "overlaps", "paper_tiles", "doubled")
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class TileRequest:
     """Tile request: layer, one core's part, routes of operands, memory of the output, free space."""
 
-    layer: Layer
+    layer: Layer = field(hash=False)
     box: Extents
     """Elements per sink dimension on all cores of the cluster together."""
     part: Extents
     cores: int
     units: Units
-    routes: Mapping[str, Route]
+    routes: Mapping[str, Route] = field(hash=False)
     """Route of each streamed operand; operands resident in the local buffer are not listed."""
     output_memory: str
-    """Memory of the output; ``ddr`` for every memory beyond the global buffer."""
+    """Memory of the output; ``ddr`` for every memory beyond the global buffer (``stored_in``)."""
     local_gaps: tuple[int, ...]
     """Bytes of each free gap of the local buffer, the largest first."""
     global_gaps: tuple[int, ...]
@@ -201,9 +238,17 @@ class TileRequest:
     operands are then loaded for each piece."""
     pin: TilePin | None = None
     """Tiles that the user fixes; None: all are searched."""
+    stored_in: tuple[tuple[str, float], ...] = ((DDR, 1.0),)
+    """Memories beyond the global buffer, with the share that each has of what goes there of the output."""
     doubled: bool = False
     """Whether tiles have to leave two buffers of the global buffer for all that passes through it, where one would do
     (`DsaView.single_buffers`)."""
+
+    @property
+    def apart_from_space(self) -> "TileRequest":
+        """The request without free space and options of the search: all that cuts, their times and sizes depend on."""
+        prefetch = None if self.prefetch is None else left_out("prefetch", "tile request")
+        return replace(self, prefetch=prefetch, **_FREE_SPACE)
 
     @property
     def fixed(self) -> tuple[int | None, ...]:

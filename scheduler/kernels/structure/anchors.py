@@ -3,7 +3,7 @@
 import math
 
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.workloads.loopnest import Access, Extents, LoopNest
+from dsascape.workloads.loopnest import Access, LoopNest
 from dsascape.workloads.memo import memoized
 
 
@@ -82,17 +82,14 @@ def shared_rows(layer: Layer) -> int:
     row, and what rows have in common, such as a bound of a mask, counts for little.
     """
     shape, order = layer.sink.shape, layer.sink.order
-    whole = _operations(layer, shape)
+    whole = layer.tile_work(shape).flops
     for rows in range(len(order) - 1, 0, -1):
         row = tuple([1 if dim in order[:rows] else size for dim, size in enumerate(shape)])
-        if _operations(layer, row) * math.prod([shape[dim] for dim in order[:rows]]) <= whole * (1 + _COMPUTED_TWICE):
+        rows_of_whole = math.prod([shape[dim] for dim in order[:rows]])
+        if layer.tile_work(row).flops * rows_of_whole <= whole * (1 + _COMPUTED_TWICE):
             return rows
     return 0
 
 
 _COMPUTED_TWICE = 0.01
 """Share of a layer's operations that rows may compute again."""
-
-
-def _operations(layer: Layer, tile: Extents) -> int:
-    return sum([work.operations.flops for work in layer.tile_work(tile).nests])

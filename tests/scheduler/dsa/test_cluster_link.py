@@ -269,3 +269,13 @@ def test_a_link_slows_no_network(drawn: tuple[Graph, ClusteredDsa], name: str) -
     without = by_policy(name, graph, spec.model_copy(update={"cluster_link": None}))
 
     assert by_policy(name, graph, spec).result.makespan_ps <= 1.02 * without.result.makespan_ps
+
+
+@pytest.mark.parametrize("topology", ["crossbar", "bus"])
+def test_the_link_is_listed_beside_the_global_buffers_with_ddr_the_outermost(topology: str) -> None:
+    spec = linked(link=FAST | {"topology": topology})
+    shared = run_of(ways(two_products(), spec)[1].schedule, spec).program.shared_memories
+    loads = [unit for unit, kind in spec.activities.items() if kind == "load"]
+
+    assert shared == ("ddr", CLUSTER_LINK, "global_buffer")
+    assert loads.index("dma_load") < loads.index(CLUSTER_EXCHANGE) < loads.index("path_load")

@@ -31,6 +31,7 @@ from tests.tiers import examples
 FAST = {"bandwidth": "100000 GB/s", "startup": "0 ps"}
 AS_DDR = {"bandwidth": "16 GB/s", "startup": "100 ns"}
 """Bandwidth and start-up of the DMA of `tests.graphs.machine`."""
+SLOW = {"bandwidth": "1 GB/s", "startup": "2 us"}
 TIGHT = {
     "local_buffer": {"capacity": "2 KiB", "bandwidth": "128 GB/s", "weight_window": 0.4},
     "global_buffer": {"capacity": "8 KiB", "bandwidth": "64 GB/s"},
@@ -195,23 +196,29 @@ def test_nothing_is_lost_on_the_way_through_further_levels(graph: Graph, data: s
     assert simulated(unrolled(program), spec).traffic_bytes == run.result.traffic_bytes
 
 
-@given(graph=networks(most_blocks=2))
+@given(
+    graph=networks(most_blocks=2), policy=st.sampled_from(["graphturbo", "astitch"]),
+    path=st.sampled_from([FAST, AS_DDR, SLOW]), of=st.sampled_from(["cluster", "chip"]),
+)  # fmt: skip
 @settings(max_examples=examples(60, few=12), deadline=None, phases=(Phase.explicit, Phase.generate))
-def test_a_level_without_limits_never_makes_a_network_slower(graph: Graph) -> None:
-    larger, with_level = graph.with_batch(IMAGES), machine(**TIGHT, further_levels={"l2": level(path=FAST)})
-    without, run = (run_of(make_policy("graphturbo"), larger, spec).result for spec in (machine(**TIGHT), with_level))
+def test_a_level_never_makes_a_network_slower(graph: Graph, policy: str, path: dict[str, str], of: str) -> None:
+    """Whatever its path: where tensors in it do not pay, the schedule is that of the machine without it."""
+    larger = graph.with_batch(IMAGES)
+    with_level = machine(**TIGHT, further_levels={"l2": level(path=path, of=of)})
+    without, run = (run_of(make_policy(policy), larger, spec).result for spec in (machine(**TIGHT), with_level))
 
     assert run.makespan_ps <= without.makespan_ps
     assert run.makespan_ps == without.makespan_ps or run.traffic_bytes["l2"] > 0
 
 
-def test_a_fast_level_makes_a_network_of_large_tensors_faster() -> None:
+@pytest.mark.parametrize("policy", ["graphturbo", "astitch"])
+def test_a_fast_level_makes_a_network_of_large_tensors_faster(policy: str) -> None:
     net = Net("large")
     x = net.input(8, 8, 24, 24)
     graph = net.graph(net.relu(net.add(net.conv(net.relu(net.conv(x, 8)), 8), x)))
 
     without, run = (
-        run_of(make_policy("graphturbo"), graph, machine(**TIGHT, further_levels=levels)).result
+        run_of(make_policy(policy), graph, machine(**TIGHT, further_levels=levels)).result
         for levels in ({}, {"l2": level(path=FAST)})
     )
     assert run.traffic_bytes["l2"] > 0

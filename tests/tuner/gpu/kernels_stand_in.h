@@ -7,6 +7,10 @@ struct Place {
     int x = 0;
 };
 
+struct float2 {
+    float x, y;
+};
+
 struct float4 {
     float x, y, z, w;
 };

@@ -23,8 +23,8 @@ from dsascape.tuner.on_device.cross_gpu import gpu_code, gpu_source
 from dsascape.workloads import Graph
 from dsascape.workloads.executable import executable
 from tests.graphs import Net
+from tests.tuner.gpu.looped import scheduled
 from tests.tuner.gpu.stand_in import NVCC, driver_in, environment
-from tests.tuner.gpu.test_gpu_codegen import scheduled
 from tests.tuner.runs import written_onnx
 from tests.tuner.servers import Server
 

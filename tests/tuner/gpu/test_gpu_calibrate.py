@@ -41,7 +41,7 @@ def test_a_machine_is_described_by_what_was_measured() -> None:
     assert (spec.name, spec.sms.count, spec.lanes("fp32"), spec.sms.special_per_cycle) == ("mine", 132, 128, 16)
     assert spec.peak_macs_per_s("fp32") == pytest.approx(FIGURES.fma_per_s, rel=2e-3)
     assert spec.dram.sustained_bytes_per_s == pytest.approx(3.05e12, rel=2e-3)
-    assert spec.launch_ps == 1_600_000
+    assert spec.graph_launch_ps == 1_600_000
     base = load_hardware("h100")
     assert isinstance(base, Gpu)
     assert spec.tensor("fp16") == base.tensor("fp16")

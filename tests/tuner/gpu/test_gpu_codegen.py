@@ -1,17 +1,11 @@
 """Code for GPUs computes what onnxruntime computes, with the threads and the shared memory of its schedule.
 
-No GPU is needed: the same blocks and threads run as loops on this machine, and nvcc compiles them for one.
+No GPU is needed: the same blocks and threads run as loops on this machine.
 """
 
-import re
-import shutil
-import subprocess
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -19,146 +13,29 @@ from hypothesis import strategies as st
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-import tvm
-import tvm_ffi
-
-from dsascape.fusion import fixed_pattern_plan, plan_from_groups
-from dsascape.fusion.plan import FusionPlan, Group
+from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import Gpu, load_hardware
-from dsascape.scheduler import make_policy
 from dsascape.scheduler.gpu.checked import gpu_limits
 from dsascape.scheduler.gpu.code import block_needs
-from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.nests import nests_of
-from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
 from dsascape.scheduler.gpu.steps import program_of
 from dsascape.scheduler.gpu.tiles import FrontTiles, GpuTiles
-from dsascape.scheduler.gpu.tuning import GpuTuning
-from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.steps import RowPadding
-from dsascape.tuner.codegen.gpu.blocks import GpuFunction, gpu_function
-from dsascape.tuner.codegen.gpu.kernels import GpuCode, generate_gpu
+from dsascape.tuner.codegen.gpu.blocks import gpu_function
+from dsascape.tuner.codegen.gpu.kernels import generate_gpu
 from dsascape.tuner.codegen.gpu.phases import Loops
-from dsascape.tuner.codegen.kernels import network_array, stored_array
-from dsascape.tuner.measure.arrays import Arena
-from dsascape.tuner.on_device.cross_gpu import PIPELINE
-from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest, reference
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.executable import Executable, drawn_inputs, executable
-from dsascape.workloads.operators.registry import Array
+from dsascape.workloads.executable import executable
 from tests.graphs import Net, networks
 from tests.tiers import examples
+from tests.tuner.gpu.looped import FUSED, SEVERAL_SHAPES, VIEW, check, difference, schedule_on, values_of, whole
 from tests.tuner.runs import varied
 
 pytestmark = pytest.mark.tvm
-
-NVCC = shutil.which("nvcc")
-
-
-def view(hardware: str) -> GpuView:
-    return GpuView(load_hardware(hardware, Gpu), "fp32", GpuTuning(tensor_units=False, shared_reductions=False))
-
-
-VIEW = view("h100")
-V100 = load_hardware("v100", Gpu)
-
-
-def scheduled(plan: FusionPlan) -> GpuSchedule:
-    return kernel_by_kernel(plan, GpuCosts(VIEW, Analysis(plan.graph)))
-
-
-def schedule_on(hardware: str, policy: str, graph: Graph) -> GpuSchedule:
-    costs = GpuCosts(view(hardware), Analysis(graph))
-    return kernel_by_kernel(make_policy(policy).plan(graph, costs), costs)
-
-
-def whole(graph: Graph) -> FusionPlan:
-    return plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
-
-
-def values_of(network: Executable) -> dict[str, Array]:
-    inputs = drawn_inputs(network.graph)
-    return {**network.values, **inputs, **reference(network, inputs, list(network.graph.producer))}
-
-
-def difference(code: GpuFunction, outputs: tuple[str, ...], graph: Graph, values: dict[str, Array]) -> float:
-    """Return by how much code whose blocks and threads are loops differs from onnxruntime."""
-    built = tvm.tirx.build(
-        tvm.IRModule({"main": code.function.with_attr("global_symbol", "main")}),
-        target=tvm.target.Target({"kind": "llvm"}), pipeline=PIPELINE,
-    )  # fmt: skip
-    arena = Arena(2**16)
-    given_ = [arena.copy(stored_array(graph, name, values[name])) for name in code.inputs]
-    results = [arena.copy(np.full_like(stored_array(graph, name, values[name]), 7)) for name in outputs]
-    built["main"](*[tvm_ffi.from_dlpack(array) for array in (*given_, *results)])
-    made_of = largest(values[name] for name in code.inputs)
-    return max(
-        deviation(network_array(graph, name, found), values[name], made_of)
-        for name, found in zip(outputs, results, strict=True)
-    )
-
-
-def check(plan: FusionPlan, order: Loops = "first") -> None:
-    network = varied(plan.graph)
-    code = generate_gpu(scheduled(plan), network, VIEW.spec.sms.warp, as_loops=order)
-    assert [(lack.name, lack.reason) for lack in code.missing] == []
-    values = values_of(network)
-    wrong = {
-        kernel.name: found
-        for kernel in code.kernels
-        if (found := difference(kernel.code, kernel.outputs, plan.graph, values)) > KERNEL_TOLERANCE
-    }
-    assert wrong == {}
-
-
-def block(net: Net) -> str:
-    x = net.input(1, 24, 17, 15)
-    return net.relu(net.add(net.conv(x, 24), x))
-
-
-def attention(net: Net) -> str:
-    query, key, value = (net.input(2, 24, 16) for _ in range(3))
-    return net.matmul(net.softmax(net.matmul(query, net.transpose(key, 0, 2, 1))), value)
-
-
-def heads(net: Net) -> str:
-    return net.transpose(net.reshape(net.dense(net.input(1, 20, 32), 48), 1, 20, 4, 12), 0, 2, 1, 3)
-
-
-def twice(net: Net, x: str) -> str:
-    for _ in range(3):
-        x = net.binary("Mul", x, net.unary("Sigmoid", x))
-    return x
-
-
-FUSED: dict[str, Callable[[Net], str]] = {
-    "convolution and activation, odd sizes": lambda net: net.relu(net.conv(net.input(1, 13, 29, 31), 37)),
-    "convolution, residual, activation": block,
-    "an activation where an operand is staged": lambda net: net.conv(net.relu(net.input(1, 24, 17, 15)), 24),
-    "pointwise convolution with stride": lambda net: net.conv(net.input(1, 32, 29, 29), 64, 1, 2),
-    "transposed convolution": lambda net: net.op(
-        "ConvTranspose", [net.input(1, 24, 11, 9), net.weight(24, 20, 3, 3)], (1, 20, 22, 18),
-        strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1],
-    ),
-    "depthwise convolution": lambda net: net.relu(net.depthwise(net.input(1, 33, 29, 27))),
-    "product": lambda net: net.relu(net.dense(net.input(1, 65, 128), 130)),
-    "product whose sums threads share": lambda net: net.dense(net.input(1, 24, 1000), 40),
-    "product with heads apart": heads,
-    "values that are read twice, behind a product": lambda net: twice(net, net.dense(net.input(1, 24, 40), 48)),
-    "values that are read twice, where padding is": lambda net: net.conv(twice(net, net.input(1, 5, 17, 15)), 24),
-    "values that are read twice, in a softmax": lambda net: twice(net, net.softmax(twice(net, net.input(2, 4, 83)))),
-    "softmax of long rows": lambda net: net.softmax(net.input(2, 4, 383)),
-    "softmax of columns": lambda net: net.softmax(net.input(2, 7, 12), 1),
-    "layer normalisation": lambda net: net.layer_norm(net.input(2, 5, 257)),
-    "largest of a window": lambda net: net.pool(net.input(1, 6, 19, 17), 3, 2),
-    "mean of an image": lambda net: net.global_pool(net.input(1, 6, 9, 7)),
-    "channels joined": lambda net: net.concat(*(net.input(1, size, 9, 7) for size in (3, 5))),
-    "two convolutions": lambda net: net.relu(net.conv(net.relu(net.conv(net.input(1, 8, 12, 12), 8)), 9)),
-    "attention": attention,
-}
 
 
 @pytest.mark.sampled(24)
@@ -167,39 +44,6 @@ FUSED: dict[str, Callable[[Net], str]] = {
 def test_a_kernel_computes_what_onnxruntime_computes_whichever_thread_comes_first(name: str, order: Loops) -> None:
     net = Net()
     check(whole(net.graph(FUSED[name](net), dtype="fp32")), order)
-
-
-def mask(net: Net) -> Graph:
-    small = net.unary("Tanh", net.input(1, 1, 1, 13))
-    return net.graph(net.add(net.input(1, 3, 10, 13), small), small, dtype="fp32")
-
-
-def gate(net: Net) -> Graph:
-    """Return an activation and the mean of its images, behind it, which is the sink."""
-    x = net.unary("Sigmoid", net.input(2, 6, 9, 7))
-    return net.graph(net.global_pool(x), x, dtype="fp32")
-
-
-def statistics(net: Net) -> Graph:
-    """Return images less their mean, and the mean, which each block has for its channels only."""
-    x = net.input(2, 6, 9, 7)
-    mean = net.global_pool(x)
-    return net.graph(net.binary("Sub", x, mean), mean, dtype="fp32")
-
-
-def turned(net: Net) -> Graph:
-    x = net.relu(net.concat(net.input(1, 5, 12), net.input(1, 6, 12)))
-    return net.graph(net.transpose(x, 0, 2, 1), x, dtype="fp32")
-
-
-SEVERAL_SHAPES = {
-    "smaller along some dimensions": (mask, GpuTiles((1, 2, 3, 5), (0, 1, 2, 3), (1, 1, 3, 2), 1, None, 1, "lanes")),
-    "larger than the sink": (gate, GpuTiles((1, 4, 1, 1), (0, 1, 2, 3), (1, 1, 1, 1), 4, None, 1, "lanes")),
-    "a reduction for all tiles of an image": (
-        statistics, GpuTiles((1, 4, 5, 7), (0, 1, 2, 3), (1, 1, 1, 2), 1, None, 1, "lanes"),
-    ),
-    "the same elements in another order": (turned, GpuTiles((1, 5, 4), (0, 1, 2), (1, 2, 1), 1, None, 1, "lanes")),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("order", get_args(Loops))
@@ -323,49 +167,6 @@ def test_random_networks_compute_what_onnxruntime_computes(graph: Graph) -> None
     check(fixed_pattern_plan(graph))
 
 
-def generated(*outputs: Callable[[Net], str]) -> tuple[GpuSchedule, GpuCode]:
-    net = Net()
-    schedule = scheduled(fixed_pattern_plan(net.graph(*(each(net) for each in outputs), dtype="fp32")))
-    return schedule, generate_gpu(schedule, varied(schedule.graph), VIEW.spec.sms.warp)
-
-
-def cuda(code: GpuCode) -> Any:
-    target = tvm.target.Target({"kind": "cuda", "arch": "sm_90"})
-    return tvm.tirx.build(code.module, target=target, pipeline=PIPELINE).imports[0].inspect_source()
-
-
-def test_every_launch_is_one_function_with_the_blocks_and_threads_of_the_schedule() -> None:
-    schedule, code = generated(block, FUSED["product"], FUSED["layer normalisation"])
-    source = cuda(code)
-
-    assert len(code.kernels) == schedule.kernels == len(code.module.functions)
-    for kernel in code.kernels:
-        threads = kernel.scheduled.tiles.threads(VIEW.spec.sms.warp)
-        assert f"__launch_bounds__({threads}) {kernel.name}_kernel" in source
-
-
-def test_shared_memory_in_the_source_is_what_the_schedule_says() -> None:
-    _, code = generated(block, FUSED["product"], FUSED["depthwise convolution"])
-    wanted = [block_needs(kernel.scheduled.layer, kernel.scheduled.tiles, VIEW).shared_bytes for kernel in code.kernels]
-    stated = [4 * int(elements) for elements in re.findall(r"__shared__ .*? shared_ptr\w*\[(\d+)\]", cuda(code))]
-
-    assert [kernel.code.shared_bytes for kernel in code.kernels] == wanted
-    assert sorted(stated) == sorted(size for size in wanted if size)
-
-
-def test_shared_memory_that_cuda_gives_on_demand_only_is_local_memory_in_opencl() -> None:
-    net = Net()
-    graph = net.graph(net.dense(net.input(1, 128, 512), 256), dtype="fp32")
-    tiles = GpuTiles((1, 128, 128), (0, 1, 2), (1, 8, 8), 1, 32, 3, "lanes")
-    layer = layer_of(Analysis(graph), (0,))
-    assert layer is not None
-    code = gpu_function(layer, varied(graph), program_of(layer, tiles, 32), 32, "kernel", language="opencl")
-    built = tvm.tirx.build(tvm.IRModule({"kernel": code.function}), target={"kind": "opencl"}, pipeline=PIPELINE)
-
-    assert code.shared_bytes == 3 * 2 * 128 * 32 * 4
-    assert f"__local float shared_ptr[{code.shared_bytes // 4}]" in built.imports[0].inspect_source()
-
-
 @pytest.mark.parametrize(
     ("name", "hardware"),
     [
@@ -389,26 +190,6 @@ def test_a_product_that_is_scheduled_for_tensor_units_has_no_code() -> None:
     layer = layer_of(Analysis(graph), (0,))
     assert layer is not None
 
+    program = program_of(layer, schedule, 32, load_hardware("v100", Gpu).tensor("fp16"))
     with pytest.raises(ValueError, match="tensor units"):
-        gpu_function(layer, varied(graph), program_of(layer, schedule, 32, V100.tensor("fp16")), 32, "kernel")
-
-
-@pytest.mark.skipif(NVCC is None, reason="nvcc of the CUDA toolkit is not on the path")
-def test_nvcc_compiles_every_kernel(tmp_path: Path) -> None:
-    large = partial(Net.conv, channels=96)
-    _, code = generated(*FUSED.values(), lambda net: large(net, net.input(1, 128, 28, 28)))
-    source = tmp_path / "kernels.cu"
-    source.write_text(cuda(code))
-    command = [str(NVCC), "-cubin", "-arch=sm_90", "-O1", "-o", str(tmp_path / "kernels.cubin"), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stderr
-
-
-def test_opencl_has_the_same_kernels() -> None:
-    _, code = generated(block)
-    source = tvm.tirx.build(code.module, target=tvm.target.Target({"kind": "opencl"}), pipeline=PIPELINE)
-    text = source.imports[0].inspect_source()
-
-    assert all(f"__kernel void {kernel.name}_kernel" in text for kernel in code.kernels)
-    assert "barrier(CLK_LOCAL_MEM_FENCE)" in text
+        gpu_function(layer, varied(graph), program, 32, "kernel")

@@ -23,6 +23,7 @@ pytestmark = [
 
 SCRIPT = """
 import json
+import sys
 from dataclasses import replace
 from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import Gpu, load_hardware
@@ -47,7 +48,7 @@ if __name__ == "__main__":
     task = KernelTask(graph, (0, 1), 1, "cuda-sm_90")
     with CandidateRunner() as runner:
         (prepared,) = runner.prepare([task])
-        candidates = [own, steps_of(kernel.layer, tiles, 32), (Unroll("nothing"),), own]
+        candidates = [own, steps_of(kernel.layer, tiles, 32), (Unroll("nothing"),), own][: int(sys.argv[1])]
         results = [(each.seconds, each.reason) for each in runner.results(prepared, candidates)]
     print(json.dumps(results))
 """
@@ -64,16 +65,17 @@ def around(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }  # fmt: skip
 
 
-def results(around: dict[str, str], folder: Path, **changed: str) -> Any:
+def results(around: dict[str, str], folder: Path, count: int, **changed: str) -> Any:
+    """Return what becomes of the first ``count`` candidates: two right ones, one without code, the first again."""
     (folder / "script.py").write_text(SCRIPT)
-    command = [sys.executable, str(folder / "script.py")]
+    command = [sys.executable, str(folder / "script.py"), str(count)]
     done = subprocess.run(command, env=around | changed, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_each_candidate_has_its_time_or_its_reason(around: dict[str, str], tmp_path: Path) -> None:
-    first, second, third, again = results(around, tmp_path)
+    first, second, third, again = results(around, tmp_path, 4)
 
     assert first[1] == second[1] == again[1] == ""
     assert min(first[0], second[0], again[0]) > 0
@@ -81,7 +83,7 @@ def test_each_candidate_has_its_time_or_its_reason(around: dict[str, str], tmp_p
 
 
 def test_a_device_that_fails_costs_each_candidate_its_own_process(around: dict[str, str], tmp_path: Path) -> None:
-    found = results(around, tmp_path, STAND_IN_FAILS="cuStreamSynchronize")
+    found = results(around, tmp_path, 2, STAND_IN_FAILS="cuStreamSynchronize")
 
-    assert [seconds for seconds, _ in found] == [None] * 4
-    assert all("an illegal memory access was encountered" in reason for _, reason in (*found[:2], found[3]))
+    assert [seconds for seconds, _ in found] == [None] * 2
+    assert all("an illegal memory access was encountered" in reason for _, reason in found)

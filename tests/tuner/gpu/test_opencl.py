@@ -23,8 +23,8 @@ from dsascape.workloads import load_network
 from dsascape.workloads.executable import Executable, executable
 from dsascape.workloads.operators.registry import Array
 from tests.graphs import Net
+from tests.tuner.gpu.looped import FUSED, SEVERAL_SHAPES, schedule_on, scheduled, values_of, whole
 from tests.tuner.gpu.pocl import OpenClLaunch, knows_processor, run_on_pocl
-from tests.tuner.gpu.test_gpu_codegen import FUSED, SEVERAL_SHAPES, schedule_on, scheduled, values_of, whole
 from tests.tuner.runs import varied
 
 pytestmark = [
@@ -79,7 +79,7 @@ def _launch(kernel: CodedKernel, source: str, first: int) -> OpenClLaunch:
     return OpenClLaunch(entry, blocks, kernel.code.threads, tuple(places[name] for name in arguments))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FUSED)
 def test_a_kernel_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
     net = Net()
@@ -89,6 +89,7 @@ def test_a_kernel_computes_what_onnxruntime_computes(name: str, tmp_path: Path) 
     assert max(found.values()) <= KERNEL_TOLERANCE
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SEVERAL_SHAPES)
 def test_a_kernel_stores_results_of_several_shapes(name: str, tmp_path: Path) -> None:
     build, _ = SEVERAL_SHAPES[name]

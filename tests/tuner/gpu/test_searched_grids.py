@@ -18,7 +18,7 @@ from dsascape.tuner.search.analysis import SearchMachine
 from dsascape.tuner.search.mutations import mutated
 from dsascape.tuner.search.spaces import space_of
 from tests.tiers import examples
-from tests.tuner.gpu.test_gpu_codegen import difference, values_of
+from tests.tuner.gpu.looped import difference, values_of
 from tests.tuner.runs import varied
 from tests.tuner.search.kernels import SMALL
 
@@ -28,7 +28,7 @@ P100 = SearchMachine.of_gpu(GpuView(load_hardware("p100", Gpu), "fp32"))
 GRIDS = {name: naive for name, naive in SMALL.items() if name not in ("zero rank", "padded")}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", GRIDS)
 def test_drawn_programs_and_their_mutants_compute_what_onnxruntime_computes(name: str) -> None:
     naive = GRIDS[name]()

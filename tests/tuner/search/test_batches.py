@@ -14,9 +14,11 @@ from dsascape.tuner.search.objectives import TotalLatency
 from dsascape.tuner.search.runners import Answer, SimulatedRunner
 from dsascape.tuner.search.search import Search
 from dsascape.tuner.search.tuners import SearchOptions
+from tests.tiers import examples
 from tests.tuner.search.test_search import OPTIONS, VIEW, stored, tasks
 
 MODEL = SimulatedRunner(VIEW, "fp32")
+TRIALS = examples(120, few=60)
 
 
 class Tuning:
@@ -69,12 +71,12 @@ def test_the_first_batch_has_all_tasks_and_the_next_those_that_promise_most(tmp_
 
 
 def test_no_program_is_given_out_twice(tmp_path: Path) -> None:
-    own = Tuning(tmp_path, replace(OPTIONS, trials=120, unit=4))
+    own = Tuning(tmp_path, replace(OPTIONS, trials=TRIALS, unit=4))
     while own.round() is not None:
         pass
     tried = [row[:3:2] for row in stored(tmp_path) if row[1] != CONFIRMED]
 
-    assert len(tried) == 120 + 5
+    assert len(tried) == TRIALS + 5
     assert len(set(tried)) == len(tried)
 
 
@@ -111,7 +113,7 @@ def test_a_search_in_batches_goes_on_after_any_of_them_as_if_it_had_not_stopped(
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for folder in (whole, parts):
         folder.mkdir()
-    options = replace(OPTIONS, trials=56, unit=4)
+    options = replace(OPTIONS, trials=examples(56, few=32), unit=4)
     own = Tuning(whole, options)
     while own.round() is not None:
         pass

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.tvm
 def test_programs_compute_the_right_values(name: str) -> None:
     """At night, of each kernel of the campaign, eighteen programs with as many mutants and 35 children."""
     space = Space(SMALL[name](), SearchMachine.of_cpu(NARROW, "fp32"))
-    _check_family(space, examples(18, few=4) if name in CAMPAIGN else 4)
+    _check_family(space, examples(18 if name in CAMPAIGN else 4, few=2))
 
 
 HINTS = {
@@ -49,7 +49,7 @@ HINTS = {
 def test_programs_that_obey_hints_compute_the_right_values(name: str) -> None:
     """Tiles stick out as far as the hints need it: sixteen of ten channels, five of twelve rows."""
     machine = SearchMachine.of_cpu(NARROW, "fp32")
-    _check_family(Space(SMALL[name](), machine, SpaceOptions(hints=(HINTS[name],))), 3)
+    _check_family(Space(SMALL[name](), machine, SpaceOptions(hints=(HINTS[name],))), examples(3, few=2))
 
 
 def _check_family(space: Space, draws: int) -> None:

@@ -110,27 +110,30 @@ def test_every_tuner_tries_as_many_as_asked_for_and_is_never_worse_than_the_buil
     assert [unit.latency_s for unit in units] == sorted([unit.latency_s for unit in units], reverse=True)
 
 
-def test_same_seed_same_records(tmp_path: Path) -> None:
-    for name in ("one", "other"):
-        (tmp_path / name).mkdir()
-        list(search(tmp_path / name).run())
-    assert stored(tmp_path / "one") == stored(tmp_path / "other")
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a search that was not stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    list(search(folder).run())
+    return folder
 
 
-def test_a_second_run_goes_on_as_if_there_had_been_one(tmp_path: Path) -> None:
+def test_same_seed_same_records(undisturbed: Path, tmp_path: Path) -> None:
+    list(search(tmp_path).run())
+    assert stored(tmp_path) == stored(undisturbed)
+
+
+def test_a_second_run_goes_on_as_if_there_had_been_one(undisturbed: Path, tmp_path: Path) -> None:
     """The first run ends after three units; records are those of a run that was not stopped."""
-    for name in ("whole", "stopped"):
-        (tmp_path / name).mkdir()
-    list(search(tmp_path / "whole").run())
-    first = search(tmp_path / "stopped").run()
+    first = search(tmp_path).run()
     for _ in range(3):
         next(first)
-    second = search(tmp_path / "stopped")
+    second = search(tmp_path)
     list(second.run())
     assert second.continued == 24
-    assert stored(tmp_path / "stopped") == stored(tmp_path / "whole")
+    assert stored(tmp_path) == stored(undisturbed)
     assert len(second.curve) == 6
-    third = search(tmp_path / "stopped")
+    third = search(tmp_path)
     assert list(third.run()) == []
     assert third.trials == 48
     assert third.latencies() == second.latencies()
@@ -204,11 +207,11 @@ def test_what_was_fast_by_chance_is_found_out_in_the_end(tmp_path: Path) -> None
 
 def test_a_task_whose_every_candidate_crashes_is_given_up(tmp_path: Path) -> None:
     own = tasks()
-    found = search(tmp_path, replace(OPTIONS, trials=200), Refusing(own[0].key), own)
+    found = search(tmp_path, replace(OPTIONS, trials=120), Refusing(own[0].key), own)
     list(found.run())
     trials = [each.trials for each in found.tasks]
     assert max(trials[1:]) <= 3 * 8
-    assert trials[0] == 200 - sum(trials[1:])
+    assert trials[0] == 120 - sum(trials[1:])
     assert [key for key, _ in found.kernels()] == [own[0].key]
 
 

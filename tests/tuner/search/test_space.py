@@ -102,7 +102,7 @@ def test_same_seed_same_programs_in_other_processes() -> None:
             [sys.executable, "-c", _DRAWN], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True,
             cwd=Path(__file__).parents[3],
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }  # fmt: skip
     assert len(found) == 1
 

@@ -32,6 +32,8 @@ from dsascape.scheduler.kernels.loops.shared_memory import shared_memory
 from dsascape.tuner.codegen.access import Stored
 from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
 from dsascape.tuner.codegen.emit import Emitting
+from dsascape.tuner.codegen.gpu.moves import close_group, copied_behind, stored_together, wait_for_groups
+from dsascape.tuner.codegen.gpu.neighbours import lanes_of, place_in_memory
 from dsascape.tuner.codegen.gpu.phases import (
     Block,
     Memory,
@@ -63,6 +65,10 @@ class GridEmitting(Emitting):
         """Conditions that end dimensions of the statement which is being written down."""
         self.thread: Any = None
         """The thread whose statement is being written down."""
+        self._copies_behind = False
+        """Whether copies that are being written down may run while threads go on."""
+        self._has_copies_behind = False
+        """Whether one of those does that have been written down since the last group was closed."""
 
     def function_of_grid(self, name: str) -> Any:
         """Return the PrimFunc of all blocks."""
@@ -113,7 +119,14 @@ class GridEmitting(Emitting):
     def store(self, name: str, value: Any, indices: Sequence[Any]) -> Any:
         if name not in self.memories:
             return super().store(name, value, indices)
-        return self.memories[name][0].store(self.thread, self._slot(name, indices), value)
+        memory, place = self.memories[name][0], self._slot(name, indices)
+        if self._copies_behind:
+            buffer, found = memory.at(self.thread, place)
+            started = copied_behind(buffer, found, value)
+            if started is not None:
+                self._has_copies_behind = True
+                return started
+        return memory.store(self.thread, place, value)
 
     def buffer_dtype(self, name: str) -> str:
         return self.memories[name][1] if name in self.memories else super().buffer_dtype(name)
@@ -121,18 +134,48 @@ class GridEmitting(Emitting):
     def node(self, node: Node) -> Any:
         """Return the statement of a node; sums of copies that stick out of a tile are added up at its last element.
 
-        Nobody reads these sums, and a multiply-accumulate without a condition around it costs less.
+        Nobody reads these sums, and a multiply-accumulate without a condition around it costs less. Nor does it need
+        one where it would multiply the zeros of two copies behind the end of a reduction.
         """
         if isinstance(node, Guard) and len(node.body) == 1:
             (inside,) = node.body
             if isinstance(inside, Statement) and inside.role == "update" and self._reads_buffers(inside):
-                found = [self._dim_of(each, inside) for each in node.conditions]
-                if all(dim is not None for dim in found):
-                    self.ends = {dim: each for dim, each in zip(found, node.conditions, strict=True) if dim is not None}
-                    statement = super().node(inside)
-                    self.ends = {}
-                    return statement
+                conditions = [each for each in node.conditions if not self._adds_zeros(each, inside)]
+                dims = {each: self._dim_of(each, inside) for each in conditions}
+                self.ends = {dim: each for each, dim in dims.items() if dim is not None}
+                statement = super().node(inside)
+                self.ends = {}
+                left = [each for each, dim in dims.items() if dim is None]
+                return when([self.value(each.value) < each.limit for each in left], statement)
+        if isinstance(node, Loop) and self.block.copies_behind:
+            return self._together(node) or super().node(node)
         return super().node(node)
+
+    def _together(self, node: Loop) -> Any | None:
+        """Return a loop over neighbours in the GPU's memory as stores of several at a time; None for any other."""
+        guard = node.body[0] if len(node.body) == 1 and isinstance(node.body[0], Guard) else None
+        (inside, *others) = node.body if guard is None else guard.body
+        if node.kind != "unrolled" or others or not isinstance(inside, Statement) or inside.stage in self.memories:
+            return None
+        conditions = () if guard is None else guard.conditions
+        place = place_in_memory(inside, self.program, self.stages[inside.stage].order)
+        lanes = lanes_of(node, place, conditions)
+        buffer = self.buffers.get(inside.stage)
+        if lanes == 1 or buffer is None or str(buffer.dtype) != "float32":
+            return None
+        held = tirx.decl_buffer((lanes,), "float32", "together", scope="local")
+        variable, statements = self.variables[node.name], list[Any]()
+        for first in range(0, node.extent, lanes):
+            stores = []
+            for lane in range(lanes):
+                self.variables[node.name] = tirx.const(first + lane)
+                stores.append(self.statement(inside))
+            kept = [tirx.BufferStore(held, each.value, [tirx.const(lane)]) for lane, each in enumerate(stores)]
+            there = [self.value(each.value) < each.limit for each in conditions]
+            stored = stored_together(buffer, stores[0].indices, held, lanes)
+            statements.append(when(there, sequence([*kept, stored])))
+        self.variables[node.name] = variable
+        return sequence([tirx.AllocBuffer(held), *statements])
 
     def element(self, statement: Statement) -> list[Any]:
         found = super().element(statement)
@@ -146,6 +189,25 @@ class GridEmitting(Emitting):
         stage = self.stages[statement.stage]
         copies = self.program.copies(stage.name)
         return all(copies.get(read.tensor, read.tensor) in self.memories for read in reads_of(stage, stage.nests))
+
+    def _adds_zeros(self, condition: Condition, statement: Statement) -> bool:
+        """Whether a product adds only zeros where a condition does not hold: both of its factors end there."""
+        stage = self.stages[statement.stage]
+        nest = stage.nests[0]
+        if stage.kind != "sum" or not nest.per_iteration.macs:
+            return False
+        ended = [loop for loop, value in statement.reduced if value == condition.value]
+        if len(ended) != 1 or nest.loops[ended[0]].extent != condition.limit:
+            return False
+        copies, own = self.program.copies(stage.name), ((ended[0], 1),)
+        return all(
+            read.tensor in copies
+            and any(
+                index.terms == own and not index.offset and size == condition.limit
+                for index, size in zip(read.indices, read.shape, strict=True)
+            )
+            for read in nest.reads[:2]
+        )
 
     def _dim_of(self, condition: Condition, statement: Statement) -> int | None:
         """Return the dimension whose elements a condition ends; None for one about anything else."""
@@ -216,19 +278,30 @@ class GridEmitting(Emitting):
     def _phase(self, group: Sequence[Node], in_thread: "Inside", of_all: "Inside", thread: Any) -> Any:
         copies = [each for each in group if _is_copy(each)]
         own = tuple([each for each in group if not _is_copy(each)])
-        statements = [of_all(thread, partial(self._copy, each, thread)) for each in copies]
+        statements, closed = self._closed([of_all(thread, partial(self._copy, each, thread)) for each in copies])
         statements += [in_thread(thread, partial(self.nodes, own))] if own else []
-        return sequence(statements)
+        ahead = [each.iterations for each in copies if isinstance(each, Ahead)]
+        left = min(ahead) - 1 if ahead and len(ahead) == len(copies) else 0
+        return sequence([*statements, *([wait_for_groups(left)] if closed else [])])
+
+    def _closed(self, copies: Sequence[Any]) -> tuple[list[Any], bool]:
+        """Return ``copies`` as one group, and whether any of them runs while threads go on."""
+        closed, self._has_copies_behind = self._has_copies_behind, False
+        return [*copies, *([close_group()] if closed else [])], closed
 
     def _in_step(self, node: Loop, in_thread: "Inside", of_all: "Inside") -> Iterator[Phase | Steps]:
         """Yield a loop that all threads run in step, behind what runs ahead of it for its first iterations."""
         ahead = [each for each in node.body if isinstance(each, Ahead)]
 
+        first = min(max([each.iterations for each in ahead], default=0), node.extent)
+
         def begun(number: int, thread: Any) -> Any:
             own = [each for each in ahead if number < each.iterations]
-            return sequence([of_all(thread, partial(self._made, each, thread, tirx.const(number))) for each in own])
+            copies = [of_all(thread, partial(self._made, each, thread, tirx.const(number))) for each in own]
+            statements, closed = self._closed(copies)
+            return sequence([*statements, *([wait_for_groups(number)] if closed and number == first - 1 else [])])
 
-        for number in range(min(max([each.iterations for each in ahead], default=0), node.extent)):
+        for number in range(first):
             yield partial(begun, number)
         yield Steps(self.variables[node.name], node.extent, list(self._phases(node.body, in_thread, of_all)))
 
@@ -253,7 +326,10 @@ class GridEmitting(Emitting):
         self.variables[node.name] = number
         self.split(node)
         conditions = [number < node.extent] if node.extent % threads else []
-        return loop(turn, -(-node.extent // threads), when(conditions, self.nodes(node.body)))
+        self._copies_behind = self.block.copies_behind
+        copies = loop(turn, -(-node.extent // threads), when(conditions, self.nodes(node.body)))
+        self._copies_behind = False
+        return copies
 
 
 Around = Callable[[Callable[[], Any]], Any]

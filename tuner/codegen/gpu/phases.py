@@ -80,6 +80,11 @@ class Block:
         """Return what of its shared memory a block has to ask for when it is launched: all of it, or none."""
         return self.shared_bytes if self.language == "cuda" and self.shared_bytes > _STATIC_BYTES else 0
 
+    @property
+    def copies_behind(self) -> bool:
+        """Whether copies into shared memory may run while threads go on."""
+        return self.language == "cuda" and not self.as_loops
+
     @cached_property
     def _arena(self) -> Any:
         """All of a block's shared memory, once it is known how much that is."""

@@ -108,6 +108,7 @@ def test_nothing_is_moved_less_often_than_that_but_for_what_strides_jump_over(gr
     assert ddr_bytes(schedule) >= 0.99 * (moved_bytes(schedule)["ddr"] - left_out_bytes(schedule))
 
 
+@pytest.mark.sampled(1, long=["densenet121-8"])
 @pytest.mark.parametrize(("model", "images"), [("mobilenet-v2", 32), ("densenet121", 8)])
 def test_instances_bring_large_batches_near_to_what_has_to_move(model: str, images: int) -> None:
     """Without instances all images are alive at once, and most of what they exchange goes to DDR."""

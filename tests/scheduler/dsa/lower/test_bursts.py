@@ -4,6 +4,7 @@ import pytest
 
 from dsascape.scheduler import make_policy
 from dsascape.scheduler.dsa.lower.bursts import Ahead, Bursts, bursts_of, staged_burst_bytes
+from dsascape.scheduler.dsa.lower.code import RunCode
 from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
@@ -29,7 +30,8 @@ def convolution() -> tuple[LayerRun, Execution]:
 
 
 def bursts(burst_bytes: int, prefetch_bytes: int = 256 * KIB) -> Bursts:
-    return bursts_of(*convolution(), burst_bytes, prefetch_bytes, stores=True)
+    run, execution = convolution()
+    return bursts_of(run.layer, RunCode.of(run, execution), burst_bytes, prefetch_bytes, KIB)
 
 
 @pytest.mark.parametrize(("burst_bytes", "versions"), [(1, 1), (2 * 2304, 2), (3 * 2304 - 1, 2), (WEIGHTS_BYTES, 16)])

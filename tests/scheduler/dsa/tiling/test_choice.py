@@ -1,5 +1,7 @@
 """Equal tile requests are searched once, and get the result that their own search would give."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 
@@ -10,6 +12,7 @@ from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import decide
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
 from dsascape.scheduler.dsa.deciding.unit_choice import choose_units
+from dsascape.scheduler.dsa.tiling.candidates import TileCandidates
 from dsascape.scheduler.dsa.tiling.choice import TileChooser, TilingCache
 from dsascape.scheduler.dsa.tiling.search import choose_tiling
 from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest
@@ -21,6 +24,7 @@ from tests.graphs import Net, machine, machines, networks
 from tests.tiers import examples
 
 KIB = 1024
+MIB = 1024 * KIB
 VIEW = DsaView(machine(), 1)
 
 
@@ -43,6 +47,23 @@ def two_alike() -> tuple[Layer, Layer]:
 
 def chooser() -> TileChooser:
     return TileChooser(VIEW, 64 * KIB, 1024 * KIB, TilingCache())
+
+
+def test_requests_that_differ_in_free_space_alone_share_a_lattice_and_what_it_keeps_reads_no_free_space() -> None:
+    layer, _ = two_alike()
+    requests = [replace(request_of(layer, size), doubled=doubled) for size, doubled in ((KIB, False), (MIB, True))]
+    first, second = [each.apart_from_space for each in requests]
+
+    assert (first == second, hash(first) == hash(second)) == (True, True)
+    assert TileCandidates(requests[0], VIEW).lattice is TileCandidates(requests[1], VIEW).lattice
+    prefetching = replace(requests[0], prefetch=(KIB, MIB))
+    assert prefetching.apart_from_space == replace(requests[0], prefetch=(MIB, KIB)).apart_from_space
+    assert prefetching.apart_from_space != first
+    assert TileCandidates(prefetching, VIEW).lattice is not TileCandidates(requests[0], VIEW).lattice
+    with pytest.raises(AttributeError, match="doubled is left out of this part of the tile request"):
+        bool(first.doubled)
+    with pytest.raises(TypeError):
+        sum(first.local_gaps)
 
 
 def test_equal_layers_share_a_tiling_each_under_its_own_names() -> None:

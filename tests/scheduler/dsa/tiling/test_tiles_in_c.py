@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.hw_models.dsa.memories import FurtherLevel
 from dsascape.hw_models.in_c import is_built
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
-from dsascape.scheduler.dsa.deciding.unit_choice import choose_units
+from dsascape.scheduler.dsa.deciding.unit_choice import choose_units, unit_ps
 from dsascape.scheduler.dsa.tiling.candidates import TileCandidates
 from dsascape.scheduler.dsa.tiling.cuts import Cuts
 from dsascape.scheduler.dsa.tiling.encoding import asked, compiled_tiles
@@ -35,6 +36,15 @@ tiles = pytest.importorskip("dsascape.scheduler.in_c.tiles")
 if not is_built("dsascape.scheduler.in_c.tiles"):
     pytest.skip("built of other sources", allow_module_level=True)
 
+LEVELS = st.builds(
+    lambda of, rate, startup: FurtherLevel.model_validate({
+        "of": of, "capacity": "1 MiB", "bandwidth": "50 GB/s", "path": {"bandwidth": rate, "startup": startup}
+    }),
+    st.sampled_from(["cluster", "chip"]), st.sampled_from(["1 GB/s", "20 GB/s", "100 GB/s"]),
+    st.sampled_from(["0 ps", "100 ns", "2 us"]),
+)  # fmt: skip
+FURTHER = st.sampled_from([(), (("l2", 0.25),), (("l2", 0.125), ("l3", 0.1))])
+STORED = st.sampled_from([(("ddr", 1.0),), (("l2", 1.0),), (("ddr", 0.3), ("l2", 0.2), ("l3", 0.5))])
 ROUTES = st.sampled_from([(1.0, 0.0), (0.0, 1.0), (0.5, 0.25), (0.3, 0.0)])
 GAPS = st.lists(st.sampled_from([0, 64, 100, 512, 4096, 30_000, 65_536]), min_size=1, max_size=3)
 MOST_OTHER = {
@@ -91,7 +101,7 @@ def compiled(request: TileRequest, view: DsaView) -> Any:
 
 @st.composite
 def specs(draw: st.DrawFn) -> ClusteredDsa:
-    """Draw a machine with an array of any kind, and perhaps a link between its clusters."""
+    """Draw a machine with an array of any kind, further memories, and a link between its clusters."""
     spec: ClusteredDsa = draw(machines())
     if spec.global_buffer is not None and draw(st.booleans()):
         spec = ClusteredDsa.model_validate(spec.model_dump(by_alias=True) | {"cluster_link": {
@@ -99,6 +109,8 @@ def specs(draw: st.DrawFn) -> ClusteredDsa:
             "bandwidth": draw(st.sampled_from(["1 GB/s", "30 GB/s"])),
             "startup": draw(st.sampled_from(["0 ps", "300 ns"])), "energy": "1 pJ/B",
         }})  # fmt: skip
+    if spec.global_buffer is not None and draw(st.booleans()):
+        spec = spec.model_copy(update={"further_levels": {"l2": draw(LEVELS), "l3": draw(LEVELS)}})
     if "matrix" not in spec.units:
         return spec
     values: dict[str, object] = {f"units.matrix.{name}": draw(st.sampled_from(of)) for name, of in MOST_OTHER.items()}
@@ -110,16 +122,19 @@ def specs(draw: st.DrawFn) -> ClusteredDsa:
 def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: ClusteredDsa, graph: Graph) -> None:
     view, draw = DsaView(spec, spec.clusters), data.draw
     drawn = draw(st.sampled_from(layers(graph, view)))
-    cores, has_global = drawn.cores, bool(view.global_buffer_bytes)
+    cores, has_global, has_further = drawn.cores, bool(view.global_buffer_bytes), bool(spec.further_levels)
     routes = {
-        name: Route(*draw(ROUTES), draw(st.sampled_from([1, cores])), draw(st.booleans())) for name in drawn.routes
-        if draw(st.integers(0, 5))
+        name: Route(
+            *draw(ROUTES), draw(st.sampled_from([1, cores])), draw(st.booleans()), draw(FURTHER) if has_further else ()
+        )
+        for name in drawn.routes if draw(st.integers(0, 5))
     }  # fmt: skip
     if spec.cluster_link is not None:
         routes = {name: _over_link(route, draw(st.sampled_from([0, 1, 2, 3]))) for name, route in routes.items()}
     for _ in range(3):  # what the first search leaves behind serves the others
         request = replace(
             drawn, routes=routes, output_memory=draw(st.sampled_from(["ddr", "global_buffer", "local_buffer"])),
+            stored_in=draw(STORED) if has_further else (("ddr", 1.0),),
             local_gaps=tuple(sorted(draw(GAPS), reverse=True)), overlaps=draw(st.booleans()),
             global_gaps=tuple(sorted(draw(GAPS), reverse=True)) if has_global else (0,),
             prefetch=draw(st.sampled_from([None, (500, 4000), (20_000, 60_000)])) if has_global else None,
@@ -138,11 +153,39 @@ def _over_link(route: Route, others: int) -> Route:
     return route._replace(from_global=0.5, from_clusters=0.5, receivers=others)
 
 
+@settings(max_examples=examples(150), deadline=None)
+@given(data=st.data(), spec=specs(), graph=networks())
+def test_the_work_of_any_tile_of_random_layers_is_that_of_python(
+    data: st.DataObject, spec: ClusteredDsa, graph: Graph
+) -> None:
+    view = DsaView(spec, spec.clusters)
+    for request in layers(graph, view):
+        searcher, layer = compiled(request, view), request.layer
+        if searcher is None:
+            continue
+        tile = tuple([data.draw(st.integers(1, size)) for size in layer.sink.shape])
+        depth = data.draw(st.integers(1, request.searched_depth)) if request.searched_depth > 1 else None
+
+        work = layer.tile_work(tile, depth)
+        operand_bytes, output_bytes, between_bytes, busy_ps = searcher.work(tile, depth or 0)
+        names = [name for name in request.routes if name in work.operand_bytes]
+        assert dict(zip(names, operand_bytes, strict=True)) == work.operand_bytes
+        assert (output_bytes, between_bytes) == (work.output_bytes, work.between_bytes)
+        expected_ps = unit_ps(work, request.units, view, request.dtype)
+        assert sorted(filter(None, busy_ps)) == sorted(filter(None, expected_ps))
+
+
+@pytest.mark.parametrize("asked_for", [((1, 4, 8), 0), ((1, 4, 9, 8), 0), ((1, 0, 8, 8), 0), ((1, 4, 8, 8), -1)])
+def test_the_work_of_what_is_no_tile_is_refused(asked_for: tuple[tuple[int, ...], int]) -> None:
+    with pytest.raises(ValueError, match="no tile of the layer"):
+        tiles.Tiles(layer_record()).work(*asked_for)
+
+
 @pytest.mark.parametrize("kind", sorted(MAKERS))
 def test_the_same_tiles_are_found_for_every_operator(kind: str) -> None:
     spec = machine()
     view = DsaView(with_values(spec, {"local_buffer.capacity": "256 B"}), 1)
-    for seed in range(8):
+    for seed in range(examples(8, few=2)):
         for request in layers(MAKERS[kind](np.random.default_rng([seed, *kind.encode()]), kind).graph(), view):
             check_alike(request, view)
             is_scalar = not request.part
@@ -150,6 +193,7 @@ def test_the_same_tiles_are_found_for_every_operator(kind: str) -> None:
             assert left_to_python or is_scalar or compiled(request, view) is not None
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("preset", ["stcp920_paper", "ascend910", "ipu_mk1"])
 @pytest.mark.parametrize("model", ["resnet18", "shufflenet-v2", "bert-tiny", "dcgan"])
 def test_the_same_tiles_are_found_for_real_networks_on_real_machines(model: str, preset: str) -> None:
@@ -283,13 +327,13 @@ def test_records_with_other_fields_are_refused_by_name() -> None:
         tiles.Tiles(record._replace(tensors=(more(4, 2, 1),)))
     with pytest.raises(TypeError, match="is no record Tensor of 2 fields"):
         tiles.Tiles(record._replace(tensors=((4, 2),)))
-    with pytest.raises(TypeError, match="is no record Layer of 19 fields"):
+    with pytest.raises(TypeError, match="is no record Layer of 21 fields"):
         tiles.Tiles(tuple(record))
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"local_gaps": (1,) * 17}, {"local_gaps": [64]}, {"at_once": 0.5}, {"most_climbs": 2.5}, {"overlaps": "no"}],
+    [{"local_gaps": (1,) * 17}, {"local_gaps": [64]}, {"timings": ()}, {"most_climbs": 2.5}, {"overlaps": "no"}],
 )
 def test_invalid_requests_are_refused(change: dict[str, Any]) -> None:
     request, view = convolution()

@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -96,8 +96,23 @@ def told(records: Sequence[Record]) -> list[tuple[object, ...]]:
     return [(each.task, each.unit, each.steps, each.answer) for each in records]
 
 
-def test_what_reuses_comes_behind_what_it_reuses_and_takes_few_trials(tmp_path: Path) -> None:
-    search, records = searched(tmp_path, Counting())
+@dataclass(frozen=True)
+class Whole:
+    """A search that nothing interrupted."""
+
+    search: ReuseSearch
+    records: list[Record]
+    asked: int
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    search, records = searched(tmp_path_factory.mktemp("whole"), runner := Counting())
+    return Whole(search, records, len(runner.asked))
+
+
+def test_what_reuses_comes_behind_what_it_reuses_and_takes_few_trials(whole: Whole) -> None:
+    search, records = whole.search, whole.records
     first = {each.task.key: next(place for place, own in enumerate(records) if own.task == each.task.key and own.unit)
              for each in search.tasks if each.trials}  # fmt: skip
     assert first
@@ -109,16 +124,15 @@ def test_what_reuses_comes_behind_what_it_reuses_and_takes_few_trials(tmp_path: 
     assert all(each.best is not None for each in search.tasks)
 
 
-def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    _, whole = searched(tmp_path / "whole", whole_runner := Counting())
+def test_a_killed_run_goes_on_where_it_stopped(whole: Whole, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        searched(tmp_path / "killed", Counting(len(whole_runner.asked) // 2))
+        searched(tmp_path, Counting(whole.asked // 2))
     rest = Counting()
-    _, again = searched(tmp_path / "killed", rest)
-    assert told(again) == told(whole)
-    assert 0 < len(rest.asked) < len(whole_runner.asked)
-    _, third = searched(tmp_path / "killed", idle := Counting())
-    assert (told(third), idle.asked) == (told(whole), [])
+    _, again = searched(tmp_path, rest)
+    assert told(again) == told(whole.records)
+    assert 0 < len(rest.asked) < whole.asked
+    _, third = searched(tmp_path, idle := Counting())
+    assert (told(third), idle.asked) == (told(whole.records), [])
 
 
 def test_selective_tuning_tries_the_fastest_programs_of_a_group_as_they_are(tmp_path: Path) -> None:
@@ -137,9 +151,8 @@ def test_selective_tuning_tries_the_fastest_programs_of_a_group_as_they_are(tmp_
     assert {"groups"} == set(reuse_json(search))
 
 
-def test_no_program_is_tried_twice(tmp_path: Path) -> None:
-    _, records = searched(tmp_path, Counting())
-    assert len({(each.task, each.steps, each.unit == 0) for each in records}) == len(records)
+def test_no_program_is_tried_twice(whole: Whole) -> None:
+    assert len({(each.task, each.steps, each.unit == 0) for each in whole.records}) == len(whole.records)
 
 
 @pytest.mark.parametrize("seed", range(4))
