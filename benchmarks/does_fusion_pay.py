@@ -40,9 +40,10 @@ from dsascape.tuner.measure.device import local_device, now
 from dsascape.tuner.measure.job import job_of_schedule
 from dsascape.tuner.measure.timing import measured
 from dsascape.tuner.search.database import own_steps, written
+from dsascape.tuner.search.kinds.cpu import tasks_of
 from dsascape.tuner.search.objectives import TotalLatency
 from dsascape.tuner.search.runners import MeasuredRunner
-from dsascape.tuner.search.tasks import joined, tasks_of
+from dsascape.tuner.search.tasks import joined
 from dsascape.workloads.analysis import Analysis
 
 DTYPE = "fp32"
@@ -166,10 +167,9 @@ def _turn_s(row: Any) -> float:
     return measured(lambda: sample(count), _TURN_S, _WIDTH).seconds
 
 
-def measure(pair: Pair, on: TunedOn, runner: MeasuredRunner, trials: int, seed: int) -> dict[str, str]:
+def measure(pair: Pair, view: CpuView, on: TunedOn, runner: MeasuredRunner, trials: int, seed: int) -> dict[str, str]:
     """Return the row of a pair, without predictions."""
-    graph, view, begin = pair.graph(), on.view(DTYPE), time.monotonic()
-    assert isinstance(view, CpuView)
+    graph, begin = pair.graph(), time.monotonic()
     sides = {name: Side.of(plan(graph), view).tuned(on, runner, trials, seed) for name, plan in _PLANS.items()}
     tuned_s = time.monotonic() - begin
     found, alone = timed_s(sides)
@@ -224,13 +224,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = local_device()
     facts = {"processor": device.processor, "versions": json.dumps(dict(device.versions), sort_keys=True)}
     end = time.monotonic() + 60 * asked.minutes
+    on, direct = TunedOn(spec, "local", "llvm", 1), CpuView(spec, CpuTuning(threads=1, winograd=0))
     with MeasuredRunner("local", "llvm", 1) as runner:
         for name, pair in pairs.items():
             if name in rows or asked.only not in f"{pair.kind} {name}":
                 continue
             if time.monotonic() > end:
                 break
-            row = measure(pair, TunedOn(spec, "local", "llvm", 1), runner, asked.trials, asked.seed) | facts
+            row = measure(pair, direct, on, runner, asked.trials, asked.seed) | facts
             row |= predicted(pair, row, view, asked.label)
             rows[name] = row
             write(asked.out, rows)

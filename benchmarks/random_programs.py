@@ -31,8 +31,8 @@ from dsascape.scheduler.kernels.loops.steps import ComputeAt, Level, Step, Steps
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.scheduler.parts import divisors
 from dsascape.tuner.measure import CandidateBudget, CandidateRunner, KernelTask, PreparedTask
-from dsascape.tuner.search.spaces import space_of
-from dsascape.tuner.search.tasks import search_machine
+from dsascape.tuner.search.analysis import SearchMachine
+from dsascape.tuner.search.kinds.cpu import CpuSpace
 from dsascape.workloads import load_network
 from dsascape.workloads.analysis import Analysis
 
@@ -57,7 +57,7 @@ def drawn(kernel: CpuKernel, view: CpuView, rng: random.Random) -> Iterator[Step
 def searched(kernel: CpuKernel, view: CpuView, rng: random.Random) -> Iterator[Steps]:
     """Yield the built-in choice, then programs as a search draws them."""
     yield steps_of(kernel.layer, kernel.tiles, view.lanes(_DTYPE))
-    space = space_of(NaiveProgram(kernel.layer), search_machine(view, _DTYPE))
+    space = CpuSpace(NaiveProgram(kernel.layer), SearchMachine.of_cpu(view, _DTYPE))
     while True:
         yield space.draw(rng).steps
 

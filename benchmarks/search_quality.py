@@ -19,8 +19,9 @@ from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.tuner.search.analysis import SearchMachine
 from dsascape.tuner.search.cost_model import CostModel
 from dsascape.tuner.search.features import features_of
-from dsascape.tuner.search.runners import SimulatedRunner
-from dsascape.tuner.search.space import Program, Space
+from dsascape.tuner.search.kinds.cpu import CpuSpace
+from dsascape.tuner.search.simulated_loops import SimulatedRunner
+from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.tasks import Task
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.single_operators import described, single_operator
@@ -55,7 +56,7 @@ def drawn(name: str, view: CpuView, count: int, seed: int) -> Drawn:
     layer = layer_of(Analysis(graph), range(len(graph.ops)))
     assert layer is not None
     naive, machine = NaiveProgram(layer), SearchMachine.of_cpu(view, _DTYPE)
-    space, rng, found = Space(naive, machine), random.Random(seed), dict[object, Program]()
+    space, rng, found = CpuSpace(naive, machine), random.Random(seed), dict[object, Program]()
     begin = time.perf_counter()
     draws = 0
     while len(found) < count and draws < 4 * count:

@@ -47,16 +47,16 @@ from dsascape.experiments.question.processor import processor_of
 from dsascape.experiments.question.repeated import check_values
 from dsascape.experiments.question.schedules import read_document
 from dsascape.experiments.real.compared import Comparison
+from dsascape.experiments.real.measured_kinds import measured_kind
 from dsascape.experiments.report.build import write_report
 from dsascape.experiments.results.columns import BOOK_KEEPING
 from dsascape.experiments.results.folder import DamagedError, Note, read_note, write_note
 from dsascape.experiments.results.frame import read_results
 from dsascape.experiments.results.sensitivity import WhatIf
-from dsascape.hw_models import AnyHardware, Cpu, Gpu, HardwareError, with_values
+from dsascape.hw_models import AnyHardware, with_values
 from dsascape.scheduler import Placing, Policy, kind_of, make_tuning, policy_types
 from dsascape.scheduler.kinds.table import KINDS, kind_named
-from dsascape.tuner.measure import LOCAL, Budget, usable_cores
-from dsascape.wording import count
+from dsascape.tuner.measure import LOCAL, Budget
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 
@@ -261,14 +261,8 @@ def measure(
     check_text("target", target, "a target of code, such as 'llvm'")
     check_text("device", device, "a device, such as 'local'")
     check_flag("flush_caches", flush_caches)
-    fixed, tuning = _pins(more.get("pins")), dict[str, object]()
-    if isinstance(machine, Cpu):
-        own = usable_cores() if device == LOCAL else machine.core_count
-        tuning["threads"] = threads or min(own, machine.core_count)
-        if threads is not None and threads > machine.core_count:
-            raise ValueError(f"threads: has {threads}; {machine.name} has {count(machine.core_count, 'core')}")
-    elif not isinstance(machine, Gpu):
-        raise HardwareError(f"{machine.name}: is not a CPU or GPU; code is generated and measured for these")
+    fixed = _pins(more.get("pins"))
+    tuning = measured_kind(machine).tuning(machine, threads, device, "threads: has")
     on = MeasuredOn(target, device, processor_of(target, device), flush_caches)
     point = DesignPoint(
         Workload(name, batch), machine, chosen, policy_file=file, tuning=tuning, measured_on=on, pins=fixed

@@ -9,6 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dsascape.workloads import Graph, import_onnx
+from dsascape.workloads.operators.registry import Array
 
 _OPSET, _IR = 21, 10
 BITS: dict[int, int] = {TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.INT8: 8, TensorProto.UINT8: 8,
@@ -88,3 +89,29 @@ def residual_block(element: int, channels: int, size: int) -> onnx.ModelProto:
         ]
     nodes.append(helper.make_node("DequantizeLinear", ["q2", "s", "z"], ["y"], name="y"))
     return model(nodes, constants, {"x": [1, channels, size, size]})
+
+
+def product_of_few_bits(
+    rows: int, depth: int, columns: int, *, bits: int = 4, has_zeros: bool = True, has_bias: bool = False
+) -> Graph:
+    """Return com.microsoft::MatMulNBits with weights that a file would have."""
+    draw, block, each = np.random.default_rng(0), 32, 8 // bits
+    blocks = -(-depth // block)
+    known: dict[str, Array] = {
+        "b": draw.integers(0, 256, (columns, blocks, block // each)).astype(np.uint8),
+        "s": draw.uniform(0.01, 0.1, (columns, blocks)).astype(np.float32),
+        "z": draw.integers(0, 256, (columns, -(-blocks // each))).astype(np.uint8),
+        "bias": draw.uniform(-1, 1, columns).astype(np.float32),
+    }
+    names = ["a", "b", "s", "z" if has_zeros else "", "", "bias" if has_bias else ""]
+    node = helper.make_node(
+        "MatMulNBits", names, ["y"], domain="com.microsoft", K=depth, N=columns, bits=bits, block_size=block
+    )  # fmt: skip
+    entries = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("a", [rows, depth]), ("y", [rows, columns]))
+    ]
+    constants = [numpy_helper.from_array(value, name) for name, value in known.items() if name in names]
+    body = helper.make_graph([node], "few_bits", entries[:1], entries[1:], constants)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return import_onnx(helper.make_model(body, opset_imports=opsets, ir_version=10).SerializeToString(), name="few")

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from dsascape.workloads.constants import single_node_model
+from dsascape.workloads.decomposition.state_space import standard_nodes
 from dsascape.workloads.graph import FLOATS, CastRebuild, Graph, Op, Tensor, WorkloadError
 from dsascape.workloads.onnx_import import walk_again
 from dsascape.workloads.operators.registry import Array
@@ -75,6 +76,7 @@ class Executable:
         self, nodes: Sequence[onnx.NodeProto], inputs: Sequence[str], outputs: Iterable[str]
     ) -> onnx.ModelProto:
         tensors, read = self.graph.tensors, {name for node in nodes for name in node.input}
+        nodes = [each for node in nodes for each in standard_nodes(node)]
         body = helper.make_graph(
             [_named(node) for node in nodes],
             "network",

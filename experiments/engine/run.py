@@ -1,7 +1,7 @@
 """Runs of many design points: resumable, stored as they are computed, none computed twice."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +17,7 @@ from dsascape.experiments.question.constraints import Constraint, violated
 from dsascape.experiments.question.network import default_dtype
 from dsascape.experiments.question.points import DesignPoint, Row
 from dsascape.experiments.real.compared import Comparison
-from dsascape.experiments.real.on_gpu import measured_on_gpu
-from dsascape.experiments.real.on_processor import measured_on_processor
+from dsascape.experiments.real.measured_kinds import measured_kind
 from dsascape.experiments.results.computed import Computed, check_finite
 from dsascape.experiments.results.store import VIOLATES, ResultStore
 from dsascape.scheduler import kind_of
@@ -29,11 +28,6 @@ from dsascape.workloads.memo import MemoFigures, memo_figures, memo_figures_sinc
 OnPoint = Callable[[DesignPoint, Row], None]
 _log = logging.getLogger(__name__)
 _MOST_MACHINES = 64
-_MEASURES: Mapping[str, Callable[[DesignPoint, Budget], tuple[Outcome, Comparison]]] = {
-    "cpu": measured_on_processor,
-    "gpu": measured_on_gpu,
-}
-"""Measurements by kind of machine; that of processors refuses all others."""
 _caches: Table[object] = Table(_MOST_MACHINES)
 """Caches of this worker process by machine and tuning, shared by the policies and networks that it computes."""
 
@@ -68,9 +62,9 @@ def evaluated(point: DesignPoint) -> Outcome:
 def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
     """Simulate ``point`` and measure it on a real device; return both results.
 
-    Raises what `measured_on_processor` and `measured_on_gpu` raise.
+    Raises what `measured_kind` raises, and what the kind's measurement raises (`on_processor`, `on_gpu`).
     """
-    return _MEASURES.get(point.hardware.kind, measured_on_processor)(point, budget)
+    return measured_kind(point.hardware).measured(point, budget)
 
 
 def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) -> Computed:

@@ -26,7 +26,7 @@ from dsascape.tuner.search.evolution import EvolutionOptions
 from dsascape.tuner.search.options import SpaceOptions
 from dsascape.tuner.search.reuse.bridges import bridges
 from dsascape.tuner.search.reuse.kernels import graph_of
-from dsascape.tuner.search.reuse.machines import Reusable, reusable
+from dsascape.tuner.search.reuse.machines import Reusable
 from dsascape.tuner.search.reuse.nests import operator_of
 from dsascape.tuner.search.reuse.operators import FeatureRatios, Operator, ReuseError, is_reuse_pair
 from dsascape.tuner.search.reuse.topk import TOP, top_k, transferred
@@ -114,7 +114,7 @@ class Pairs:
             (task,) = shape_tasks({name: graph}, make_policy("unfused"), self._on, DTYPE).tasks
             model = CostModel(ModelOptions(), 0)
             each = Searching(task, SpaceOptions(), model)
-            own = reusable(each.space)
+            own = each.space.reusable()
             return Member(operator_of(task.naive, lambda _: own.kinds), each, own)
         except (*_NOT_TUNED, ValueError):
             return None

@@ -48,7 +48,6 @@ def schedules(spec: Gpu, batch: int) -> Iterator[tuple[str, GpuSchedule, float]]
         "graphturbo": GraphTurbo().evaluate(costs).schedule,
     }
     for name, schedule in by_name.items():
-        assert isinstance(schedule, GpuSchedule)
         result = simulate(lower(schedule, costs), gpu_machine(spec), gpu_energy(spec))
         yield name, schedule, result.makespan_ps / 1e9
 

@@ -71,6 +71,7 @@ def _outcome(run: Callable[[], Evaluated[MachineSchedule]], policy: str, job: Jo
     if not latency_s:
         raise WorkloadError(f"{schedule.graph.name}: there is nothing to compute")
     hardware = job.placing.hardware
+    summary = job.placing.kind.summary(hardware)
     computed = (1 if job.shares_kernels else job.placing.parts) * job.iterations * schedule.graph.batch
     record = RunRecord(
         model=job.label,
@@ -86,7 +87,7 @@ def _outcome(run: Callable[[], Evaluated[MachineSchedule]], policy: str, job: Jo
         iterations=job.iterations,
         macs=schedule.graph.operations.macs * job.batch // schedule.graph.batch,
         peak_macs_per_s=mean_peak_macs_per_s(schedule.graph, hardware, job.placing.dtype),
-        off_chip_bytes_per_s=job.placing.kind.summary(hardware).off_chip_bytes_per_s,
+        off_chip_bytes_per_s=summary.off_chip_bytes_per_s,
         language={},
         latency_s=latency_s,
         expected_latency_s=expected_ps(schedule, evaluated.program, result, hardware) / PS_PER_S * job.iterations,
@@ -106,7 +107,8 @@ def _outcome(run: Callable[[], Evaluated[MachineSchedule]], policy: str, job: Jo
         wall_s=time.perf_counter() - started,
     )
     if job.passed is not None:
-        record = replace(record, language=language_figures(schedule.graph, job.passed, record))
+        figures = language_figures(schedule.graph, job.passed, record, summary.off_chip_efficiency)
+        record = replace(record, language=figures)
     return Outcome(record, evaluated)
 
 

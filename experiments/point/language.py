@@ -35,11 +35,12 @@ def pass_of(workload: Workload) -> Pass | None:
     return Pass(*pass_sizes(workload.dimensions))
 
 
-def language_figures(graph: Graph, passed: Pass, record: RunRecord) -> dict[str, float]:
+def language_figures(graph: Graph, passed: Pass, record: RunRecord, efficiency: float) -> dict[str, float]:
     """Return the figures of a pass by name; ``graph`` is that of one iteration of one part, its caches in place.
 
     ``tokens_per_s`` and ``energy_per_token_j`` count all sequences; ``first_token_s`` is there for a prompt without
-    context only. ``weight_bytes``, ``cache_bytes`` and the three least times are those of the whole batch.
+    context only. ``weight_bytes``, ``cache_bytes`` and the least times are those of the whole batch. ``efficiency`` is
+    the share of the peak off-chip bandwidth that long accesses reach: weights and caches take ``sustained_s`` with it.
     """
     tokens = record.batch * passed.tokens
     weight_bytes = sum(_read_bytes(graph, "weight"))
@@ -50,6 +51,7 @@ def language_figures(graph: Graph, passed: Pass, record: RunRecord) -> dict[str,
         f"{WEIGHTS}_s": weight_bytes / record.off_chip_bytes_per_s,
         f"{CACHE}_s": cache_bytes / record.off_chip_bytes_per_s,
         f"{ARITHMETIC}_s": record.macs / record.peak_macs_per_s,
+        "sustained_s": (weight_bytes + cache_bytes) / (record.off_chip_bytes_per_s * efficiency),
     }  # fmt: skip
     return figures if passed.context else {**figures, "first_token_s": record.latency_s}
 

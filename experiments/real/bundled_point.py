@@ -19,7 +19,6 @@ from dsascape.experiments.results.computed import Computed, check_finite
 from dsascape.hw_models import HardwareError
 from dsascape.scheduler.kernels.repeated import RepeatedKernel
 from dsascape.tuner.bundle import BundleError, BundleResults, validated
-from dsascape.tuner.codegen.names import layers_of_functions
 from dsascape.tuner.measure import BUNDLE
 from dsascape.tuner.measure.soundness import COUNT, SECONDS, Ranges, unsound
 from dsascape.wording import count
@@ -90,13 +89,13 @@ _RANGES: Ranges = {
 
 
 def bundled(
-    point: DesignPoint, outcome: Outcome, kernels: Mapping[str, RepeatedKernel], threads: int
+    point: DesignPoint, outcome: Outcome, kernels: Mapping[str, RepeatedKernel], named: Mapping[str, str], threads: int
 ) -> BundledPoint:
-    """Return the point for a bundle: the simulated run of ``point`` and the predicted time of each kernel, by name."""
+    """Return the point for a bundle: the simulated run of ``point``, and each kernel's predicted time and layer."""
     record = replace(outcome.record, model=point.workload.label)
     return BundledPoint(
         point.simulated_key, measuring_hash(), threads, point.hardware.area_mm2, record,
-        tuple(layers_of(outcome)), kernels, layers_of_functions(outcome.schedule),
+        tuple(layers_of(outcome)), kernels, named,
     )  # fmt: skip
 
 

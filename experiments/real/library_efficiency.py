@@ -6,11 +6,12 @@ one thread. What comes of it is ``library_efficiency`` of the machine's file, fr
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dsascape.experiments.point.job import Job, run_graph
 from dsascape.hw_models import Cpu
 from dsascape.scheduler import Placing, make_policy, make_tuning
+from dsascape.tuner.calibrate import CalibratedHost, DescribedHost, host_spec
 from dsascape.tuner.late import late
 from dsascape.tuner.measure.timing import measured
 from dsascape.workloads import Graph
@@ -89,3 +90,22 @@ def with_efficiencies(text: str, shares: Mapping[str, float]) -> str:
     line = f"library_efficiency: {{{stated}}}  # measured: onnxruntime {late('library').VERSION} on one thread, {day}\n"
     before, energy, after = text.partition("energy:\n")
     return before + line + energy + after
+
+
+@dataclass(frozen=True)
+class _WithLibraries(CalibratedHost):
+    """Facts and figures of a processor, with the efficiency of onnxruntime there by kind of kernel."""
+
+    shares: Mapping[str, float]
+
+    def described(self, name: str, day: str) -> DescribedHost:
+        """Return the processor, measured on ``day``; raise ``HardwareError`` for figures that describe none."""
+        found = super().described(name, day)
+        spec = found.spec.model_copy(update={"library_efficiency": self.shares})
+        return replace(found, text=with_efficiencies(found.text, self.shares), spec=spec)
+
+
+def with_libraries(machine: CalibratedHost) -> CalibratedHost:
+    """Return this processor with the efficiency of onnxruntime, which is measured."""
+    shares = measured_efficiencies(host_spec(machine.facts, machine.figures))
+    return _WithLibraries(machine.facts, machine.figures, shares)

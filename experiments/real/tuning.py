@@ -13,36 +13,30 @@ from dsascape.experiments.point.evaluate import job_of
 from dsascape.experiments.point.pipeline import schedule_of
 from dsascape.experiments.question.points import Workload
 from dsascape.experiments.results.files import write_whole
-from dsascape.hw_models import AnyHardware, Cpu, Gpu, HardwareError
+from dsascape.hw_models import AnyHardware, HardwareError
 from dsascape.scheduler import Placing, Policy, make_policy, network_of
-from dsascape.scheduler.cpu.costs import CpuCosts
-from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
-from dsascape.scheduler.cpu.tuning import CpuTuning
-from dsascape.scheduler.cpu.view import CpuView
-from dsascape.scheduler.gpu.costs import GpuCosts
-from dsascape.scheduler.gpu.schedule import GpuSchedule
-from dsascape.scheduler.gpu.tuning import GpuTuning
-from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.loops.files import steps_json
 from dsascape.scheduler.kernels.loops.sources import FILE
-from dsascape.scheduler.kinds.table import tuning_with
+from dsascape.scheduler.kinds.kind import MachineCosts
+from dsascape.scheduler.kinds.table import make_tuning
 from dsascape.tuner.measure import BUNDLE
 from dsascape.tuner.search.database import Candidates, kernel_lines
 from dsascape.tuner.search.identity import code_digest, machine_digest
+from dsascape.tuner.search.kinds.kind import TunedKind
+from dsascape.tuner.search.kinds.table import kind_to_tune
 from dsascape.tuner.search.objectives import Objective
 from dsascape.tuner.search.reformer.apart import kept_apart
 from dsascape.tuner.search.reformer.splitting import Split, splits_of
 from dsascape.tuner.search.reuse.kernels import graph_of
 from dsascape.tuner.search.reuse.operators import Operator
 from dsascape.tuner.search.reuse_search import ReuseSearch
-from dsascape.tuner.search.runners import MeasuredRunner, Runner, simulated
+from dsascape.tuner.search.runners import MeasuredRunner, Runner
 from dsascape.tuner.search.search import Search, UnitDone, search_label
 from dsascape.tuner.search.searching import Searching
-from dsascape.tuner.search.tasks import Task, joined, tasks_of
+from dsascape.tuner.search.tasks import Task, joined
 from dsascape.tuner.search.tuners import SearchOptions
 from dsascape.workloads import Graph, WorkloadError
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.bounded import with_bounded_nests
 
 _LOG = logging.getLogger(__name__)
 CURVE = "curve.csv"
@@ -53,7 +47,7 @@ SIMULATE = "simulate"
 class TunedOn:
     """Machine that kernels are tuned for, and who says how long they take."""
 
-    hardware: Cpu | Gpu
+    hardware: AnyHardware
     runner: str
     """``simulate``, the address of a device (`tuner.measure.address`), or ``bundle`` for one that is not reached."""
     target: str = "llvm"
@@ -66,22 +60,24 @@ class TunedOn:
         how = [self.runner] if self.runner == SIMULATE else [self.runner, self.target, str(self.threads)]
         return " ".join([*how, machine_digest(self.hardware), code_digest()])
 
-    def view(self, dtype: str) -> CpuView | GpuView:
-        """Return the machine as its scheduler sees it, for kernels in ``dtype``; convolutions are direct."""
-        if isinstance(self.hardware, Gpu):
-            return GpuView(self.hardware, dtype, tuning_with(GpuTuning, self.settings))
-        return CpuView(self.hardware, tuning_with(CpuTuning, self.settings))
+    @property
+    def kind(self) -> TunedKind:
+        """Kind of the machine."""
+        return kind_to_tune(self.hardware)
 
     @property
     def settings(self) -> dict[str, object]:
         """Scheduler tuning of kernels that are tuned: their threads, and on CPUs convolutions that are direct."""
-        threads: dict[str, object] = {"threads": self.threads} if self.threads else {}
-        return threads if isinstance(self.hardware, Gpu) else {**threads, "winograd": 0}
+        return self.kind.settings(self.threads)
+
+    def simulated(self, dtype: str) -> Runner:
+        """Return the machine model as a runner, for kernels in ``dtype``."""
+        return self.kind.simulated(self.hardware, dtype, self.settings)
 
     def open_runner(self, dtype: str) -> Runner | None:
         """Return the runner; None where candidates are run elsewhere, from bundles."""
         if self.runner == SIMULATE:
-            return simulated(self.view(dtype), dtype)
+            return self.simulated(dtype)
         if self.runner == BUNDLE:
             return None
         return MeasuredRunner(self.runner, self.target, self.threads)
@@ -92,14 +88,9 @@ def tuned_on(
 ) -> TunedOn:
     """Return what to tune on; raise ``HardwareError`` for a machine whose kernels have no sketches.
 
-    Candidates for GPUs are simulated; a GPU runs all threads that its kernels ask for.
+    It is raised too for a runner or a number of threads that machines of this kind do not have.
     """
-    if not isinstance(hardware, Cpu | Gpu):
-        raise HardwareError(f"{hardware.name}: is no CPU and no GPU; kernels are tuned for these")
-    if isinstance(hardware, Gpu) and runner != SIMULATE:
-        raise HardwareError(f"{hardware.name}: is a GPU; kernels of GPUs are tuned with --runner simulate")
-    if isinstance(hardware, Gpu) and threads:
-        raise HardwareError(f"{hardware.name}: is a GPU; threads are for CPUs")
+    kind_to_tune(hardware).check(hardware, threads, is_simulated=runner == SIMULATE)
     return TunedOn(hardware, runner, target, threads)
 
 
@@ -112,7 +103,7 @@ class TuningTasks:
     weights: tuple[Mapping[int, int], ...]
     """By network, how often each task occurs."""
     dtype: str
-    costs: Mapping[str, CpuCosts | GpuCosts] = field(default_factory=dict)
+    costs: Mapping[str, MachineCosts] = field(default_factory=dict)
     """By key of a task, what chooses programs for parts of its kernel."""
 
     def splits(self, options: SearchOptions) -> tuple[Split, ...]:
@@ -142,12 +133,12 @@ def network_tasks(workload: Workload, policy: Policy, on: TunedOn) -> TuningTask
 
 def shape_tasks(graphs: Mapping[str, Graph], policy: Policy, on: TunedOn, dtype: str) -> TuningTasks:
     """Return the tasks of single operators, each of which is a network."""
-    placing = Placing(hardware=on.hardware, parts=1, dtype=dtype, tuning=on.view(dtype).tuning)
+    placing = Placing(hardware=on.hardware, parts=1, dtype=dtype, tuning=make_tuning(on.hardware, on.settings))
     return _tasks({name: Analysis(graph.with_dtype(dtype)) for name, graph in graphs.items()}, policy, on, placing)
 
 
 def _tasks(networks: Mapping[str, Analysis], policy: Policy, on: TunedOn, placing: Placing) -> TuningTasks:
-    costs: dict[str, CpuCosts | GpuCosts] = {}
+    costs: dict[str, MachineCosts] = {}
     by_network = [_of_network(analysis, policy, on, placing, costs) for analysis in networks.values()]
     every = joined(task for tasks in by_network for task in tasks)
     if not every:
@@ -158,15 +149,13 @@ def _tasks(networks: Mapping[str, Analysis], policy: Policy, on: TunedOn, placin
 
 
 def _of_network(
-    analysis: Analysis, policy: Policy, on: TunedOn, placing: Placing, known: dict[str, CpuCosts | GpuCosts]
+    analysis: Analysis, policy: Policy, on: TunedOn, placing: Placing, known: dict[str, MachineCosts]
 ) -> tuple[Task, ...]:
     """Return the tasks of one network, and keep its costs in ``known`` for each."""
-    analysis = analysis.of(with_bounded_nests) if isinstance(placing.hardware, Cpu) else analysis
+    analysis = on.kind.analysed(analysis)
     schedule = schedule_of(analysis, policy, placing)
     costs = placing.costs(network_of(schedule.plan, analysis))
-    assert isinstance(schedule, CpuSchedule | GpuSchedule)
-    assert isinstance(costs, CpuCosts | GpuCosts)
-    tasks = tasks_of(schedule, costs.view)
+    tasks = on.kind.tasks(schedule, costs)
     known.update({task.key: costs for task in tasks})
     return tasks
 
@@ -194,7 +183,7 @@ def open_search(
     else:
         search = Search(
             splits or asked.tasks, asked.weights, runner, candidates, objective, options,
-            simulated(on.view(asked.dtype), asked.dtype),
+            on.simulated(asked.dtype),
         )  # fmt: skip
     others = candidates.others()
     if others:

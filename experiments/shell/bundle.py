@@ -5,26 +5,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dsascape.experiments.question.points import DesignPoint
-from dsascape.experiments.real.bundled_point import bundled, point_of
+from dsascape.experiments.real.bundled_point import point_of
 from dsascape.experiments.real.compared import Comparison
-from dsascape.experiments.real.on_gpu import gpu_bundle, prepared_for_gpu
-from dsascape.experiments.real.on_processor import prepared
+from dsascape.experiments.real.measured_kinds import kind_of_target, measured_kind
 from dsascape.experiments.results.files import check_place
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say
 from dsascape.experiments.shell.calibrate import calibration
 from dsascape.experiments.shell.keep_measured import keep
-from dsascape.experiments.shell.measure import check_folder, requested_machine, requested_point, show_measurement
-from dsascape.hw_models import Gpu
+from dsascape.experiments.shell.measure import check_folder, requested_point, show_measurement
 from dsascape.hw_models.text.quantities import format_bytes
 from dsascape.tuner.bundle import (
     START,
     BundleError,
     BundleResults,
-    Manifest,
-    build_bundle,
-    build_gpu_probes,
-    build_probes,
     is_calibration,
     is_of_candidates,
     read_candidates,
@@ -32,8 +25,7 @@ from dsascape.tuner.bundle import (
     run_unpacked,
     unpacked,
 )
-from dsascape.tuner.calibrate import ProbeShape
-from dsascape.tuner.measure import BUNDLE, Budget, check_installed, is_gpu_target
+from dsascape.tuner.measure import BUNDLE, check_installed
 from dsascape.wording import count
 
 
@@ -46,7 +38,7 @@ def build(arguments: argparse.Namespace) -> Answer:
     if arguments.model is None:
         raise BundleError("MODEL is missing: needs a network with a policy, or --calibrate")
     point = requested_point(arguments, BUNDLE)
-    manifest = _of_network(point, arguments.out, arguments.runtime)
+    manifest = measured_kind(point.hardware).bundle(point, arguments.out, arguments.runtime)
     missing = [
         {"name": lack.name, "operators": list(lack.operators), "error": lack.reason} for lack in manifest.missing
     ]
@@ -69,18 +61,6 @@ def build(arguments: argparse.Namespace) -> Answer:
     return Answer(data, show, POINTS_FAILED if missing else 0)
 
 
-def _of_network(point: DesignPoint, out: Path, runtime: Path | None) -> Manifest:
-    """Write the bundle of a network and return its manifest."""
-    if isinstance(point.hardware, Gpu):
-        if runtime is not None:
-            raise BundleError("--runtime is for processors; code for a GPU needs only its driver")
-        on_gpu = prepared_for_gpu(point)
-        return gpu_bundle(on_gpu, out, bundled(point, on_gpu.outcome, on_gpu.kernels, threads=1).to_text())
-    ready = prepared(point, Budget())
-    origin = bundled(point, ready.outcome, ready.kernels, ready.job.threads).to_text()
-    return build_bundle(ready.job, point.workload.label, point.decided_by, out, runtime, origin)
-
-
 def _build_probes(arguments: argparse.Namespace) -> Answer:
     """Write a bundle of probes that calibrate the machine they run on."""
     given = [
@@ -93,34 +73,15 @@ def _build_probes(arguments: argparse.Namespace) -> Answer:
     ]
     if arguments.model is not None or given:
         raise BundleError(f"{(['MODEL'] if arguments.model is not None else given)[0]} does not go with --calibrate")
-    if is_gpu_target(arguments.target):
-        return _build_gpu_probes(arguments)
-    simd = requested_machine(arguments.hardware, arguments.target).simd
-    shape = ProbeShape.of(simd.register_bytes, simd.registers)
-    manifest = build_probes(arguments.target, shape, arguments.out, arguments.runtime)
-    data = {
-        "target": manifest.target, "architecture": manifest.architecture, "lanes": shape.lanes,
-        "registers": shape.registers, "file": str(arguments.out), "size_bytes": arguments.out.stat().st_size,
-    }  # fmt: skip
-    lines = [
-        f"{arguments.out}: {format_bytes(arguments.out.stat().st_size)}, probes for {manifest.architecture} with"
-        f" {count(shape.registers, 'vector')} of {shape.lanes}",
-        *_what_next(arguments.out),
-    ]
-    return Answer(data, lambda: say(*lines))
-
-
-def _build_gpu_probes(arguments: argparse.Namespace) -> Answer:
-    """Write a bundle of probes that calibrate the GPU of the machine they run on."""
-    given = [f"--{name}" for name in ("hardware", "runtime") if getattr(arguments, name)]
-    if given:
-        raise BundleError(f"{given[0]} does not go with --calibrate for a GPU")
-    manifest = build_gpu_probes(arguments.target, arguments.out)
+    built = kind_of_target(arguments.target).probes(
+        arguments.hardware, arguments.target, arguments.out, arguments.runtime
+    )
     size_bytes = arguments.out.stat().st_size
     data = {
-        "target": manifest.target, "architecture": manifest.gpu, "file": str(arguments.out), "size_bytes": size_bytes,
+        "target": built.manifest.target, "architecture": built.architecture, **built.shape,
+        "file": str(arguments.out), "size_bytes": size_bytes,
     }  # fmt: skip
-    lines = f"{arguments.out}: {format_bytes(size_bytes)}, probes for {manifest.gpu}", *_what_next(arguments.out)
+    lines = f"{arguments.out}: {format_bytes(size_bytes)}, probes for {built.text}", *_what_next(arguments.out)
     return Answer(data, lambda: say(*lines))
 
 

@@ -4,7 +4,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -13,12 +12,11 @@ from dsascape.experiments.engine.run import computed_of, measured
 from dsascape.experiments.point.job import Outcome
 from dsascape.experiments.question.config import Measuring
 from dsascape.experiments.question.pinned import pins_named
-from dsascape.experiments.question.points import DesignPoint, MeasuredOn, WrittenSchedule
-from dsascape.experiments.question.processor import processor_of
+from dsascape.experiments.question.points import TUNING, DesignPoint, WrittenSchedule
 from dsascape.experiments.question.schedules import written_schedule
 from dsascape.experiments.real.compared import WITH_LOOPS, Comparison, with_layers, worst
-from dsascape.experiments.real.on_gpu import compiled_point, requested_gpu
-from dsascape.experiments.real.on_processor import prepared
+from dsascape.experiments.real.measured_kind import Asked
+from dsascape.experiments.real.measured_kinds import kind_of_target, measured_kind
 from dsascape.experiments.results.files import FileError, write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
 from dsascape.experiments.shell.simulate import (
@@ -27,34 +25,24 @@ from dsascape.experiments.shell.simulate import (
     requested_policy,
     requested_workload,
 )
-from dsascape.hw_models import Cpu, HardwareError, load_hardware
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
 from dsascape.scheduler import Policy, ScheduleError
-from dsascape.tuner.calibrate import host_spec, local_facts
 from dsascape.tuner.measure import (
-    LOCAL,
     Budget,
     MeasureError,
     Measurement,
     check_installed,
-    check_target,
-    compile_for,
-    is_gpu_target,
     remote_address,
-    runs_here,
-    usable_cores,
 )
 from dsascape.wording import count
 
 _MOST_KERNELS = 20
 """Largest number of kernels shown without ``--json``."""
-_OTHER_MACHINE = "kirin990"
-"""Machine to tile for when code is for another architecture and no machine is given."""
 
 
 def measure(arguments: argparse.Namespace) -> Answer:
     """Measure one network under one policy on a device, or all points of an experiment file."""
-    is_local = remote_address(arguments.device) is None
+    remote_address(arguments.device)  # a malformed address is a mistake whatever is measured
     check_installed()
     if arguments.model.endswith((".yaml", ".yml")):
         return _experiment(arguments)
@@ -64,25 +52,17 @@ def measure(arguments: argparse.Namespace) -> Answer:
     policy = point.decided_by
     outcome: Outcome | None = None
     comparison: Comparison | None = None
-    if is_gpu_target(target) and point.measured_on is None:
-        if arguments.out is None:
-            check_target(target)
+    kind = measured_kind(point.hardware)
+    if kind.is_only_written(point, target, arguments.device, arguments.out):
         path = arguments.out / file_name(label, policy, target)
-        compiled = compiled_point(point, target, path)
-        result, data = compiled.measurement, compiled.as_json() | {"model": label, "object": f"{path}.o"}
-    elif is_gpu_target(target) or arguments.out is None or not is_local or runs_here(target):
+        written = kind.written(point, target, path)
+        result, data = written.measurement, written.data | {"model": label, "object": f"{path}.o"}
+    else:
         budget = Budget(limit_s=arguments.kernel_timeout)
         outcome, comparison = measured(point, budget)
         result = comparison.measurement
         data = comparison.as_json() if arguments.hardware else with_layers(result.as_json(), comparison.layers)
         data |= {"model": label}
-    else:
-        if arguments.flush_caches:
-            raise MeasureError(f"--flush-caches is for code that is timed; code for {target} is only written")
-        path = arguments.out / f"{file_name(label, policy, target)}.o"
-        ready = prepared(point, Budget())
-        result = compile_for(ready.job, policy, path)
-        data = with_layers(result.as_json(), ready.layers) | {"model": label, "object": str(path)}
     if arguments.out is not None:
         said = "measured", label, policy, target, str(result.threads), *(["flushed"] if result.flushed else [])
         place = arguments.out / f"{file_name(*said)}.json"
@@ -101,34 +81,16 @@ def requested_point(arguments: argparse.Namespace, device: str) -> DesignPoint:
 
     It is measured on ``device``; if that is this machine and it has no such GPU, the code is only compiled.
     """
-    if is_gpu_target(arguments.target):
-        if arguments.threads:
-            raise MeasureError(f"threads has {arguments.threads}; on a GPU the schedule sets their number")
-        if arguments.flush_caches:
-            raise MeasureError("--flush-caches is for CPUs; a GPU's L2 is not flushed between runs")
-        gpu, name = requested_gpu(arguments.hardware, arguments.target), processor_of(arguments.target, device)
-        on = MeasuredOn(arguments.target, device, name) if name or device != LOCAL else None
-        policy, schedule = _decided_by(arguments)
-        return DesignPoint(
-            requested_workload(arguments), gpu, policy, measured_on=on, schedule=schedule,
-            kernels=requested_kernels(arguments, gpu), pins=(pins := requested_pins(arguments, gpu)),
-            swept={} if pins is None else pins_named(pins),
-        )  # fmt: skip
-    spec = requested_machine(arguments.hardware, arguments.target, 0 if device == LOCAL else arguments.threads or 0)
-    own = usable_cores() if device == LOCAL else spec.core_count
-    threads = arguments.threads or min(own, spec.core_count)
-    if threads > spec.core_count:
-        raise MeasureError(f"threads has {threads}; {spec.name} has {count(spec.core_count, 'core')}")
+    asked = Asked(arguments.hardware, arguments.target, device, arguments.threads, arguments.flush_caches)
+    setting = kind_of_target(arguments.target).setting(asked)
     policy, schedule = _decided_by(arguments)
-    pins = requested_pins(arguments, spec)
+    machine = setting.hardware
+    pins = requested_pins(arguments, machine)
+    swept = {f"{TUNING}{name}": str(value) for name, value in setting.tuning.items()}
     return DesignPoint(
-        requested_workload(arguments), spec, policy,
-        swept={"tuning.threads": str(threads), **({} if pins is None else pins_named(pins))},
-        tuning={"threads": threads},
-        measured_on=MeasuredOn(
-            arguments.target, device, processor_of(arguments.target, device), arguments.flush_caches
-        ),
-        schedule=schedule, kernels=requested_kernels(arguments, spec), pins=pins,
+        requested_workload(arguments), machine, policy, swept=swept | ({} if pins is None else pins_named(pins)),
+        tuning=setting.tuning, measured_on=setting.measured_on, schedule=schedule,
+        kernels=requested_kernels(arguments, machine), pins=pins,
     )  # fmt: skip
 
 
@@ -163,21 +125,6 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
     way = Measuring(target=arguments.target, device=arguments.device, flush_caches=arguments.flush_caches)
     answer: Answer = resolve_name("dsascape.experiments.shell.run:run")(options, way)
     return answer
-
-
-def requested_machine(hardware: str | None, target: str, threads: int = 0) -> Cpu:
-    """Return the CPU to tile for: ``hardware``, or the machine that the target describes.
-
-    A remote device that runs this machine's code is assumed to be like this machine, with one core per thread if
-    ``threads`` is not 0.
-    """
-    if hardware is None and runs_here(target):
-        facts = local_facts()
-        return host_spec(replace(facts, cores=threads) if threads else facts)
-    spec = load_hardware(hardware or _OTHER_MACHINE)
-    if not isinstance(spec, Cpu):
-        raise HardwareError(f"{spec.name}: is not a CPU; code is generated and measured for CPUs")
-    return spec
 
 
 def file_name(*parts: str) -> str:

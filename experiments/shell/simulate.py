@@ -15,6 +15,7 @@ from dsascape.experiments.point.language import ARITHMETIC, CACHE, WEIGHTS, pace
 from dsascape.experiments.point.layers import LayerFigures, instruction_names, layers_of, operators_of
 from dsascape.experiments.point.loops import loops_text
 from dsascape.experiments.point.replay import simulated, write_schedule
+from dsascape.experiments.point.roofline import LayerBound, bounds_of_layers
 from dsascape.experiments.question.command_line import plain_value
 from dsascape.experiments.question.pinned import pins_on, written_pins
 from dsascape.experiments.question.points import (
@@ -38,7 +39,7 @@ from dsascape.fusion import FusionPlan
 from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values, write_perfetto
 from dsascape.hw_models.simulation.pause import collect_seldom
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
-from dsascape.scheduler import Policy, ScheduleError, kind_of
+from dsascape.scheduler import Policy, ScheduleError
 from dsascape.scheduler.pins import AppliedPin
 from dsascape.scheduler.product_rates import rates_lacking
 from dsascape.wording import count
@@ -145,9 +146,13 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     said = "" if arguments.annotate is None else _annotate(outcome, layers, arguments)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
-    warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers, kind_of(spec))
+    warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers, spec)
     operators = operators_of(outcome)
-    told = [{**asdict(layer), "operators": operators.get(layer.layer, [])} for layer in layers]
+    bounds = bounds_of_layers(outcome, layers, spec)
+    told = [
+        {**asdict(layer), **_bound_told(bounds.get(layer.layer)), "operators": operators.get(layer.layer, [])}
+        for layer in layers
+    ]
     data = outcome.record.as_json() | batched | {"layers": told, "warnings": warnings}
     data |= {} if loops is None else {"loops": loops}
     pinned = getattr(outcome.schedule, "pins", ())  # a schedule of an installed kind need not have any
@@ -177,6 +182,11 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     if not arguments.profile:
         return answer
     return profiled(answer, memo_figures(), "Stored results of this process", as_json=arguments.json)
+
+
+def _bound_told(bound: LayerBound | None) -> dict[str, float]:
+    """Return the least times of a layer for ``--json``; nothing for launches and layers that are not listed."""
+    return {} if bound is None else {"roofline_s": bound.roofline_s, "starting_s": bound.starting_s}
 
 
 def _annotate(outcome: Outcome, layers: list[LayerFigures], arguments: argparse.Namespace) -> str:
@@ -317,7 +327,11 @@ def _show_pass(console: Console, figures: Mapping[str, float]) -> None:
         + (f" ({format_bytes(int(figures[of]))})" if (of := _BYTES_OF.get(name, "")) else "")
         for name in (WEIGHTS, CACHE, ARITHMETIC)
     ]
-    console.print(f"  at least: {', '.join(said)}")
+    moved_s, sustained_s = figures[f"{WEIGHTS}_s"] + figures[f"{CACHE}_s"], figures["sustained_s"]
+    console.print(
+        f"  at least: {', '.join(said)}; weights and cache {format_ps(round(sustained_s * PS_PER_S))} at the"
+        f" {moved_s / sustained_s:.0%} of the peak bandwidth that memory sustains"
+    )
 
 
 def show_origin(console: Console, plan: FusionPlan) -> None:

@@ -16,7 +16,8 @@ from dsascape.experiments.question.config import ExperimentError
 from dsascape.experiments.question.hints import read_hints
 from dsascape.experiments.question.network import check_dtype, default_dtype
 from dsascape.experiments.question.shapes import is_shapes, read_shapes
-from dsascape.experiments.real.on_processor import MEASURED_DTYPE
+from dsascape.experiments.real.measured_kind import MEASURED_DTYPE
+from dsascape.experiments.real.on_processor import requested_cpu, threads_on
 from dsascape.experiments.real.search_options import search_options
 from dsascape.experiments.real.tuning import (
     SIMULATE,
@@ -32,10 +33,10 @@ from dsascape.experiments.real.tuning import (
 from dsascape.experiments.real.tuning_batches import Waiting
 from dsascape.experiments.results.files import write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, say, shown_text, table
-from dsascape.experiments.shell.measure import check_folder, requested_machine
+from dsascape.experiments.shell.measure import check_folder
 from dsascape.experiments.shell.simulate import requested_policy, requested_workload
 from dsascape.experiments.shell.tune_batches import advanced, check_options, show_waiting, waiting_json
-from dsascape.hw_models import Gpu, HardwareError, load_hardware
+from dsascape.hw_models import HardwareError, load_hardware
 from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
 from dsascape.scheduler import policy_label
 from dsascape.scheduler.kernels.loops.sources import FILE
@@ -46,9 +47,8 @@ from dsascape.tuner.measure import (
     check_cpu_target,
     check_target,
     remote_address,
-    usable_cores,
 )
-from dsascape.tuner.search.hints import HintError, check_hints
+from dsascape.tuner.search.hints import check_hints
 from dsascape.tuner.search.objectives import (
     Objective,
     OwnObjective,
@@ -76,8 +76,8 @@ def tune(arguments: argparse.Namespace) -> Answer:
     check_options(arguments)
     objective, options = _objective(arguments, len(asked.networks)), _options(arguments)
     check_hints(options.space.hints, [task.naive for task in asked.tasks])
-    if options.space.hints and isinstance(on.hardware, Gpu):
-        raise HintError(f"{arguments.hints}: hints are for CPUs; {on.hardware.name} is a GPU")
+    if options.space.hints:
+        on.kind.check_hints(on.hardware, arguments.hints)
     folder: Path = arguments.out
     check_folder(folder)
     dtype = _dtype(arguments, on)
@@ -139,11 +139,8 @@ def _tuned_on(arguments: argparse.Namespace) -> TunedOn:
     elif remote_address(arguments.runner) is None:
         check_target(arguments.target)
     is_here = arguments.runner == LOCAL
-    spec = requested_machine(arguments.hardware, arguments.target, 0 if is_here else arguments.threads or 0)
-    own = usable_cores() if is_here else spec.core_count
-    threads = arguments.threads or min(own, spec.core_count)
-    if threads > spec.core_count:
-        raise MeasureError(f"--threads has {threads}; {spec.name} has {count(spec.core_count, 'core')}")
+    spec = requested_cpu(arguments.hardware, arguments.target, 0 if is_here else arguments.threads or 0)
+    threads = threads_on(spec, arguments.threads, arguments.runner, "--threads has")
     return tuned_on(spec, arguments.runner, arguments.target, threads)
 
 

@@ -38,6 +38,19 @@ class MachineSpec(BaseModel, ABC):
         """Kind of each compute unit by its name, such as ``matrix``; empty where units have no names of their own."""
         return {}
 
+    def vector_ops_per_s(self, dtype: str) -> float:
+        """Return additions or comparisons per second of the whole machine in a dtype; 0 for kinds that do not say."""
+        del dtype
+        return 0.0
+
+    @property
+    def layer_start_ps(self) -> int:
+        """Picoseconds that a layer takes however little it computes, launches that are no part of layers left out.
+
+        0 for kinds that do not say so. No schedule depends on it: answers tell with it what starting alone takes.
+        """
+        return 0
+
     @property
     def activities(self) -> dict[str, str]:
         """What units do, such as ``load``, by their names, in the order in which timelines show the units.

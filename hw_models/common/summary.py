@@ -26,3 +26,6 @@ class MachineSummary:
     on_chip: tuple[OnChipTotal, ...]
     """On-chip memories, innermost first."""
     off_chip_bytes_per_s: float
+    """Peak bandwidth of the off-chip memory."""
+    off_chip_efficiency: float = 1.0
+    """Share of the peak that long accesses reach."""

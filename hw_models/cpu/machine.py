@@ -246,7 +246,7 @@ def cpu_summary(spec: Cpu) -> MachineSummary:
     return MachineSummary(
         cores=spec.core_count, arrangement=" + ".join(str(core.count) for core in kinds), dtype=dtype,
         peak_macs_per_s=spec.peak_macs_per_s(dtype), on_chip=tuple(memories),
-        off_chip_bytes_per_s=spec.dram.bandwidth_bytes_per_s,
+        off_chip_bytes_per_s=spec.dram.bandwidth_bytes_per_s, off_chip_efficiency=spec.dram.efficiency,
     )  # fmt: skip
 
 

@@ -254,6 +254,15 @@ class Cpu(MachineSpec):
             raise ValueError(f"cores have l2 in {', '.join(has)} only; needs it in all kinds of cores or in none")
         return self
 
+    def vector_ops_per_s(self, dtype: str) -> float:
+        """Return operations per second, taken to be as many as multiply-accumulates (`peak_macs_per_s`)."""
+        return self.peak_macs_per_s(dtype)
+
+    @property
+    def layer_start_ps(self) -> int:
+        """Picoseconds of a kernel that computes nothing: its call, a loop over threads, a trip to DRAM and one back."""
+        return self.kernel_call_ps + self.parallel_region_ps + 2 * self.dram.latency_ps
+
     @property
     def area_parts_mm2(self) -> dict[str, float]:
         """Square millimetres of cores without caches, caches, the interface to DRAM (``dram``) and the rest."""

@@ -86,7 +86,7 @@ def dsa_summary(spec: ClusteredDsa) -> MachineSummary:
     return MachineSummary(
         cores=spec.cores, arrangement=f"{spec.clusters} x {spec.cores_per_cluster}", dtype=dtype,
         peak_macs_per_s=spec.peak_macs_per_s(dtype), on_chip=tuple(memories),
-        off_chip_bytes_per_s=spec.ddr.bandwidth_bytes_per_s,
+        off_chip_bytes_per_s=spec.ddr.bandwidth_bytes_per_s, off_chip_efficiency=spec.ddr.efficiency,
     )  # fmt: skip
 
 

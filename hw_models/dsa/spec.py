@@ -249,6 +249,20 @@ class ClusteredDsa(MachineSpec):
         """Length of a clock cycle in picoseconds."""
         return PS_PER_S / self.clock_hz
 
+    def vector_ops_per_s(self, dtype: str) -> float:
+        """Return operations per second of all vector and scalar units; 0 for a dtype that they lack."""
+        lanes = _sum_at(dtype, [u.rates for u in self.units.values() if isinstance(u, VectorUnit)])
+        return self.cores * self.clock_hz * lanes
+
+    @property
+    def layer_start_ps(self) -> int:
+        """Picoseconds of a layer that computes nothing: start-ups of transfers from DDR to the cores, and back.
+
+        Launches lie between layers.
+        """
+        on_chip_ps = 2 * self.on_chip_path.startup_ps if self.global_buffer else 0
+        return self.dma.load.startup_ps + self.dma.store.startup_ps + on_chip_ps
+
     @property
     def area_parts_mm2(self) -> dict[str, float]:
         """Square millimetres of MAC arrays (``macs``), scratchpads (``sram``), interface to DDR and the rest."""

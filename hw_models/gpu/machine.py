@@ -97,7 +97,7 @@ def gpu_summary(spec: Gpu) -> MachineSummary:
             OnChipTotal(name=SHARED, capacity_bytes=spec.sms.shared.capacity_bytes, copies=spec.sms.count),
             OnChipTotal(name=L2, capacity_bytes=spec.l2.capacity_bytes, copies=1),
         ),
-        off_chip_bytes_per_s=spec.dram.bandwidth_bytes_per_s,
+        off_chip_bytes_per_s=spec.dram.bandwidth_bytes_per_s, off_chip_efficiency=spec.dram.efficiency,
     )  # fmt: skip
 
 

@@ -187,6 +187,15 @@ class Gpu(MachineSpec):
     energy: GpuEnergy
     area: GpuArea = GpuArea()
 
+    def vector_ops_per_s(self, dtype: str) -> float:
+        """Return operations per second of the lanes of all SMs at the sustained clock; 0 for a dtype that they lack."""
+        return self.sms.count * self.lanes(dtype) * self.clock_hz
+
+    @property
+    def layer_start_ps(self) -> int:
+        """Picoseconds of a kernel that computes nothing: its launch, one trip to DRAM and one back."""
+        return self.launch_ps + 2 * self.dram.latency_ps
+
     @property
     def launched_in_graphs(self) -> "Gpu":
         """The machine with kernels launched as parts of graphs.

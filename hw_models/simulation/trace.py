@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dsascape.hw_models.simulation.instructions import InstructionTable, Launch, base_name
 
+_STARTUP = "-startup"
 NO_CAUSE = -1
 """Stands for a position in `Trace.released_by`: the instruction started at time zero."""
 
@@ -80,12 +81,18 @@ class Trace:
             shares[paced_by] = shares.get(paced_by, 0) + end - start
         return shares
 
+    def critical_start_ps(self) -> int:
+        """Return picoseconds of the critical path that launches and start-ups take."""
+        launching = {base_name(work.unit) for work in self.instructions.works if isinstance(work.payload, Launch)}
+        shares = self.critical_ps().items()
+        return sum([spent for name, spent in shares if name in launching or name.endswith(_STARTUP)])
+
     def _steps(self) -> Iterator[tuple[int, str, int, int]]:
         """Yield the fields of each `Step`."""
         path, table = self.critical_path(), self.instructions
         kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in table.works]}}
         units = [(kinds[work.unit], isinstance(work.payload, Launch)) for work in table.works]
-        startup_of = [unit if is_launch else f"{unit}-startup" for unit, is_launch in units]
+        startup_of = [unit if is_launch else f"{unit}{_STARTUP}" for unit, is_launch in units]
         starts = [self.start_ps[position] for position in path]
         work_of, startup_ps, limits = table.work_of, self.startup_ps, self.limits
         for position, start, end in zip(path, starts, [*starts[1:], self.makespan_ps], strict=False):

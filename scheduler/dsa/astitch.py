@@ -14,13 +14,14 @@ from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.candidates import with_smaller_buffers
 from dsascape.scheduler.dsa.deciding.evaluation import Evaluator, with_fewer_cores
 from dsascape.scheduler.dsa.deciding.with_levels import fastest_with_levels
-from dsascape.scheduler.dsa.graphturbo.layouts import placed
+from dsascape.scheduler.dsa.graphturbo.layouts import AttentionLayers, placed
 from dsascape.scheduler.dsa.graphturbo.placement import Capacity
 from dsascape.scheduler.dsa.schedule.limits import check_can_be_scheduled
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.dsa.view import GLOBAL
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.evaluated import Evaluated
+from dsascape.scheduler.graphturbo.attention import holds_attention
 from dsascape.scheduler.graphturbo.grouping import group_subgraphs
 
 _UNBOUNDED = 2**62
@@ -51,19 +52,21 @@ def _fastest(policy: str, plan: FusionPlan, costs: DsaCosts) -> Evaluated[Schedu
     evaluator = Evaluator(costs, policy)
     few = costs.view.tuning.most_exchanged
 
-    def tried() -> Iterator[tuple[DsaCosts, bool, float]]:
-        yield costs, True, 1.0
-        yield from ((at, True, few) for at in with_smaller_buffers(costs))
-        yield costs, False, few
-        yield from ((at, True, 1.0) for at in with_fewer_cores(costs, evaluator))
+    def tried() -> Iterator[tuple[DsaCosts, bool, float, AttentionLayers]]:
+        yield costs, True, 1.0, "parts"
+        if holds_attention(costs.analysis, plan):
+            yield costs, True, 1.0, "whole"
+        yield from ((at, True, few, "parts") for at in with_smaller_buffers(costs))
+        yield costs, False, few, "parts"
+        yield from ((at, True, 1.0, "parts") for at in with_fewer_cores(costs, evaluator))
 
-    for at, uses_local, most_exchanged in tried():
+    for at, uses_local, most_exchanged, attention in tried():
         local, *others = at.on_chip
         further = tuple([(memory.name, memory.outputs_bytes) for memory in others if memory.name != GLOBAL])
         capacity = Capacity(
             local.outputs_bytes, further, uses_local, spills_longest=False, most_exchanged=most_exchanged
         )
-        shown = evaluator.laid_out(partial(placed, at.binding, plan, "planned", (), capacity))
+        shown = evaluator.laid_out(partial(placed, at.binding, plan, "planned", (), capacity, attention))
         if shown is not None:
             evaluator.consider(shown, at)
         if evaluator.is_near_bound():

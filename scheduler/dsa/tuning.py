@@ -100,7 +100,7 @@ class DsaTuning:
     dimension is cut into a number of parts that divides it."""
     cores_bound: Literal["if faster", "plain"] = "if faster"
     """Binding of layers that run one by one through DDR. ``plain``: the outermost dimensions are cut (GraphTurbo,
-    section 3.4); ``if faster``: on machines without broadcasts, whose cores each read all weights where rows are cut,
+    section 3.4); ``if faster``: where no global buffer broadcasts, and cores each read all weights if rows are cut,
     others where these are clearly faster by estimate, as output channels are."""
     rebound: Factor = 0.9
     """Improvement threshold for another binding than the plain one: a layer's estimated time has to fall to this

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dsascape.fusion.plan import FusionPlan, Group, Split
-from dsascape.scheduler.kernels.cut import layers_by_pattern
+from dsascape.scheduler.kernels.cut import layers_by_pattern, layers_with_attention
 from dsascape.scheduler.kernels.layer import Layer, layer_needs
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.loopnest import Box, Extents, Operations, box_volume, full_box, hull, intersect
@@ -57,22 +57,25 @@ class InstanceGraph:
     """Bytes of each instance's outputs that other instances read."""
 
 
-def split_into_instances(analysis: Analysis, plan: FusionPlan) -> InstanceGraph:
+def split_into_instances(
+    analysis: Analysis, plan: FusionPlan, *, has_whole_attention: bool = False
+) -> InstanceGraph:
     """Return the instances of all groups, group by group, and their fine-grained dependencies (Fig. 6).
 
     An edge between two instances stays only if the output of one intersects what the other reads.
+    ``has_whole_attention``: attention is one layer, whose scores only a tile has, where a group holds all of it.
     """
-    return _instance_graph(analysis, plan.groups)
+    return _instance_graph(analysis, plan.groups, has_whole_attention)
 
 
 @memoized(most=_MOST_KEPT)
-def _instance_graph(analysis: Analysis, groups: tuple[Group, ...]) -> InstanceGraph:
+def _instance_graph(analysis: Analysis, groups: tuple[Group, ...], has_whole_attention: bool) -> InstanceGraph:
     plan = FusionPlan(analysis.graph, groups)
     graph = plan.graph
     instances: list[SubGraphInstance] = []
     writers: dict[str, list[int]] = {}
     for number, group in enumerate(plan.groups):
-        layers = layers_by_pattern(analysis, group.ops)
+        layers = (layers_with_attention if has_whole_attention else layers_by_pattern)(analysis, group.ops)
         for index in range(group.instances):
             instances.append(_instance(plan, number, layers, analysis, index))
             for name in instances[-1].writes:

@@ -71,13 +71,25 @@ class OpaqueKind(Generic[SpecT_co, TuningT_co, CacheT_co, CostsT_co, ScheduleT_c
         """Default data types in order of preference."""
         return self.kind.preferred_dtypes
 
+    def own_spec(self, machine: MachineSpec) -> SpecT_co:
+        """Return a machine, which is one of this kind."""
+        return self._of(self.kind.spec, machine)
+
+    def own_costs(self, costs: MachineCosts) -> CostsT_co:
+        """Return a cost model, which is one of this kind."""
+        return self._of(self.kind.costs_type, costs)
+
+    def own_schedule(self, schedule: MachineSchedule) -> ScheduleT_co:
+        """Return a schedule, which is one of this kind."""
+        return self._of(self.kind.schedule_type, schedule)
+
     def parts(self, machine: MachineSpec) -> int:
         """Return the number of identical parts of a machine, which split the batch and run the same program."""
-        return self.kind.parts(self._of(self.kind.spec, machine))
+        return self.kind.parts(self.own_spec(machine))
 
     def fewer_parts(self, machine: MachineSpec) -> tuple[int, ...]:
         """Return smaller numbers of parts worth trying, the largest first."""
-        return self.kind.fewer_parts(self._of(self.kind.spec, machine))
+        return self.kind.fewer_parts(self.own_spec(machine))
 
     def ways_to_share(self, tuning: object) -> WaysToShare[TuningT_co]:
         """Return the ways in which parts may share a network, given the tuning (or None)."""
@@ -85,11 +97,11 @@ class OpaqueKind(Generic[SpecT_co, TuningT_co, CacheT_co, CostsT_co, ScheduleT_c
 
     def dtypes(self, machine: MachineSpec) -> frozenset[str]:
         """Return the data types that a machine can compute in."""
-        return self.kind.dtypes(self._of(self.kind.spec, machine))
+        return self.kind.dtypes(self.own_spec(machine))
 
     def summary(self, machine: MachineSpec) -> MachineSummary:
         """Return the machine's summary for lists of machines."""
-        return self.kind.summary(self._of(self.kind.spec, machine))
+        return self.kind.summary(self.own_spec(machine))
 
     def new_cache(self) -> CacheT_co:
         """Return a bounded cache for one machine, shared by all networks and policies."""
@@ -99,7 +111,7 @@ class OpaqueKind(Generic[SpecT_co, TuningT_co, CacheT_co, CostsT_co, ScheduleT_c
         self, machine: MachineSpec, parts: int, dtype: str, tuning: object, cache: object, analysis: Analysis
     ) -> CostsT_co:
         """Return the cost model of a network's kernels on ``parts`` of a machine; tuning and cache may be None."""
-        spec = self._of(self.kind.spec, machine)
+        spec = self.own_spec(machine)
         chosen, known = self._or_none(self.kind.tuning, tuning), self._or_none(self.kind.new_cache, cache)
         return self.kind.costs(spec, parts, dtype, chosen, known, analysis)
 
@@ -110,7 +122,7 @@ class OpaqueKind(Generic[SpecT_co, TuningT_co, CacheT_co, CostsT_co, ScheduleT_c
         """
         if self.kind.loops is None:
             raise ScheduleError(f"kernels are steps of loop programs, which a {costs.view.spec.kind} has not")
-        return self.kind.loops.with_source(self._of(self.kind.costs_type, costs), kernels)
+        return self.kind.loops.with_source(self.own_costs(costs), kernels)
 
     @property
     def has_loops(self) -> bool:
@@ -124,8 +136,8 @@ class OpaqueKind(Generic[SpecT_co, TuningT_co, CacheT_co, CostsT_co, ScheduleT_c
         """
         if self.kind.loops is None:
             raise ScheduleError(f"{machine.name}: kernels of a {machine.kind} are no loop programs")
-        spec = self._of(self.kind.spec, machine)
-        return self.kind.loops.text(self._of(self.kind.schedule_type, schedule), spec, number)
+        spec = self.own_spec(machine)
+        return self.kind.loops.text(self.own_schedule(schedule), spec, number)
 
     def why_slow(self, layer: Layer) -> str:
         """Return what in the loops of a layer makes these machines compute it slowly; empty if nothing does."""
@@ -139,37 +151,37 @@ class OpaqueKind(Generic[SpecT_co, TuningT_co, CacheT_co, CostsT_co, ScheduleT_c
         """
         if self.kind.pins is None:
             raise PinError(f"{pins.source}: schedules of a {costs.view.spec.kind} have no decisions to pin")
-        return self.kind.pins.pinned(self._of(self.kind.costs_type, costs), pins, plan, layers)
+        return self.kind.pins.pinned(self.own_costs(costs), pins, plan, layers)
 
     def schedule(self, plan: FusionPlan, costs: MachineCosts, policy: str) -> ScheduleT_co:
         """Return the kernel-by-kernel schedule of any plan; ``policy`` is the policy's name."""
-        return self.kind.schedule(plan, self._of(self.kind.costs_type, costs), policy)
+        return self.kind.schedule(plan, self.own_costs(costs), policy)
 
     def lower(self, schedule: MachineSchedule, costs: MachineCosts) -> Program:
         """Return the program of a schedule, given its cost model."""
-        return self.kind.lower(self._of(self.kind.schedule_type, schedule), self._of(self.kind.costs_type, costs))
+        return self.kind.lower(self.own_schedule(schedule), self.own_costs(costs))
 
     def machine(self, machine: MachineSpec) -> Machine:
         """Return the simulated machine."""
-        return self.kind.machine(self._of(self.kind.spec, machine))
+        return self.kind.machine(self.own_spec(machine))
 
     def energy(self, machine: MachineSpec) -> EnergyModel:
         """Return the energy model of a machine."""
-        return self.kind.energy(self._of(self.kind.spec, machine))
+        return self.kind.energy(self.own_spec(machine))
 
     def run(self, schedule: MachineSchedule, costs: MachineCosts) -> Evaluated[ScheduleT_co]:
         """Return a schedule with its program and the result of its simulation."""
-        own, model = self._of(self.kind.schedule_type, schedule), self._of(self.kind.costs_type, costs)
+        own, model = self.own_schedule(schedule), self.own_costs(costs)
         program, machine = self.kind.lower(own, model), costs.view.spec
         return Evaluated(own, program, simulate(program, self.machine(machine), self.energy(machine)))
 
     def write(self, schedule: MachineSchedule) -> dict[str, Any]:
         """Return the JSON document of a schedule."""
-        return self._files.schedule_json(self._of(self.kind.schedule_type, schedule))
+        return self._files.schedule_json(self.own_schedule(schedule))
 
     def read(self, document: object, costs: MachineCosts) -> ScheduleT_co:
         """Return the schedule of a JSON document; raise ``ScheduleError`` for one that cannot run."""
-        return self._files.read_schedule(document, self._of(self.kind.costs_type, costs))
+        return self._files.read_schedule(document, self.own_costs(costs))
 
     @property
     def _files(self) -> ScheduleFiles[CostsT_co, ScheduleT_co]:

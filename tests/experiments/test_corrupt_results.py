@@ -42,7 +42,7 @@ def good() -> dict[str, Any]:
     point = DesignPoint(Workload("bert-tiny", sequence=8), load_hardware("kirin990"), make_policy("fixed-pattern"))
     names = [f"kernel{number}_matmul" for number in range(3)]
     predicted = {name: RepeatedKernel(1e-6, 1, {"core": 1e-6, "l1": 0.0}) for name in names}
-    origin = bundled(point, evaluate(point), predicted, threads=1)
+    origin = bundled(point, evaluate(point), predicted, {}, threads=1)
     timing = Timing(2e-6, 0.01, 0.01, 20, 1)
     kernels = tuple(KernelMeasurement(name, (f"op{name}",), timing, True, 1e-7) for name in names)
     found = Measurement(

@@ -11,7 +11,7 @@ from dsascape.experiments.point.layers import layers_of
 from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.experiments.report.build import timeline_of
 from dsascape.hw_models import AnyHardware, load_hardware, with_values
-from dsascape.scheduler import kind_of, make_policy
+from dsascape.scheduler import make_policy
 
 SRAM = {"capacity": "8 MiB", "bandwidth": "400 GB/s", "path": {"bandwidth": "400 GB/s", "startup": "100 ns"}}
 SMALL = {"local_buffer.capacity": "16 KiB", "global_buffer.capacity": "128 KiB", "ddr.bandwidth": "8 GB/s"}
@@ -59,10 +59,10 @@ def test_spans_of_its_units_are_loads_and_stores(outcome: Outcome, point: Design
 
 def test_layers_that_move_their_operands_many_times_through_it_are_told_its_name(outcome: Outcome) -> None:
     """Layers of at most a megabyte, with the bytes of a thousand readings at the further level."""
-    kind, layers = kind_of(machine()), layers_of(outcome)
+    layers = layers_of(outcome)
     moved = {"near": 10 * MOST_READINGS * 2**20 * outcome.record.parts_at_work}
-    warnings = warnings_of(outcome, [replace(layer, traffic_bytes=moved) for layer in layers], kind)
+    warnings = warnings_of(outcome, [replace(layer, traffic_bytes=moved) for layer in layers], machine())
 
     assert warnings
     assert all(" at near, " in warning for warning in warnings)
-    assert warnings_of(outcome, layers, kind) == ()
+    assert warnings_of(outcome, layers, machine()) == ()

@@ -20,7 +20,9 @@ from dsascape.fusion import FusionPlan
 from dsascape.fusion.layer_names import kernel_layer_name, layer_name
 from dsascape.fusion.plan import Group, plan_from_groups
 from dsascape.hw_models import load_hardware
-from dsascape.tuner.codegen.names import layers_of_functions
+from dsascape.scheduler.gpu.kind import GPU
+from dsascape.scheduler.kinds.any_kind import OpaqueKind
+from dsascape.tuner.codegen.names import layers_of_kernels, layers_of_launches
 from dsascape.workloads import load_network
 from tests.experiments.onnx_block import block
 from tests.experiments.studies import Reader
@@ -167,7 +169,7 @@ class TestCode:
     def test_of_a_cpu_has_a_function_for_each_kernel_under_its_name(self) -> None:
         point = DesignPoint(Workload("bert-tiny"), load_hardware("kirin990"), policy_of("fixed-pattern"))
         outcome = evaluate(point)
-        functions = layers_of_functions(outcome.schedule)
+        functions = layers_of_kernels(outcome.schedule.plan)
 
         assert {layer.name for layer in layers_of(outcome)} <= set(functions.values())
         numbers = {name.partition("_")[0]: layer.partition(" ")[0] for name, layer in functions.items()}
@@ -186,7 +188,7 @@ class TestCode:
     def test_of_a_gpu_has_a_function_for_each_launch(self) -> None:
         point = DesignPoint(Workload("bert-tiny"), load_hardware("a100"), policy_of("fixed-pattern"))
         outcome = evaluate(point)
-        functions = layers_of_functions(outcome.schedule)
+        functions = layers_of_launches(OpaqueKind(GPU).own_schedule(outcome.schedule))
 
         assert len(functions) == outcome.schedule.kernels
         assert {layer.name for layer in layers_of(outcome)} == set(functions.values())

@@ -73,6 +73,14 @@ def test_every_form_takes_as_long(tokens: int, machine: str, policy: str) -> Non
         assert record.macs == apart.macs
 
 
+def test_heads_that_lie_inside_are_divided_among_cores_as_those_outside() -> None:
+    """The 1,216 cores of an IPU read from DDR: with the tokens of all heads each needs 114 KB of values, of one 32."""
+    apart, inside = (run(form, "ipu_mk1", "fixed-pattern") for form in (whole(256, 256), packed("Attention", 256)))
+
+    assert inside.latency_s == pytest.approx(apart.latency_s, rel=0.05)
+    assert inside.traffic_bytes["ddr"] == pytest.approx(apart.traffic_bytes["ddr"], rel=0.05)
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 def test_unfused_runs_each_step_by_itself_and_ago_all_in_one_where_that_fits(machine: str) -> None:
     """A product, its scaling, a softmax and a product; scores leave the chip, or do not."""

@@ -2,48 +2,20 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
 from dsascape.fusion import fixed_pattern_plan, unfused_plan
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
-from dsascape.workloads import Graph, WorkloadError, import_onnx
+from dsascape.workloads import WorkloadError
 from dsascape.workloads.executable import executable
-from dsascape.workloads.operators.registry import Array
-from tests.quantised_models import read, residual_block, weights_of_few_bits
+from tests.quantised_models import product_of_few_bits, read, residual_block, weights_of_few_bits
 from tests.tuner.runs import generated, outcomes
 
 pytestmark = pytest.mark.tvm
-
-
-def product_of_few_bits(
-    rows: int, depth: int, columns: int, *, bits: int = 4, has_zeros: bool = True, has_bias: bool = False
-) -> Graph:
-    """Return com.microsoft::MatMulNBits with weights that a file would have."""
-    draw, block, each = np.random.default_rng(0), 32, 8 // bits
-    blocks = -(-depth // block)
-    known: dict[str, Array] = {
-        "b": draw.integers(0, 256, (columns, blocks, block // each)).astype(np.uint8),
-        "s": draw.uniform(0.01, 0.1, (columns, blocks)).astype(np.float32),
-        "z": draw.integers(0, 256, (columns, -(-blocks // each))).astype(np.uint8),
-        "bias": draw.uniform(-1, 1, columns).astype(np.float32),
-    }
-    names = ["a", "b", "s", "z" if has_zeros else "", "", "bias" if has_bias else ""]
-    node = helper.make_node(
-        "MatMulNBits", names, ["y"], domain="com.microsoft", K=depth, N=columns, bits=bits, block_size=block
-    )  # fmt: skip
-    entries = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("a", [rows, depth]), ("y", [rows, columns]))
-    ]
-    constants = [numpy_helper.from_array(value, name) for name, value in known.items() if name in names]
-    body = helper.make_graph([node], "few_bits", entries[:1], entries[1:], constants)
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    return import_onnx(helper.make_model(body, opset_imports=opsets, ir_version=10).SerializeToString(), name="few")
 
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -65,12 +37,13 @@ def test_a_product_widens_weights_of_few_bits_where_it_loads_them(shape: str) ->
     assert max(found.values()) <= KERNEL_TOLERANCE
 
 
-def test_packed_weights_are_parameters_as_they_lie_in_the_file() -> None:
+def test_parameters_are_packed_weights_in_panels() -> None:
     graph = product_of_few_bits(1, 64, 16)
     (kernel,) = generated(unfused_plan(graph)).kernels
 
     assert sorted(kernel.inputs) == ["a", "b", "s", "z"]
     assert graph.tensors["b"].size_bytes == 64 * 16 // 2
+    assert sorted(kernel.packings) == ["b", "s", "z"]
 
 
 @pytest.mark.sampled(2)

@@ -35,14 +35,28 @@ TILES = {
     "rows that do not divide, one register tile of scores": LoopTiles(
         (1, 1, 8, 4), (3, 0, 1, 2), 3, (1, 1, 8, 4), 3, 10, (ROWS, UpstreamTiles((3, 0, 1, 2), (1, 1, 8, 10), 3)), True
     ),
+    "a last step of 6 keys": LoopTiles(
+        (1, 1, 10, 4), (0, 1, 2, 3), 2, (1, 1, 5, 4), 3, 8, (ROWS, UpstreamTiles((0, 1, 2, 3), (1, 1, 5, 4), 3)), True
+    ),
+    "a last step of 2 keys, rows that do not divide, steps that are no whole vectors": LoopTiles(
+        (1, 1, 8, 4), (0, 1, 2, 3), 2, (1, 1, 8, 4), 3, 14, (ROWS, UpstreamTiles((0, 1, 2, 3), (1, 1, 8, 8), 3)), True
+    ),
+    "rows from both ends in turn, outermost": LoopTiles(
+        (1, 1, 6, 4), (2, 0, 1, 3), 1, (1, 1, 6, 4), 3, 8, (ROWS, UpstreamTiles((0, 1, 2, 3), (1, 1, 6, 4), 3)), True
+    ),
+    "rows from both ends in turn, of each head": LoopTiles(
+        (1, 1, 8, 4), (0, 1, 2, 3), 3, (1, 1, 8, 4), 3, None, (ROWS, UpstreamTiles((0, 1, 2, 3), (1, 1, 8, 4), 3))
+    ),
 }
 
 
-FIRST, SECOND = TILES
+FIRST, SECOND, SHORTER, SHORTEST, DEALT, FUSED = TILES
 
 
 @pytest.mark.parametrize(
-    ("form", "tiles"), [*[(form, FIRST) for form in FORMS], ("in full", SECOND), ("a window wider than a step", SECOND)]
+    ("form", "tiles"), [*[(form, tiles) for form in FORMS for tiles in (FIRST, SHORTER, SHORTEST)],
+     ("causal", DEALT), ("causal", FUSED), ("a window wider than a step", DEALT), ("in full", SECOND),
+     ("a window wider than a step", SECOND)]
 )
 def test_its_kernel_is_correct(form: str, tiles: str) -> None:
     graph = graph_with_bounded_nests(FORMS[form]())

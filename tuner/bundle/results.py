@@ -9,7 +9,9 @@ from dsascape.tuner.bundle.contents import CALIBRATION, CANDIDATES, GPU_CALIBRAT
 from dsascape.tuner.bundle.foreign_json import validated
 from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, HostFacts
 from dsascape.tuner.calibrate.figures import Figures
+from dsascape.tuner.calibrate.gpu_machine import CalibratedGpu
 from dsascape.tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
+from dsascape.tuner.calibrate.host_machine import CalibratedHost
 from dsascape.tuner.measure.records import Measurement
 from dsascape.tuner.measure.soundness import COUNT, Ranges, unsound
 
@@ -40,6 +42,11 @@ class CalibrationResults:
     facts: HostFacts
     figures: Figures
 
+    @property
+    def machine(self) -> CalibratedHost:
+        """The processor."""
+        return CalibratedHost(self.facts, self.figures)
+
 
 @dataclass(frozen=True, slots=True)
 class GpuCalibrationResults:
@@ -49,6 +56,11 @@ class GpuCalibrationResults:
     measured_at: str
     facts: GpuFacts
     figures: GpuFigures
+
+    @property
+    def machine(self) -> CalibratedGpu:
+        """The GPU."""
+        return CalibratedGpu(self.facts, self.figures)
 
 
 def read_results(path: Path) -> BundleResults:

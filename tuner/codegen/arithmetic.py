@@ -13,6 +13,7 @@ import numpy as np
 from tvm import te, tirx
 
 from dsascape.tuner.codegen.functions import const, dtype_of, erf, exponential, sigmoid, tanh
+from dsascape.tuner.codegen.names import SCAN
 from dsascape.workloads.loopnest import LoopNest
 from dsascape.workloads.operators.registry import Array
 
@@ -226,6 +227,11 @@ def _quantised(op: Operator, values: Values) -> Any:
     return te.max(te.min(x, const(x, limits.max)), const(x, limits.min)).astype(op.dtype)
 
 
+def scanned_state(data: Any, step: Any, rate: Any, entering: Any, before: Any) -> Any:
+    """Return an element of a selective scan's state behind one token, from that ``before`` it."""
+    return exponential(step * rate) * before + step * data * entering
+
+
 ELEMENTWISE: Mapping[str, Elementwise] = {
     "DequantizeLinear": _dequantised, "QuantizeLinear": _quantised,
     "Identity": _unary(lambda x: x), "Dropout": _kept, "Cast": _cast,
@@ -254,7 +260,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "Sum": _folded(lambda a, b: a + b), "Max": _folded(te.max), "Min": _folded(te.min),
     "Mean": lambda op, v: _folded(lambda a, b: a + b)(op, v) / const(v[0], len(v)),
     "BatchNormalization": _batch_norm, "Expand": _unary(lambda x: x),
-    "Einsum": lambda _, v: math.prod(v[1:], start=v[0]),
+    "Einsum": lambda _, v: math.prod(v[1:], start=v[0]), SCAN: lambda _, v: scanned_state(*v),
 }  # fmt: skip
 """The value of one output element from the inputs' values at its place."""
 

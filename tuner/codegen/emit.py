@@ -76,6 +76,8 @@ class Emitting:
         self.stages = {stage.name: stage for stage in program.stages}
         self.variables = {name: tirx.Var(name, "int32") for name in program.extents}
         """Loop variables by name; loops that were fused are expressions of the fused one."""
+        self.dealt: dict[str, tuple[Any, Any]] = {}
+        """By loop with iterations from both ends in turn: its variable, and what binds the one they are numbered by."""
         self.parts: dict[str, tuple[Any, Any]] = {}
         """Variable and iterations of loops that run in part: the loop's is what the first iteration is, plus this."""
         self.inside: dict[str, list[Buffer]] = {}
@@ -116,6 +118,12 @@ class Emitting:
             is_outermost = number == len(loop.fused) - 1
             self.variables[name] = rest if is_outermost else tirx.floormod(rest, extent)
             rest = tirx.floordiv(rest, extent)
+        if loop.dealt:
+            whole, own = self.variables[loop.name], self.variables[loop.dealt]
+            half, number = tirx.floordiv(own, 2), dict(loop.fused).get(loop.dealt, loop.extent)
+            value = tirx.Select(tirx.floormod(own, 2) == 0, half, number - 1 - half)
+            self.variables[loop.dealt] = variable = tirx.Var(loop.dealt, "int32")
+            self.dealt[loop.name] = whole, tirx.Bind(variable, value)
 
     def _declare(self, buffer: Buffer) -> None:
         stage = self.stages[buffer.name]
@@ -188,8 +196,12 @@ class Emitting:
         if isinstance(node, Guard):
             conditions = [self.value(each.value) < each.limit for each in node.conditions]
             return tirx.IfThenElse(tirx.all(*conditions), body, None)
+        body = self._with_buffers(node.name, body)
         variable, extent = self.parts.get(node.name) or (self.variables[node.name], node.extent)
-        return tirx.For(variable, 0, extent, _KINDS[node.kind], self._with_buffers(node.name, body))
+        if node.dealt:
+            variable, bound = self.dealt[node.name]
+            body = tirx.SeqStmt([bound, *(body.seq if isinstance(body, tirx.SeqStmt) else [body])])
+        return tirx.For(variable, 0, extent, _KINDS[node.kind], body)
 
     def _take_registers(self, node: Outlined) -> str:
         """Have a function's register tiles be its own, also where it has no loops over them; return under which name.
@@ -216,7 +228,10 @@ class Emitting:
         step, zero = reach.step, tirx.const(0, "int32")
         size = loop.extent * (step if reach.part in ("touched", "whole") else 1)
         first = zero if reach.first is None else te.max(self.value(reach.first), 0)
-        end = tirx.const(size, "int32") if reach.end is None else te.max(te.min(self.value(reach.end), size), 0)
+        end = tirx.const(size, "int32")
+        for limit in (reach.end, reach.stop):
+            end = end if limit is None else te.min(self.value(limit), end)
+        end = te.max(end, 0)
 
         def down(value: Any) -> Any:
             return value if step == 1 else tirx.floordiv(value, step)

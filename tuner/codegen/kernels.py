@@ -15,10 +15,10 @@ from dsascape.scheduler.kernels.cut import layer_of, only_convolution
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
+from dsascape.tuner.codegen.by_itself import written_by_itself
 from dsascape.tuner.codegen.emit import CpuFunction, cpu_function
 from dsascape.tuner.codegen.names import kernel_name
 from dsascape.tuner.codegen.packing import Packing
-from dsascape.tuner.codegen.running_sums import is_running_sum, running_sum
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Graph
@@ -44,7 +44,7 @@ class Kernel:
     function: Any
     """The PrimFunc."""
     program: LoopProgram | None = None
-    """The loops that it has; None for a running sum, which is written down by itself."""
+    """The loops that it has; None for what is written down by itself."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,10 @@ def _kernel(
     layer: Layer, executable: Executable, tiles: Decided, lanes: int, named: tuple[str, int, tuple[str, ...]]
 ) -> Kernel:
     name, position, operators = named
-    if is_running_sum(layer):
-        function = running_sum(layer, executable, tiles, name)
-        return Kernel(name, position, operators, layer.inputs, layer.outputs, {}, function)
+    by_itself = written_by_itself(layer)
+    if by_itself is not None:
+        function, inputs = by_itself(layer, executable, tiles, name)
+        return Kernel(name, position, operators, inputs, layer.outputs, {}, function)
     program = program_of(layer, tiles, lanes)
     made = cpu_function(layer, executable, program, name)
     return Kernel(name, position, operators, made.inputs, made.outputs, made.packings, made.function, program)

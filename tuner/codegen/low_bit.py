@@ -8,11 +8,11 @@ from tvm import tirx
 from dsascape.tuner.codegen.access import affine
 from dsascape.tuner.codegen.arithmetic import Operator
 from dsascape.tuner.codegen.functions import dtype_of
-from dsascape.tuner.codegen.names import FEW_BITS
+from dsascape.tuner.codegen.names import FEW_BITS, SCAN
 from dsascape.tuner.codegen.sources import Sources
 from dsascape.workloads.loopnest import LoopNest
 
-OF_OTHER_DOMAINS = frozenset({FEW_BITS})
+OF_OTHER_DOMAINS = frozenset({FEW_BITS, SCAN})
 """Operators beside the standard's that have code."""
 _BYTE = 8
 

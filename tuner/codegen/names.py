@@ -1,7 +1,6 @@
 """What the functions of a plan are called."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from dsascape.fusion.layer_names import kernel_layer_name
 from dsascape.fusion.plan import FusionPlan
@@ -10,6 +9,8 @@ from dsascape.scheduler.layer_names import layer_names
 
 FEW_BITS = "com.microsoft::MatMulNBits"
 """Product with weights of a few bits."""
+SCAN = "dsascape::ScanChunk"
+"""States of a selective scan."""
 _MOST_NAMED = 4
 """Operators that the name of a function has."""
 
@@ -30,14 +31,13 @@ def launch_names(plan: FusionPlan, groups: Sequence[int]) -> list[str]:
     return found
 
 
-def layers_of_functions(schedule: Any) -> dict[str, str]:
-    """Return the name of the layer that each function of a schedule's code computes, by the function's name.
+def layers_of_kernels(plan: FusionPlan) -> dict[str, str]:
+    """Return the name of the layer that each function of a CPU's code computes, one for each kernel of the plan."""
+    return {kernel_name(plan, group): kernel_layer_name(plan, group) for group in range(len(plan.groups))}
 
-    A CPU has a function for each kernel of the plan, a GPU for each launch.
-    """
-    plan: FusionPlan = schedule.plan
-    if not isinstance(schedule, GpuSchedule):
-        return {kernel_name(plan, group): kernel_layer_name(plan, group) for group in range(len(plan.groups))}
+
+def layers_of_launches(schedule: GpuSchedule) -> dict[str, str]:
+    """Return the name of the layer that each function of a GPU's code computes, one for each launch."""
     names = layer_names(schedule)
-    functions = launch_names(plan, [kernel.group for kernel in schedule.runs])
+    functions = launch_names(schedule.plan, [kernel.group for kernel in schedule.runs])
     return dict(zip(functions, [names[kernel.layer.sink.name] for kernel in schedule.runs], strict=True))

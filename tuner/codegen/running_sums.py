@@ -19,33 +19,21 @@ from dsascape.tuner.codegen.stage_values import StageValues
 from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Tensor
 
-_KIND = "CumSum"
 
+def running_sum(layer: Layer, executable: Executable, tiles: Decided, name: str) -> tuple[Any, tuple[str, ...]]:
+    """Return the function ``name`` of a layer that is one running sum, and its parameter in front of the result.
 
-def is_running_sum(layer: Layer) -> bool:
-    """Whether the results of ``layer`` are running sums of its input; raise where they are anything else in order.
-
-    Raises ``UnsupportedKernelError`` for steps of a recurrence, and for a running sum beside other operators.
+    Raises ``UnsupportedKernelError`` where its input is a view of what lies in memory.
     """
-    ops = [layer.graph.ops[position] for position in layer.ops if not layer.graph.ops[position].is_view]
-    ordered = [op for op in ops if any(nest.ordered for nest in op.nests)]
-    if not ordered:
-        return False
-    if ordered[0].kind != _KIND:
-        raise UnsupportedKernelError(f"{ordered[0].name} ({ordered[0].kind}): no arithmetic for what runs in order")
-    if len(layer.ops) > 1:
-        raise UnsupportedKernelError(f"{ordered[0].name} ({_KIND}): in one kernel with other operators")
-    return True
-
-
-def running_sum(layer: Layer, executable: Executable, tiles: Decided, name: str) -> Any:
-    """Return the function ``name`` of a layer that is one running sum; parameters are its input and its output."""
     values = StageValues(layer, executable)
-    (position,) = layer.ops
+    (position,) = layer.ops[-1:]
+    if len(layer.ops) > 1:
+        raise UnsupportedKernelError(f"{layer.graph.ops[position].name}: running sums of views have no code")
     tensors = layer.graph.tensors
     op = values.operator(position, layer.graph.ops[position])
     data, output = tensors[layer.inputs[0]], tensors[layer.outputs[0]]
-    return _function(op, data, output, values.dtype(output), name, parallel=_is_parallel(tiles))
+    function = _function(op, data, output, values.dtype(output), name, parallel=_is_parallel(tiles))
+    return function, layer.inputs
 
 
 def _is_parallel(decided: Decided) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from tvm import te, tirx
 
+from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage
 from dsascape.tuner.codegen.access import Stored, inside_conditions, is_whole, loops_of
 from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of
@@ -16,6 +17,7 @@ from dsascape.tuner.codegen.reductions import Reduction, reduction_of, says_of_o
 from dsascape.tuner.codegen.softmax_in_parts import SoftmaxInParts
 from dsascape.tuner.codegen.sources import Sources
 from dsascape.tuner.codegen.spacing import Spacing
+from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Op, Tensor
 from dsascape.workloads.loopnest import LoopNest
 
@@ -74,6 +76,8 @@ class StageValues(Sources):
         return Stored(value, tensor.order)
 
     def _written_by(self, position: int, op: Op) -> list[Written]:
+        if any(nest.ordered for nest in op.nests):
+            raise UnsupportedKernelError("no arithmetic for what runs in order")
         described = self.operator(position, op)
         op = _without_masking(op)
         described = replace(described, kind=op.kind)
@@ -242,3 +246,13 @@ def _complaining(name: str, kind: str, compute: Callable[[], _Value]) -> _Value:
         raise
     except UnsupportedKernelError as error:
         raise _NamedError(f"{name} ({kind}): {error}") from None
+
+
+def values_of_views(layer: Layer, executable: Executable) -> tuple[StageValues, int]:
+    """Return the values of what views in front of a layer's only other operator make, and the position of that."""
+    graph = layer.graph
+    (position,) = [each for each in layer.ops if not graph.ops[each].is_view]
+    views = Layer(graph, tuple(each for each in layer.ops if each != position), layer.analysis)
+    values = StageValues(views, executable)
+    values.describe(())
+    return values, position

@@ -11,9 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from dsascape.scheduler.kernels.loops.steps import Steps
-from dsascape.tuner.late import late
-from dsascape.tuner.measure.address import BUNDLE
-from dsascape.tuner.measure.targets import is_gpu_target
+from dsascape.tuner.measure.benches import bench_for
 from dsascape.tuner.measure.tasks import CandidateResult, KernelTask, PreparedTask
 from dsascape.tuner.measure.worker import FAILURES, UNPREPARED, reason
 from dsascape.workloads import WorkloadError
@@ -45,12 +43,7 @@ def work_on_candidates(connection: Connection, device: str, target: str, threads
     os.environ["TVM_NUM_THREADS"] = str(threads)
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     try:
-        if device == BUNDLE:
-            bench = late("bundle_bench").BundleBench(target, threads)
-        elif is_gpu_target(target):
-            bench = late("grid_bench").GridBench(target)
-        else:
-            bench = late("candidate_bench").Bench(device, target, threads)  # TVM reads the number of threads on import
+        bench = bench_for(target).opened(device, target, threads)
     except FAILURES as error:
         connection.send(Failed(reason(error)))
         return

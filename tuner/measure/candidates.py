@@ -10,12 +10,11 @@ from itertools import islice
 from types import TracebackType
 
 from dsascape.scheduler.kernels.loops.steps import Steps
-from dsascape.tuner.measure.address import BUNDLE, LOCAL
+from dsascape.tuner.measure.benches import bench_for
 from dsascape.tuner.measure.candidate_worker import BUILT, Failed, Outcome, work_on_candidates
 from dsascape.tuner.measure.child import Child, ChildEndedError
 from dsascape.tuner.measure.cores import usable_cores
-from dsascape.tuner.measure.run import MeasureError, check_device, check_installed
-from dsascape.tuner.measure.targets import TargetError, check_cpu_target, check_target, is_gpu_target
+from dsascape.tuner.measure.run import MeasureError, check_installed
 from dsascape.tuner.measure.tasks import CandidateResult, KernelTask, PreparedTask
 
 _BUILT_AT_ONCE = 4
@@ -126,14 +125,7 @@ class CandidateRunner:
             return self._child
         self.close()
         check_installed()
-        if is_gpu_target(task.target):
-            check_target(task.target)
-            if task.device != LOCAL:
-                raise TargetError(f"candidates for {task.target} run on this machine's GPU only, not on {task.device}")
-        else:
-            check_cpu_target(task.target)
-            if task.device != BUNDLE:
-                check_device(*setting)
+        bench_for(task.target).check(*setting)
         self._child, self._setting = Child(work_on_candidates, *setting), setting
         self._answer(self._child, task.budget.start_s)
         return self._child

@@ -8,7 +8,7 @@ import numpy as np
 
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.tuner.codegen.running_sums import is_running_sum
+from dsascape.tuner.codegen.by_itself import written_by_itself
 from dsascape.tuner.measure.tasks import KernelTask, PreparedTask
 from dsascape.tuner.on_device.reference import reference
 from dsascape.workloads import WorkloadError
@@ -36,7 +36,7 @@ def prepared_tasks(tasks: Sequence[KernelTask]) -> tuple[PreparedTask, ...]:
 def checked_layer(analysis: Analysis, task: KernelTask) -> Layer:
     """Return the layer of a task; raise ``WorkloadError`` for one whose loops no steps describe."""
     layer = layer_of(analysis, task.ops)
-    if layer is None or is_running_sum(layer):
+    if layer is None or written_by_itself(layer) is not None:
         raise WorkloadError(f"{task.graph.name}: {', '.join(task.operators)}: no steps describe its loops")
     return layer
 

@@ -16,7 +16,7 @@ from dsascape.tuner.codegen.kernels import argument, generate, network_array, st
 from dsascape.tuner.measure.counters import energy_counters, joules_of_run
 from dsascape.tuner.measure.job import Job
 from dsascape.tuner.measure.records import KernelMeasurement, Timing
-from dsascape.tuner.measure.targets import is_gpu_target, target_description
+from dsascape.tuner.measure.targets import target_description
 from dsascape.tuner.measure.timing import FLUSH, measured
 from dsascape.tuner.measure.worker import FAILURES, NETWORK, reason
 from dsascape.tuner.on_device.clock import Clock
@@ -158,7 +158,7 @@ class Session:
             return KernelMeasurement(NETWORK, operators, None, False, difference, text)
         budget = self.job.budget
         timing = measured(seconds, budget.network_s, budget.width)
-        is_counted = self.place.is_here and not self.job.flush_caches and not is_gpu_target(self.job.target)
+        is_counted = self.place.is_here and not self.job.flush_caches
         counters = energy_counters() if is_counted else ()
         joules = joules_of_run(run, timing.seconds, counters)
         return KernelMeasurement(NETWORK, operators, timing, True, difference, joules=joules)

@@ -6,19 +6,15 @@ programs says which to go on with.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from dsascape.scheduler.kernels.loops.nodes import SUMS
-from dsascape.scheduler.kernels.loops.steps import Parallel, PartialSums, Steps, Tile
+from dsascape.scheduler.kernels.loops.steps import PartialSums, Steps
 from dsascape.tuner.search.evolution import Scores
-from dsascape.tuner.search.genes import drawn_factors, step_of, tile_groups, with_axis, with_step
-from dsascape.tuner.search.grid_space import GridSpace
-from dsascape.tuner.search.locations import flexible
+from dsascape.tuner.search.genes import drawn_factors, step_of, with_axis
+from dsascape.tuner.search.kinds.kind import Decision, KernelSpace
 from dsascape.tuner.search.space import Program, Space
-
-Decision = Callable[[Space, Steps, random.Random], Steps]
-"""One decision, drawn for a program."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class _Incomplete:
     open: tuple[Decision, ...]
 
 
-def beam(space: Space, scores: Scores, rng: random.Random, options: BeamOptions) -> list[Program]:
+def beam(space: KernelSpace, scores: Scores, rng: random.Random, options: BeamOptions) -> list[Program]:
     """Return complete programs, those of the highest score first."""
     states = [
         _Incomplete(program, tuple(_decisions(space, program.steps)))
@@ -70,82 +66,31 @@ def _children(space: Space, state: _Incomplete, rng: random.Random, draws: int) 
     decision, *rest = state.open
     yield _Incomplete(state.program, tuple(rest))
     for _ in range(draws):
-        program = space.completed(decision(space, state.program.steps, rng))
+        program = space.completed(decision(state.program.steps, rng))
         if program is not None:
             yield _Incomplete(program, tuple(rest))
 
 
-def _decisions(space: Space, steps: Steps) -> Iterator[Decision]:
+def _decisions(space: KernelSpace, steps: Steps) -> Iterator[Decision]:
     """Yield all decisions about a sketch: sizes of each axis first, then what the kind of machine has besides."""
     for number, group in enumerate(space.groups(steps)):
         if step_of(steps, group.inner, PartialSums) is None:
             for axis in range(len(space.extents(steps, group))):
-                yield _axis(number, axis, is_space=True)
+                yield partial(_axis, space, number, axis)
             for axis in space.reductions(group) if len(group.reductions) > 1 else ():
-                yield _axis(number, axis, is_space=False)
-    yield from _on_grid(space, steps) if isinstance(space, GridSpace) else _on_cores(space, steps)
+                yield partial(_reduction, space, number, axis)
+    yield from space.decisions(steps)
 
 
-def _on_cores(space: Space, steps: Steps) -> Iterator[Decision]:
-    """Yield places, what is parallel, what is written out."""
-    if space.options.locations:
-        for stage in flexible(space.nodes, steps):
-            yield _place(stage)
-    yield _parallel
-    for number, _ in enumerate(tile_groups(steps)):
-        yield _unrolling(number)
+def _axis(space: Space, number: int, axis: int, steps: Steps, rng: random.Random) -> Steps:
+    """Return ``steps`` with other sizes along a dimension of a group of tiles."""
+    group = space.groups(steps)[number]
+    factors = space.drawn_factors(steps, group, axis, space.extents(steps, group)[axis], rng)
+    return with_axis(steps, group.space, axis, factors)
 
 
-def _on_grid(space: GridSpace, steps: Steps) -> Iterator[Decision]:
-    """Yield copies of operands, who shares reductions, the least threads of a block, the order of blocks."""
-    for tensor in space.held.nests:
-        if step_of(steps, tensor + SUMS, Tile) is not None:
-            yield _of_tensor(GridSpace.staged, tensor)
-            yield _of_tensor(GridSpace.shared, tensor)
-    yield _of_grid(GridSpace.crowded)
-    yield _of_grid(GridSpace.reordered)
-
-
-def _of_tensor(drawn: Callable[[GridSpace, Steps, str, random.Random], Steps], tensor: str) -> Decision:
-    def decided(space: Space, steps: Steps, rng: random.Random) -> Steps:
-        assert isinstance(space, GridSpace)
-        return drawn(space, steps, tensor, rng)
-
-    return decided
-
-
-def _of_grid(drawn: Callable[[GridSpace, Steps, random.Random], Steps]) -> Decision:
-    def decided(space: Space, steps: Steps, rng: random.Random) -> Steps:
-        assert isinstance(space, GridSpace)
-        return drawn(space, steps, rng)
-
-    return decided
-
-
-def _axis(number: int, axis: int, *, is_space: bool) -> Decision:
-    def drawn(space: Space, steps: Steps, rng: random.Random) -> Steps:
-        group = space.groups(steps)[number]
-        if is_space:
-            factors = space.drawn_factors(steps, group, axis, space.extents(steps, group)[axis], rng)
-            return with_axis(steps, group.space, axis, factors)
-        extent = space.reductions(group)[axis]
-        return with_axis(
-            steps, group.reductions, axis, drawn_factors(rng, extent, len(group.reductions), extent)
-        )
-
-    return drawn
-
-
-def _place(stage: str) -> Decision:
-    return lambda space, steps, rng: space.moved(steps, stage, rng)
-
-
-def _parallel(space: Space, steps: Steps, rng: random.Random) -> Steps:
-    for stage in space.roots(steps):
-        most = space.most_parallel(steps, stage)
-        steps = with_step(steps, Parallel(stage, rng.randint(min(1, most), most)))
-    return steps
-
-
-def _unrolling(number: int) -> Decision:
-    return lambda space, steps, rng: space.unrolled(steps, tile_groups(steps)[number], rng)
+def _reduction(space: Space, number: int, axis: int, steps: Steps, rng: random.Random) -> Steps:
+    """Return ``steps`` with other sizes along a reduction of a group of tiles."""
+    group = space.groups(steps)[number]
+    extent, levels = space.reductions(group)[axis], group.reductions
+    return with_axis(steps, levels, axis, drawn_factors(rng, extent, len(levels), extent))

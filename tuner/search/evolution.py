@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsascape.scheduler.kernels.loops.steps import Steps
-from dsascape.tuner.search.mutations import crossed, mutated
+from dsascape.tuner.search.kinds.kind import KernelSpace
+from dsascape.tuner.search.mutations import crossed
 from dsascape.tuner.search.space import Program, Space
 
 Scores = Callable[[Sequence[Program]], NDArray[np.float64]]
@@ -31,7 +32,7 @@ class EvolutionOptions:
 
 
 def evolved(
-    space: Space, scores: Scores, measured: Sequence[Program], rng: random.Random, options: EvolutionOptions
+    space: KernelSpace, scores: Scores, measured: Sequence[Program], rng: random.Random, options: EvolutionOptions
 ) -> list[Program]:
     """Return all programs of the generations, those of the highest score first; ``measured`` has the best first."""
     elders = list(measured[: int(options.population * options.measured)])
@@ -49,8 +50,9 @@ def evolved(
 
 
 def _next(
-    space: Space, parents: Sequence[Program], scores: Sequence[float], rng: random.Random, options: EvolutionOptions
-) -> list[Program]:
+    space: KernelSpace, parents: Sequence[Program], scores: Sequence[float], rng: random.Random,
+    options: EvolutionOptions,
+) -> list[Program]:  # fmt: skip
     """Return the next generation: parents are selected in proportion to their scores, below 0 counting as 0."""
     weights = [max(score, 0.0) for score in scores]
     if not any(weights):
@@ -59,7 +61,7 @@ def _next(
     for _ in range(options.population):
         one, other = rng.choices(parents, weights, k=2)
         if rng.random() < options.mutation:
-            child = mutated(space, one.steps, rng)
+            child = space.mutated(one.steps, rng)
         else:
             child = crossed(space, one.steps, other.steps, rng)
         found.append(one if child is None else child)

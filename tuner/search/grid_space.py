@@ -39,7 +39,7 @@ from dsascape.tuner.search.genes import (
     with_step,
     without,
 )
-from dsascape.tuner.search.gpu_rules import copies
+from dsascape.tuner.search.gpu_rules import GPU_RULES, copies
 from dsascape.tuner.search.grid_rows import can_be_padded, drawn_rows, rows_against_conflicts, with_rows
 from dsascape.tuner.search.grid_settled import copies_of, settled_on_grid
 from dsascape.tuner.search.space import INNERMOST, Program, Space
@@ -54,6 +54,8 @@ _STRAIGHT = 4
 
 class GridSpace(Space):
     """All programs of one kernel on a GPU."""
+
+    rules = GPU_RULES
 
     @cached_property
     def held(self) -> HeldStages:

@@ -1,23 +1,22 @@
-"""Changes of a program by one decision each, and programs of two parents (Ansor, section 5.1).
+"""Changes of a program by one decision, and programs of two parents (Ansor, section 5.1): on any kind of machine.
 
 Each returns a legal program, or None where what it chose to change has no other value or makes no legal program.
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeAlias, TypeVar
 
 from dsascape.scheduler.kernels.loops.nodes import SUMS
 from dsascape.scheduler.kernels.loops.steps import (
     CacheRead,
     ComputeAt,
     Inline,
-    Parallel,
     PartialSums,
     Step,
     Steps,
     Tile,
-    UnrollReduction,
 )
 from dsascape.scheduler.parts import divisors
 from dsascape.tuner.search.genes import (
@@ -27,21 +26,13 @@ from dsascape.tuner.search.genes import (
     is_fused,
     slots,
     step_of,
-    tile_groups,
     with_axis,
-    with_step,
 )
-from dsascape.tuner.search.grid_mutations import (
-    copied_operands,
-    order_of_blocks,
-    padded_rows,
-    shared_reduction,
-    threads_of_block,
-)
-from dsascape.tuner.search.locations import flexible
 from dsascape.tuner.search.space import INNERMOST, Program, Space
 
-Mutation = Callable[[Space, Steps, random.Random], Program | None]
+SpaceT = TypeVar("SpaceT", bound=Space)
+Mutation: TypeAlias = Callable[[SpaceT, Steps, random.Random], Program | None]
+"""Change of one decision of a program, drawn at random."""
 
 
 def tile_size(space: Space, steps: Steps, rng: random.Random) -> Program | None:
@@ -78,59 +69,11 @@ def _chains(space: Space, steps: Steps, group: TileGroup) -> Iterable[tuple[bool
             yield False, axis, factors
 
 
-def parallel_granularity(space: Space, steps: Steps, rng: random.Random) -> Program | None:
-    """Fuse one more of a stage's outermost loops into the parallel one, or one less."""
-    stages = [stage for stage in space.roots(steps) if space.most_parallel(steps, stage) > 1]
-    if not stages:
-        return None
-    stage = rng.choice(stages)
-    step, most = step_of(steps, stage, Parallel), space.most_parallel(steps, stage)
-    own = 0 if step is None else step.loops
-    near = [each for each in (own - 1, own + 1) if 1 <= each <= most]
-    return space.completed(with_step(steps, Parallel(stage, rng.choice(near)))) if near else None
-
-
-def pragma(space: Space, steps: Steps, rng: random.Random) -> Program | None:
-    """Draw the unrolling of a stage anew, or the number of its partial sums."""
-    group = rng.choice(tile_groups(steps))
-    sums = step_of(steps, group.inner, PartialSums)
-    if sums is not None:
-        count = rng.choice(space.sums_counts(steps, sums))
-        return space.completed(with_step(steps, replace(sums, count=count)))
-    if group.inner.endswith(SUMS) and rng.random() < 1 / 2:
-        factor = rng.choice(space.reduction_factors(steps, group))
-        return space.completed(with_step(steps, UnrollReduction(group.inner, factor)))
-    return space.completed(space.unrolled(steps, group, rng))
-
-
-def location(space: Space, steps: Steps, rng: random.Random) -> Program | None:
-    """Compute a flexible node inside of other loops, or by itself."""
-    stages = flexible(space.nodes, steps) if space.options.locations else ()
-    if not stages:
-        return None
-    stage = rng.choice(stages)
-    changed = space.moved(steps, stage, rng)
-    if stage in space.roots(changed):
-        most = space.most_parallel(changed, stage)
-        changed = with_step(changed, Parallel(stage, rng.randint(min(1, most), most)))
-    return space.completed(changed)
-
-
-MUTATIONS: Mapping[str, tuple[tuple[Mutation, float], ...]] = {
-    "cpu": ((tile_size, 0.90), (parallel_granularity, 0.01), (pragma, 0.04), (location, 0.05)),
-    "gpu": (
-        (tile_size, 0.90), (copied_operands, 0.03), (padded_rows, 0.02), (shared_reduction, 0.02),
-        (threads_of_block, 0.01), (order_of_blocks, 0.02),
-    ),
-}  # fmt: skip
-"""Mutations of a machine kind and how often each is chosen: TVM's defaults, whose tenth for unrolling on GPUs is shared
-out among the others there, as parts of threads are always unrolled."""
-
-
-def mutated(space: Space, steps: Steps, rng: random.Random) -> Program | None:
-    """Return a program with one decision changed; None where that did not work."""
-    kinds = MUTATIONS[space.machine.kind]
-    (mutation,) = rng.choices([each for each, _ in kinds], [weight for _, weight in kinds])
+def drawn(
+    space: SpaceT, mutations: Sequence[tuple[Mutation[SpaceT], float]], steps: Steps, rng: random.Random
+) -> Program | None:
+    """Return a program with one decision changed, by one of pairs (mutation, how often it is chosen)."""
+    (mutation,) = rng.choices([each for each, _ in mutations], [weight for _, weight in mutations])
     return mutation(space, steps, rng)
 
 

@@ -15,7 +15,7 @@ from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Candidates, Record, written
 from dsascape.tuner.search.objectives import Objective
 from dsascape.tuner.search.reuse.choices import FROM_NOTHING
-from dsascape.tuner.search.reuse.machines import Reusable, reusable
+from dsascape.tuner.search.reuse.machines import Reusable
 from dsascape.tuner.search.reuse.nests import operator_of
 from dsascape.tuner.search.reuse.operators import FeatureRatios, Operator, ReuseError
 from dsascape.tuner.search.reuse.plan import ReusePlan, plan_json, plan_reuse
@@ -312,7 +312,7 @@ class _Clock:
 def _kernel(each: Searching) -> _Kernel | None:
     """Return a task as a kernel that reuses, and is reused; None where its shapes do not describe it."""
     try:
-        own = reusable(each.space)
+        own = each.space.reusable()
         operator = operator_of(each.task.naive, lambda _: own.kinds)
         return _Kernel(each, own, operator) if operator.kind.is_contraction else None
     except ReuseError:

@@ -1,12 +1,12 @@
 """Derivation rules of sketches: Table 1 of Ansor, for CPUs.
 
-A rule is a function and one line in `CPU_RULES`; `rules_for` gives those of a machine kind, and a user's rules can
-stand among them. Conditions of the table overlap: rules are tried in the order of the tuple, and one that says so is
+A rule is a function and one line in `CPU_RULES`; those of a machine kind are its space's, and a user's rules can stand
+among them. Conditions of the table overlap: rules are tried in the order of the tuple, and one that says so is
 the last. "SSRSRS" has its six levels here: space, space, reduction, space, reduction, and the innermost level of space
 that steps do not list.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from dsascape.scheduler.kernels.loops.nodes import SUMS, reads_of
 from dsascape.scheduler.kernels.loops.steps import (
@@ -20,7 +20,6 @@ from dsascape.scheduler.kernels.loops.steps import (
 )
 from dsascape.scheduler.kernels.structure.anchors import is_padded
 from dsascape.tuner.search.analysis import Node
-from dsascape.tuner.search.gpu_rules import GPU_RULES
 from dsascape.tuner.search.sketches import Context, Derived, Rule, State
 
 COPY = ".copy"
@@ -145,11 +144,3 @@ CPU_RULES: tuple[Rule, ...] = (
     skip,
 )
 """Rules of CPUs, in the order in which they are tried."""
-_RULES: Mapping[str, Sequence[Rule]] = {"cpu": CPU_RULES, "gpu": GPU_RULES}
-
-
-def rules_for(kind: str) -> Sequence[Rule]:
-    """Return the rules of a machine kind; raise ``KeyError`` for one that has none."""
-    return _RULES[kind]
-
-

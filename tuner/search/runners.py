@@ -1,31 +1,17 @@
-"""Runners: how long a candidate takes, measured on a device or simulated on any machine."""
+"""Runners: how long a candidate takes, measured on a device or simulated (`tuner.search.kinds`)."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.cpu.cost.estimate import among_others_ps
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
-from dsascape.scheduler.cpu.schedule.chunks import chunks_of
-from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
-from dsascape.scheduler.cpu.view import CpuView
-from dsascape.scheduler.gpu.read_tiles import read_tiles
-from dsascape.scheduler.gpu.residency import found_among_others
-from dsascape.scheduler.gpu.view import GpuView
-from dsascape.scheduler.gpu.work import estimate_ps, make_grid, off_chip_of
-from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.tuner.measure.candidates import CandidateRunner
 from dsascape.tuner.measure.tasks import CandidateBudget, KernelTask, PreparedTask
 from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.tasks import Task
-from dsascape.wording import count
 
-_NO_COST = (StepError, ArithmeticError, LookupError, ValueError)
+NO_COST = (StepError, ArithmeticError, LookupError, ValueError)
 """Exceptions of costing a program whose loops the machine model does not know."""
 
 
@@ -52,85 +38,6 @@ class Runner(Protocol):
     def close(self) -> None:
         """Give back what it holds."""
         ...
-
-
-class SimulatedRunner:
-    """The machine model: a kernel among others, whose operands are in caches as far as they fit."""
-
-    is_repeatable = True
-
-    def __init__(self, view: CpuView, dtype: str) -> None:
-        self._view, self._dtype = view, dtype
-
-    def answers(self, task: Task, programs: Sequence[Program]) -> Iterator[Answer]:
-        """Yield the time of each program on that number of threads on which it is fastest."""
-        for program in programs:
-            yield self._answer(task, program)
-
-    def _answer(self, task: Task, program: Program) -> Answer:
-        layer = task.naive.layer
-        try:
-            time_ps, threads = self._fastest(layer, read_loops(layer, program.loops))
-        except _NO_COST as error:
-            return Answer(None, f"no cost: {type(error).__name__}: {error}")
-        return Answer(time_ps / PS_PER_S, threads=threads)
-
-    def _fastest(self, layer: Layer, tiled: TiledLoops) -> tuple[float, int]:
-        """Return the least time in picoseconds, and the threads that it takes.
-
-        Numbers of threads that make the same chunks are one. Those with which the instructions of a full chunk
-        take the fastest core longer than what has been found are not looked at further; slower cores may have less.
-        """
-        found, seen, dtype = (math.inf, 1), set[int](), self._view.dtype_of(layer, self._dtype)
-        for threads in self._view.thread_counts:
-            chunks = chunks_of(layer.sink.shape, tiled, threads).count
-            if chunks in seen:
-                continue
-            seen.add(chunks)
-            fastest = self._view.paces[0]
-            kernel = TiledKernel(layer, tiled, threads, dtype, self._view)
-            if kernel.chunk_cycles(fastest) * fastest.cycle_ps < found[0]:
-                found = min(found, (among_others_ps(layer, tiled, threads, dtype, self._view), threads))
-        return found
-
-    def close(self) -> None:
-        """Do nothing: it holds nothing."""
-
-
-class SimulatedGrids:
-    """The machine model of a GPU: a kernel among others, which finds their results in the L2 if all fits there."""
-
-    is_repeatable = True
-
-    def __init__(self, view: GpuView) -> None:
-        self._view = view
-
-    def answers(self, task: Task, programs: Sequence[Program]) -> Iterator[Answer]:
-        """Yield the time of each program, launch included."""
-        for program in programs:
-            yield self._answer(task.naive.layer, program)
-
-    def _answer(self, layer: Layer, program: Program) -> Answer:
-        view = self._view.of(layer)
-        try:
-            grid = make_grid(layer, read_tiles(layer, program.loops), view)
-            found = found_among_others(layer, view.spec.l2.capacity_bytes)
-            time_ps = estimate_ps(grid, view, off_chip_of(layer, grid, grid.tiles.order, view).left(found))
-        except _NO_COST as error:
-            return Answer(None, f"no cost: {type(error).__name__}: {error}")
-        if time_ps == math.inf:
-            needs = grid.needs
-            each = f"{count(needs.registers_per_thread, 'register')} a thread, {needs.shared_bytes:,} B shared"
-            return Answer(None, f"no SM of {view.spec.name} holds a block of it: {each}")
-        return Answer(time_ps / PS_PER_S)
-
-    def close(self) -> None:
-        """Do nothing: it holds nothing."""
-
-
-def simulated(view: CpuView | GpuView, dtype: str) -> Runner:
-    """Return the machine model as a runner, for kernels in ``dtype``."""
-    return SimulatedGrids(view) if isinstance(view, GpuView) else SimulatedRunner(view, dtype)
 
 
 class MeasuredRunner:

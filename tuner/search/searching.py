@@ -12,10 +12,10 @@ from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.search.cost_model import CostModel, Features
 from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Record, written
 from dsascape.tuner.search.features import features_of
+from dsascape.tuner.search.kinds.table import space_of
 from dsascape.tuner.search.options import SpaceOptions
 from dsascape.tuner.search.runners import Answer, Runner
 from dsascape.tuner.search.space import Program
-from dsascape.tuner.search.spaces import space_of
 from dsascape.tuner.search.tasks import Task
 
 _CONFIRMED = 3

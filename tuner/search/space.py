@@ -8,6 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -44,7 +45,7 @@ from dsascape.tuner.search.hints import MOST_INNERMOST, KernelHints
 from dsascape.tuner.search.joint import complex_stages, is_joint
 from dsascape.tuner.search.locations import flexible, moved, places
 from dsascape.tuner.search.options import SpaceOptions
-from dsascape.tuner.search.rules import rules_for
+from dsascape.tuner.search.rules import CPU_RULES
 from dsascape.tuner.search.settled import MOST_UNROLLED, UNROLLED, settled, statements
 from dsascape.tuner.search.sketches import Context, Rule, Sketch, sketches
 from dsascape.workloads.loopnest import Extents
@@ -72,7 +73,10 @@ class NoProgramError(ValueError):
 
 
 class Space:
-    """All programs of one kernel on a machine."""
+    """All programs of one kernel on a machine: a CPU, unless a subclass says otherwise."""
+
+    rules: ClassVar[Sequence[Rule]] = CPU_RULES
+    """Derivation rules of sketches, in the order in which they are tried."""
 
     def __init__(
         self, naive: NaiveProgram, machine: SearchMachine, options: SpaceOptions | None = None,
@@ -81,7 +85,7 @@ class Space:
         self.naive, self.machine = naive, machine
         self.options = SpaceOptions() if options is None else options
         self.nodes = KernelNodes(naive)
-        found = sketches(Context(self.nodes, machine), rules_for(machine.kind) if rules is None else rules)
+        found = sketches(Context(self.nodes, machine), self.rules if rules is None else rules)
         self.hints = KernelHints(naive, self.options.hints)
         found = tuple([sketch for sketch in found if self.hints.admits(sketch.steps)])
         most_fused = sorted(found, key=lambda sketch: -sketch.derivation.count("tile_and_fuse"))

@@ -4,16 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from dsascape.scheduler.cpu.costs import CpuCosts
-from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
-from dsascape.scheduler.cpu.schedule.steps import program_of, steps_of
-from dsascape.scheduler.cpu.view import CpuView
-from dsascape.scheduler.gpu.costs import GpuCosts
-from dsascape.scheduler.gpu.nests import nests_of
-from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
-from dsascape.scheduler.gpu.steps import steps_of as grid_steps_of
-from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
@@ -63,79 +55,43 @@ class Task:
 
     def program(self) -> Program:
         """Return the program of the built-in choice."""
-        if self.machine.kind == "gpu":
-            return Program(self.builtin, loop_program(self.naive, self.builtin))
-        return Program(self.builtin, program_of(self.naive.layer, self.builtin, self.machine.lanes))
+        return Program(self.builtin, loop_program(self.naive, self.builtin))
 
 
-def tasks_of(schedule: CpuSchedule | GpuSchedule, view: CpuView | GpuView) -> tuple[Task, ...]:
-    """Return the tasks of a schedule in the order in which they first occur; kernels that run in order are none.
+class _Kernel(Protocol):
+    """Kernel of a schedule."""
 
-    No steps describe the loops of a recurrence, a running sum, or, on a GPU, a single number or a Fourier transform.
-    Raises ``ValueError`` for a schedule with convolutions by Winograd's algorithm: programs are of a network's own
-    operators, so that searches need ``tuning.winograd=0``.
-    """
-    if isinstance(schedule, CpuSchedule) and any(kernel.tiles.winograd for kernel in schedule.runs):
-        raise ValueError("a schedule with convolutions by Winograd's algorithm has no tasks; needs tuning.winograd=0")
-    found: dict[str, list[CpuKernel | GpuKernel]] = {}
-    programs: dict[str, NaiveProgram] = {}
-    for kernel in schedule.runs:
-        if not _has_loops(kernel.layer, view.spec.kind):
-            continue
+    @property
+    def layer(self) -> Layer:
+        """What it computes."""
+
+
+KernelT = TypeVar("KernelT", bound=_Kernel)
+
+
+class Equal(NamedTuple, Generic[KernelT]):
+    """Kernels of a schedule that are one task."""
+
+    key: str
+    """Key of the task."""
+    naive: NaiveProgram
+    """Naive program of the first of them."""
+    kernels: list[KernelT]
+
+
+def equal_kernels(kernels: Iterable[KernelT], dtype: str, kind: str) -> tuple[Equal[KernelT], ...]:
+    """Return kernels by task, in the order in which tasks first occur, for a machine kind called ``kind``."""
+    found: dict[str, Equal[KernelT]] = {}
+    for kernel in kernels:
         naive = NaiveProgram(kernel.layer)
-        key = naive.key(schedule.dtype, view.spec.kind)
-        programs.setdefault(key, naive)
-        found.setdefault(key, []).append(kernel)
-    machine = search_machine(view, schedule.dtype)
-    return tuple([
-        Task(key, programs[key], machine, len(kernels), _builtin(kernels[0], machine), _threads(kernels[0]))
-        for key, kernels in found.items()
-    ])  # fmt: skip
+        key = naive.key(dtype, kind)
+        found.setdefault(key, Equal(key, naive, [])).kernels.append(kernel)
+    return tuple(found.values())
 
 
-def search_machine(view: CpuView | GpuView, dtype: str) -> SearchMachine:
-    """Return what a search needs to know of a machine."""
-    return SearchMachine.of_gpu(view) if isinstance(view, GpuView) else SearchMachine.of_cpu(view, dtype)
-
-
-def task_of(layer: Layer, costs: CpuCosts | GpuCosts) -> Task | None:
-    """Return the task of one layer that no schedule has, with the built-in choice for it and weight 0.
-
-    None where steps do not describe its loops, or no block of it fits into an SM.
-    """
-    view, machine = costs.view, search_machine(costs.view, costs.dtype)
-    if not _has_loops(layer, view.spec.kind):
-        return None
-    naive, name = NaiveProgram(layer), layer.sink.name
-    key = naive.key(costs.dtype, view.spec.kind)
-    if isinstance(costs, GpuCosts):
-        chosen = costs.tiling_of(layer)
-        if chosen is None:
-            return None
-        return Task(key, naive, machine, 0, _builtin(GpuKernel(name, 0, layer, chosen.tiles), machine), 1)
-    tiling = costs.tiling_of(layer)
-    kernel = CpuKernel(name, 0, layer, tiling.tiles, tiling.threads)
-    return Task(key, naive, machine, 0, _builtin(kernel, machine), tiling.threads)
-
-
-def _has_loops(layer: Layer, kind: str) -> bool:
-    """Whether steps can say all that there is to say about a layer's loops on a machine kind."""
-    if any(compiled.nest.ordered for compiled in layer.nests):
-        return False
-    if kind == "cpu":
-        return True
-    has_lines = any(read.line is not None for nest in nests_of(layer).nests for read in nest.reads)
-    return bool(layer.sink.shape) and not has_lines
-
-
-def _builtin(kernel: CpuKernel | GpuKernel, machine: SearchMachine) -> Steps:
-    if isinstance(kernel, GpuKernel):
-        return kernel.steps or grid_steps_of(kernel.layer, kernel.tiles, machine.warp, machine.grid.tensor)
-    return kernel.steps or steps_of(kernel.layer, kernel.tiles, machine.lanes)
-
-
-def _threads(kernel: CpuKernel | GpuKernel) -> int:
-    return kernel.threads if isinstance(kernel, CpuKernel) else 1
+def runs_in_order(layer: Layer) -> bool:
+    """Whether elements of a layer are computed one after the other: the loops of a recurrence, or of a running sum."""
+    return any(compiled.nest.ordered for compiled in layer.nests)
 
 
 def joined(tasks: Iterable[Task]) -> tuple[Task, ...]:

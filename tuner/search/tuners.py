@@ -9,9 +9,7 @@ from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.search.beam import BeamOptions, beam
 from dsascape.tuner.search.cost_model import ModelOptions
 from dsascape.tuner.search.evolution import EvolutionOptions, chosen, evolved
-from dsascape.tuner.search.mutations import mutated
 from dsascape.tuner.search.options import SpaceOptions
-from dsascape.tuner.search.reformer.composing import placed_inside
 from dsascape.tuner.search.reformer.options import ReformerOptions
 from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.space import Program
@@ -90,10 +88,10 @@ def _begin(searching: Searching, count: int, rng: random.Random) -> list[Program
     if not own:
         return []
     space, steps = searching.space, own[0].steps
-    placed = [*placed_inside(space, steps)]
+    placed = [*space.placed_inside(steps)]
     joint = [] if space.is_joint(own[0]) else [each for each in placed if space.is_joint(each)]
     near = [each for each in placed if each not in joint]
-    near += [each for _ in range(count) if (each := mutated(space, steps, rng)) is not None]
+    near += [each for _ in range(count) if (each := space.mutated(steps, rng)) is not None]
     joint, near = [_by_score(searching, _distinct(own[0], each, searching.tried)) for each in (joint, near)]
     return [*own, *joint[: count // _JOINT], *near[: count // _NEAR_BUILTIN]]
 
@@ -121,7 +119,7 @@ def _first(searching: Searching, count: int, rng: random.Random, options: Search
     """
     space, wanted = searching.space, count // _NEAR_BUILTIN
     parents = searching.parents() or ([searching.task.program()] if options.builtin else [])
-    near = [mutated(space, program.steps, rng) for program in parents for _ in range(count)]
+    near = [space.mutated(program.steps, rng) for program in parents for _ in range(count)]
     found = [program for program in near if program is not None][:wanted]
     if searching.prior is not None:
         ranked = evolved(space, searching.expected, parents, rng, options.evolution)

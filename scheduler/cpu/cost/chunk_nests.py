@@ -7,8 +7,9 @@ from dsascape.hw_models.caches.nests import Nest
 from dsascape.scheduler.cpu.cost.streamed import footprints_in, nest_of_rows, touched_lines_in
 from dsascape.scheduler.cpu.schedule.chunks import Chunks, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
+from dsascape.scheduler.cpu.structure.bounded_rows import BOUNDED_ROWS
 from dsascape.scheduler.cpu.structure.chains import Made, fronts_of, loops_apart
-from dsascape.scheduler.cpu.structure.nests import BOUNDED_ROWS
+from dsascape.scheduler.cpu.structure.widened import widening_of
 from dsascape.scheduler.kernels.footprints import footprints_of, touched_lines
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
@@ -60,7 +61,8 @@ def nest_of_chunk(layer: Layer, tiled: TiledLoops, chunks: Chunks, line_bytes: i
         for each in found.operands
     ]  # fmt: skip
     held: tuple[float, ...] = ()
-    if found.has_buffers:
+    anchor = anchored_nest(layer)
+    if found.has_buffers and (anchor is None or widening_of(layer, anchor) is None):
         buffer = layer.tile_work(tile).internal_bytes / line_bytes
         held = tuple([buffer if place <= of_tile else 0.0 for place in range(last + 1)])
     lines, copies = touched_lines_in(layer, tiled, line_bytes), len(found.copied)

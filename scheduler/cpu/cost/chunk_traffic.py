@@ -1,6 +1,7 @@
 """What each cache passes on while the cores of a machine work on the chunks of a kernel."""
 
 import math
+from dataclasses import replace
 from functools import cached_property
 
 from dsascape.hw_models.caches.lines import CacheShape
@@ -18,6 +19,7 @@ from dsascape.scheduler.cpu.cost.streamed import footprints_in
 from dsascape.scheduler.cpu.schedule.chunks import Chunks, chunks_of, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import Made, fronts_of
+from dsascape.scheduler.cpu.structure.masked_rows import densities
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.operands import Footprints
 from dsascape.workloads.memo import memoized
@@ -43,7 +45,8 @@ class ChunkTraffic:
         self._passed: dict[tuple[CacheShape, int], tuple[Passed, ...]] = {}
         self._shares: dict[CacheShape, tuple[float, ...]] = {}
         self._most_threads = threads
-        self.chunks = chunks_of(layer.sink.shape, tiled, threads)
+        chunks = chunks_of(layer.sink.shape, tiled, threads)
+        self.chunks = replace(chunks, densities=densities(layer, tiled, chunks))
 
     @cached_property
     def _in_front(self) -> tuple[Made, ...]:
@@ -154,7 +157,7 @@ class ChunkTraffic:
         parts: tuple[Passed, ...] = (whole,)
         if self._in_front:
             times = [
-                cores * made.times * made.run / each.in_all
+                cores * made.times * made.run * made.filled / each.in_all
                 for made, each in zip(self._in_front, self.of_parts, strict=False)
             ]
             in_front = [

@@ -39,10 +39,10 @@ def estimate(kernel: TiledKernel) -> Estimate:
         steps = kernel.steps(pace, used)
         startup_ps, duration_ps, _ = pace.steps_ps(steps)
         longest, own_ps = max(longest, startup_ps + duration_ps), 0.0
-        for cycles, traffic, _ in steps:
+        for (cycles, traffic, _), own in zip(steps, kernel.of_parts, strict=True):
             own_ps += cycles * pace.cycle_ps + sum([pace.moved_ps(each) for each in traffic])
             for each in traffic[1:]:
-                moved[each.memory] += used * each.size_bytes
+                moved[each.memory] += used * each.size_bytes / own.heaviest
         apart = max(apart, own_ps)
     longest = max(longest, _shared_ps(spec, moved))
     called_ps = _called_ps(spec, threads, kernel.regions)

@@ -129,7 +129,9 @@ def _vectors(nest: NestCode, of: _Registers) -> _Vectors:
 
 
 def _add_nest(total: Counts, nest: NestCode, of: _Registers) -> None:
-    """Add the instructions of ``nest`` and of all that are like it."""
+    """Add the instructions of ``nest`` and of all that are like it; none of one that is computed where it is read."""
+    if nest.is_widening:
+        return
     vectors, tiles, tuning = _vectors(nest, of), of.tiles, of.view.tuning
     in_tile = vectors.rows * vectors.columns
     count, every = nest.count, math.prod(nest.outputs)
@@ -203,6 +205,12 @@ def _add_read(total: Counts, nest: NestCode, read: Read, vectors: _Vectors, of: 
         loads, each_bytes = times / vectors.columns / vectors.lanes, simd.register_bytes
     else:
         loads, each_bytes = times / vectors.columns, read.element_bytes
+    if read.widening is not None:
+        total.arithmetic += count * loads * read.widening.arithmetic
+        for size, share in read.widening.loads:
+            total.load += count * loads * share
+            total.register_bytes += count * loads * share * min(each_bytes, size * each_bytes / read.element_bytes)
+        return
     total.load += count * loads
     total.register_bytes += count * loads * each_bytes
 

@@ -60,7 +60,7 @@ def _codes_in_parts(layer: Layer, tiles: TiledLoops, dtype: str, view: CodeView)
     """Return the instructions of each part of a kernel with anchors in front of the last."""
     in_front, found = fronts_of(layer, tiles), []
     for made in in_front:
-        share = made.times * math.prod(made.extents) / math.prod(made.tiled.padded(made.layer.sink.shape))
+        share = made.times * made.filled * math.prod(made.extents) / math.prod(made.tiled.padded(made.layer.sink.shape))
         own = code_of(made.layer, made.tiled, dtype, view, share, is_in_front=True)
         found.append(_in_parts(own, made, layer, dtype, view) if made.is_of_rows_in_parts else own)
     return (*found, code_of(parts_of(layer)[-1] if in_front else layer, tiles, dtype, view))

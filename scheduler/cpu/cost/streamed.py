@@ -106,7 +106,8 @@ def add_corrections(total: Counts, made: Made, layer: Layer, lanes: int, by_nest
     shape = rows.sink.shape
     columns, step = shape[softmax.columns], made.extents[softmax.columns]
     number = math.prod(shape) // columns
-    parts = number * made.run * (columns // step)
+    steps = made.run * -(-columns // step)
+    parts = number * steps
     last = max(place for nest in nests_of(rows) for place in nest.places)
     scaled = next(number for number, nest in enumerate(nests_of(rows)) if last in nest.places)
     undone = by_nest[scaled].scaled(-1 / len(nests_of(rows)[scaled].places))
@@ -119,7 +120,6 @@ def add_corrections(total: Counts, made: Made, layer: Layer, lanes: int, by_nest
     total.store += _OF_PART.store * parts
     total.register_bytes += (_OF_PART.load + _OF_PART.store) * rows.sink.element_bytes * parts
     vectors = math.prod(layer.sink.shape) / lanes
-    steps = made.run * (columns // step)
     total.arithmetic += vectors * (steps + 1)  # corrected, and divided in the end
     total.load += vectors * steps + parts
     total.store += vectors * steps

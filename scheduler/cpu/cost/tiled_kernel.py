@@ -4,6 +4,7 @@ A kernel with several anchors has several parts, which a core does one after the
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from itertools import compress
 from operator import mul
@@ -37,9 +38,9 @@ class TiledKernel:
         """Parallel loops, one after the other."""
 
     def chunk_cycles(self, pace: CorePace) -> float:
-        """Return the cycles in which a core issues the instructions of a full chunk."""
+        """Return the cycles in which a core issues the instructions of a full chunk, the one with most of them."""
         return sum([
-            issue_cycles(pace.core, code.issued) / each.in_all
+            issue_cycles(pace.core, code.issued) / each.in_all * each.heaviest
             for code, each in zip(self.codes, self.of_parts, strict=True)
         ])  # fmt: skip
 
@@ -47,7 +48,8 @@ class TiledKernel:
     def chunk_register_bytes(self) -> float:
         """What a full chunk moves between registers and the first cache."""
         return sum([
-            code.register_bytes / each.in_all for code, each in zip(self.codes, self.of_parts, strict=True)
+            code.register_bytes / each.in_all * each.heaviest
+            for code, each in zip(self.codes, self.of_parts, strict=True)
         ])  # fmt: skip
 
     def levels(self, pace: CorePace, used: int) -> Iterator[tuple[Passed, ...]]:
@@ -85,15 +87,17 @@ class TiledKernel:
         return found
 
     def steps(self, pace: CorePace, used: int) -> list[Step]:
-        """Return what a core does for each part of a full chunk, where ``used`` such cores work."""
+        """Return what a core does for each part of the heaviest chunk, where ``used`` such cores work."""
         levels = list(self.levels(pace, used))
         found: list[Step] = []
         for part, (code, meanwhile, own) in enumerate(zip(self.codes, self.meanwhile, self.of_parts, strict=True)):
             moved = [
                 self.moved(name, passed[part]) for name, passed in zip(self.view.caches, levels, strict=True)
             ]
-            registers = Moved(L1, code.register_bytes / own.in_all)
-            cycles = issue_cycles(pace.core, code.issued) / own.in_all
+            if own.densities:
+                moved = [replace(each, size_bytes=each.size_bytes * own.heaviest) for each in moved]
+            registers = Moved(L1, code.register_bytes / own.in_all * own.heaviest)
+            cycles = issue_cycles(pace.core, code.issued) / own.in_all * own.heaviest
             found.append((cycles, [registers, *moved], dict(meanwhile)))
         return found
 

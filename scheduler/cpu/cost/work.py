@@ -147,8 +147,12 @@ def kernel_work(layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view:
 
 def _alike(kernel: TiledKernel, begin: int, end: int) -> list[int]:
     """Return the chunks from ``begin`` at which another amount of work begins for some part, and ``end`` last."""
-    edges = [edge for each in kernel.of_parts for edge in (each.count - 1, each.count) if begin < edge < end]
-    return sorted({begin, end, *edges})
+    edges = {edge for each in kernel.of_parts for edge in (each.count - 1, each.count)}
+    edges |= {
+        edge for each in kernel.of_parts for edge in range(1, len(each.densities))
+        if each.densities[edge] != each.densities[edge - 1]
+    }  # fmt: skip
+    return sorted({begin, end, *[edge for edge in edges if begin < edge < end]})
 
 
 def _with_first_use(kernel: TiledKernel, passed: Sequence[Passed]) -> list[Passed]:
@@ -191,15 +195,16 @@ def _part(kernel: TiledKernel, part: int, levels: Sequence[Passed], dtype: str, 
     shares = own_last if number == last else (share,) * len(own_last)
 
     def counted(whole: int) -> int:
-        full = int(whole * of_all)
-        return whole - last * full if number == last else full if share else 0
+        full = [int(whole * of_all * chunks.density(each)) for each in range(last if chunks.densities else 1)]
+        others = sum(full) if chunks.densities else last * full[0]
+        return whole - others if number == last else full[min(number, len(full) - 1)] if share else 0
 
     def issued(whole: int) -> int:
-        return math.ceil(whole * of_all * share - 1e-6)
+        return math.ceil(whole * of_all * share * chunks.density(number) - 1e-6)
 
     line_bytes, at_work = kernel.view.spec.line_bytes, kernel.threads
     moved = [kernel.moved(name, passed) for name, passed in zip(kernel.view.caches, levels, strict=True)]
-    sizes = [math.ceil(passed.total_of(shares) * line_bytes) for passed in levels]
+    sizes = [math.ceil(passed.total_of(shares) * line_bytes * chunks.density(number)) for passed in levels]
     of_code, made = code.issued, code.operations
     return Compute(
         dtype=dtype, macs=counted(made.macs), simple=counted(made.simple), special=counted(made.special),

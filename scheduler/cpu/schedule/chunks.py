@@ -21,6 +21,17 @@ class Chunks:
     """Tiles of a full chunk along each dimension of the sink."""
     parts: tuple[tuple[int, int], ...] = ()
     """Dimensions that chunks are split along, and the parts that this makes of each."""
+    densities: tuple[float, ...] = ()
+    """Work of an iteration of each chunk by that of one in the mean, where a mask makes them differ; empty: alike."""
+
+    @property
+    def heaviest(self) -> float:
+        """The work of the chunk that has most by that of a full one in the mean."""
+        return max([self.share(number) * each for number, each in enumerate(self.densities)], default=1.0)
+
+    def density(self, number: int) -> float:
+        """Return the work of an iteration of chunk ``number`` by that of one in the mean."""
+        return self.densities[number] if number < len(self.densities) else 1.0
 
     @property
     def last_share(self) -> float:

@@ -166,8 +166,8 @@ def _check_streamed(layer: Layer, tiles: LoopTiles, where: str) -> None:
     if streamed_softmax(layer) is None or not tiles.upstream:
         raise ScheduleError(f"{where}: streamed: needs a softmax between two products, with upstream tiles of both")
     depth, along = depth_of(parts_of(layer)[-1]), tiles.vector_dim
-    if tiles.depth_step is not None and depth % tiles.depth_step:
-        raise ScheduleError(f"{where}: depth_step: has {tiles.depth_step}; streamed needs a divisor of {depth}")
+    if tiles.depth_step is not None and tiles.depth_step > depth:
+        raise ScheduleError(f"{where}: depth_step: has {tiles.depth_step}; streamed needs at most {depth}")
     if tiles.whole_registers[along] < layer.sink.shape[along]:
         raise ScheduleError(f"{where}: streamed: needs a tile of all {layer.sink.shape[along]} along d{along}")
 

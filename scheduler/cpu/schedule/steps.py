@@ -13,8 +13,11 @@ from dsascape.scheduler.cpu.structure.chains import (
     sink_spans,
     streamed_softmax,
 )
+from dsascape.scheduler.cpu.structure.masked_rows import masked_rows
 from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run, sums_one_by_one
 from dsascape.scheduler.cpu.structure.partial_sums import MOST_VECTORS, partial_sums
+from dsascape.scheduler.cpu.structure.shared_operands import shared_dims
+from dsascape.scheduler.cpu.structure.widened import read_along, widening_of
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
@@ -64,6 +67,8 @@ class _Writing:
         self.layer, self.tiles, self.lanes = layer, tiles, lanes
         self.stages = NaiveProgram(layer).stages
         self.kept: set[str] = set()
+        masked = masked_rows(layer)
+        self.dealt = -1 if masked is None else masked.dim
 
     def steps(self) -> Iterator[Step]:
         """Yield all steps: first those that name what has loops of its own, then those that say which."""
@@ -105,12 +110,13 @@ class _Writing:
             yield ComputeAt(sink + WHOLE, sink, 2 * dims, "register")
             yield from (Vectorise(sink + WHOLE, own), Unroll(sink + WHOLE, _MOST_UNROLLED))
         yield Tile(sink, (of_tile, of_registers))
-        yield Parallel(sink, tiles.parallel)
+        yield Parallel(sink, tiles.parallel, self.dealt)
         if not is_cut:
             yield Vectorise(sink, own)
         if not is_cut and tiles.depth_step is None:
             yield Unroll(sink, _MOST_UNROLLED)
-        every = Level("reduction", anchor.reductions, (1,) * len(anchor.reductions))
+        innermost = self._innermost(anchor)
+        every = Level("reduction", innermost, (1,) * len(innermost))
         if tiles.depth_step is None:
             yield ComputeAt(sums, sink, 2 * dims, "register")
             yield Tile(sums, (every,))
@@ -120,6 +126,22 @@ class _Writing:
             yield Tile(sums, (step, of_registers, every))
         yield from (Vectorise(sums, own), Unroll(sums))
         yield from self._layouts(nest, anchor, tiles, sums)
+
+    def _innermost(self, anchor: Anchor) -> tuple[int, ...]:
+        """Return the reduction loops inside of a step of the depth, outermost first.
+
+        Loops over blocks of widened weights come before those inside of blocks: what is the same for a block is loaded
+        once for it.
+        """
+        widening = widening_of(self.layer, anchor.nest)
+        if widening is None:
+            return anchor.reductions
+        made = next(read for read in anchor.nest.reads if read.tensor == widening.write.tensor)
+        own = {loop: own.terms[0][0] for index, own in zip(made.indices, widening.write.indices, strict=True)
+               for loop, _ in index.terms}  # fmt: skip
+        return tuple(sorted(
+            anchor.reductions, key=lambda loop: -sum(loop in own and read.uses(own[loop]) for read in widening.reads)
+        ))  # fmt: skip
 
     def of_part(self, made: Made, softmax: Softmax, sums: str) -> Iterator[Step]:
         """Yield the steps of a softmax's rows that are computed in parts, each for one iteration of the ``sums``.
@@ -204,6 +226,12 @@ class _Writing:
                 layout = _layout(nest, read, anchor, tiles, sums)
                 if layout is not None:
                     yield layout
+        widening = widening_of(self.layer, nest)
+        if widening is not None:
+            made = next(read for read in nest.reads if read.tensor == widening.write.tensor)
+            for read, dim in read_along(widening, made, nest, anchor.vector_dim):
+                rest = tuple([each for each in range(len(read.indices)) if each != dim])
+                yield Layout(widening.write.tensor, read.tensor, dim, tiles.register[anchor.vector_dim], rest)
 
     def of_rows(self) -> Iterator[Step]:
         """Yield the steps of a layer without register tiles: rows of the sink, or one result after the other."""
@@ -213,7 +241,7 @@ class _Writing:
         self.kept |= {*kept, *[name for name in sums if name.removesuffix(SUMS) in kept]}
         rows = 0
         if len(kept) > 1 and sums and len(layer.outputs) == 1:
-            leading = [tiles.tile[dim] == 1 for dim in tiles.order[:-1]]
+            leading = [tiles.tile[dim] == 1 for dim in layer.sink.order[:-1]]
             alone = leading.index(False) if False in leading else len(leading)
             rows = min(alone, shared_rows(layer))
         for name in kept:
@@ -222,7 +250,8 @@ class _Writing:
                 yield ComputeAt(name, sink, rows)
             elif tiles.parallel:
                 most = len(self.stages[name].shape) - (not sums_one_by_one(layer, self.lanes))
-                yield Parallel(name, min(tiles.parallel, rows) if rows else max(min(tiles.parallel, most), 0))
+                loops = min(tiles.parallel, rows) if rows else max(min(tiles.parallel, most), 0)
+                yield Parallel(name, loops, self.dealt if self.stages[name].shape == layer.sink.shape else -1)
 
     def _kept(self, stage: Stage, rows: int) -> Iterator[Step]:
         """Yield the loops of what is kept: vectors along its innermost dimension, or sums that registers hold."""
@@ -240,6 +269,9 @@ class _Writing:
         if count == 1 and width > 1:
             sizes[dim] = width * vectors
             yield from (Vectorise(name, width), Unroll(name), Vectorise(sums, width), Unroll(sums))
+        shared = shared_dims(self.layer) if count > 1 and stage.shape == self.layer.sink.shape else ()
+        if all(self.tiles.tile[dim] > 1 for dim in shared):
+            order = (*[dim for dim in order if dim not in shared], *shared)
         yield Tile(name, (Level("space", order, _along(order, sizes)),))
         yield ComputeAt(sums, name, len(order), "register")
         loops = reduction_loops(nest)

@@ -116,6 +116,8 @@ class TiledLoops:
     """Tiles that they follow from, where nobody has worked them out."""
     has_panels: bool = True
     """Whether weights of the anchor lie in panels along its vectors, and not as the file has them."""
+    is_dealt: bool = True
+    """Whether rows of a mask are taken from both ends in turn (`steps.Parallel`), where there are any."""
 
     @property
     def has_fronts(self) -> bool:

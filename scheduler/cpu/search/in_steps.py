@@ -12,11 +12,16 @@ from dsascape.scheduler.parts import divisors
 def in_steps(last: Layer, whole: Sequence[LoopTiles]) -> Iterator[LoopTiles]:
     """Yield tiles with running statistics of the softmax in front: each tile of rows once, in steps of the depth.
 
-    Results are whole along the vectors, so that no scores are computed twice. Steps divide the depth.
+    Results are whole along the vectors, so that no scores are computed twice. Steps divide the depth, or the last is
+    shorter.
     """
     shape, depth = last.sink.shape, depth_of(last)
     steps = [each for each in divisors(depth) if _FEWEST <= each < depth]
-    wanted = dict.fromkeys([max([each for each in steps if each <= most], default=0) for most in _COLUMNS])
+    wanted = dict.fromkeys([
+        each
+        for most in _COLUMNS
+        for each in (max([each for each in steps if each <= most], default=0), most if most < depth else 0)
+    ])
     for tiles in whole:
         if tiles.depth_step is None and tiles.whole_registers[tiles.vector_dim] >= shape[tiles.vector_dim]:
             yield from [replace(tiles, depth_step=step, streamed=True) for step in wanted if step]

@@ -31,6 +31,7 @@ from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_ti
 from dsascape.scheduler.cpu.structure.anchors import is_aligned
 from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, sink_spans, streamed_softmax, tile_grains
 from dsascape.scheduler.cpu.structure.nests import nests_of, sums_one_by_one
+from dsascape.scheduler.cpu.structure.shared_operands import shared_dims
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.errors import PinError
 from dsascape.scheduler.kernels.footprints import footprints_of
@@ -296,6 +297,12 @@ def _without_anchor(layer: Layer, dtype: str, view: CpuView) -> Iterator[LoopTil
     alone = most if has_rows else parallel
     tile = tuple([1 if dim in order[:alone] else size for dim, size in enumerate(shape)])
     yield LoopTiles(tile, order, parallel if fused > 1 else 0, tuple(register), vector_dim, None)
+    if shared := shared_dims(layer):
+        most = len(order) - len(shared) if is_one_by_one else order.index(shared[0])
+        order = (*[dim for dim in order if dim not in shared], *shared)
+        tile = tuple([shape[dim] if dim in shared else size for dim, size in enumerate(tile)])
+        parallel = min(_parallel_loops(tile, order, shape, view.thread_counts[0], view), most)
+        yield LoopTiles(tile, order, parallel, tuple(register), vector_dim, None)
 
 
 def _anchored(

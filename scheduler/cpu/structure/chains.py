@@ -35,6 +35,8 @@ class Made:
     """How often it is computed."""
     run: float = 1.0
     """Share of these times in the mean that a mask does not leave out."""
+    filled: float = 1.0
+    """Share of `extents` that it makes in the mean: the last step of the depth may be shorter than the others."""
     tiles: LoopTiles | None = None
     """Tiles that its loops follow from; a tile is the part that one copy with padding serves, or the whole box."""
 
@@ -111,7 +113,8 @@ def fronts_of(layer: Layer, tiled: TiledLoops) -> tuple[Made, ...]:
     if not tiled.fronts:
         return ()
     return tuple([
-        Made(part, front.tiled, front.spans, front.loops, front.times, _run_share(layer, tiled, front.spans))
+        Made(part, front.tiled, front.spans, front.loops, front.times, _run_share(layer, tiled, front.spans),
+             _filled(layer, front.spans))
         for part, front in zip(parts_of(layer)[:-1], tiled.fronts, strict=True)
     ])  # fmt: skip
 
@@ -136,8 +139,8 @@ def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
         times = math.prod([counts[dim] for dim in tiles.order[:loops]])
         times *= steps_of_depth if DEPTH in depends else 1
         tiles_of_part = _tiles_of(part, own, spans)
-        run = _run_share(layer, tiles.tiled, spans)
-        found.append(Made(part, tiles_of_part.tiled, spans, loops, times, run, tiles_of_part))
+        run, filled = _run_share(layer, tiles.tiled, spans), _filled(layer, spans)
+        found.append(Made(part, tiles_of_part.tiled, spans, loops, times, run, filled, tiles_of_part))
     return tuple(reversed(found))
 
 
@@ -146,6 +149,12 @@ def _run_share(layer: Layer, tiled: TiledLoops, spans: Spans) -> float:
     if not layer.is_bounded or not any(dim == DEPTH for span in spans for dim, _ in span.steps):
         return 1.0
     return layer.depth_extent_of(tiled.tile(layer.sink.shape)) / max(math.prod(layer.depth_extents), 1)
+
+
+def _filled(layer: Layer, spans: Spans) -> float:
+    """Return the share that all of the depth is of whole steps of it; 1 where nothing goes in steps."""
+    depth, steps = depth_of(parts_of(layer)[-1]), [step for span in spans for dim, step in span.steps if dim == DEPTH]
+    return min([depth / (-(-depth // step) * step) for step in steps], default=1.0)
 
 
 def scratch_bytes(layer: Layer, tiled: TiledLoops, threads: int) -> int:

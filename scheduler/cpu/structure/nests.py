@@ -5,7 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from dsascape.scheduler.cpu.structure.bounded_rows import BOUNDED_ROWS, bounded_work
 from dsascape.scheduler.cpu.structure.partial_sums import partial_sums
+from dsascape.scheduler.cpu.structure.widened import Widening, widening_instructions, widening_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.naive import copy_order
 from dsascape.scheduler.kernels.recurrences import elements_inside, ordered_dims
@@ -41,6 +43,12 @@ class Read:
     """Dimensions along which so many neighbours find the same."""
     along_vector_in_file: AlongVector | None = None
     """Place of the elements of lanes in a weight that is stored as in the file, not in panels; None for others."""
+    widening: Widening | None = None
+    """Instructions that make it where it is loaded; None where it lies in memory."""
+
+    def widened_by(self, made: Widening) -> "Read":
+        """Return it as made by ``made`` of weights, which lie in panels along the vectors."""
+        return replace(self, widening=made, along_vector="same" if self.along_vector == "same" else "together")
 
     def loads_along(self, dim: int, extent: int) -> int:
         """Return how many elements ``extent`` neighbours along a dimension find.
@@ -79,6 +87,8 @@ class NestCode:
     """Of the anchor: what it reads with padding and from outside; what the layer computes for it is as it needs it."""
     passes: int = 1
     """Passes that compute it, each for itself (`scheduler.cpu.structure.passes`)."""
+    is_widening: bool = False
+    """Whether all that it computes is computed where the anchor loads it (`Read.widening`)."""
     chained: int = 0
     """Elements written between two of which the later needs the earlier; 0 where none needs another."""
     places: tuple[int, ...] = (0,)
@@ -98,7 +108,7 @@ def nests_of(layer: Layer) -> tuple[NestCode, ...]:
     """
     works = layer.tile_work(layer.sink.shape).nests
     if layer.is_bounded:
-        works = tuple([_bounded(work) for work in works])
+        works = tuple([bounded_work(work) for work in works])
     anchor = anchored_nest(layer)
     targets = {compiled.target for compiled in layer.nests if not compiled.is_view}
     has_rows = any(work.nest.has_reduction for work in works)
@@ -115,22 +125,6 @@ def nests_of(layer: Layer) -> tuple[NestCode, ...]:
     return tuple([replace(each, places=tuple(alike)) for each, alike in places.items()])
 
 
-BOUNDED_ROWS = 8
-"""Rows of a register tile, for all of which a bounded loop runs as far as for the last: assumed."""
-
-
-def _bounded(work: NestWork) -> NestWork:
-    """Return the work of a whole nest with the iterations of a bounded loop that register tiles have in the mean."""
-    nest = work.nest
-    if nest.bound is None:
-        return work
-    extents = [*nest.extents]
-    extents[nest.bound.outer] = min(BOUNDED_ROWS, extents[nest.bound.outer])
-    nest.bound.cut(extents, nest.extents)
-    extents[nest.bound.outer] = nest.extents[nest.bound.outer]
-    return replace(work, extents=tuple(map(min, extents, work.extents)), operations=nest.operations())
-
-
 def _around_anchor(
     layer: Layer, works: Sequence[NestWork], anchor: LoopNest | None, targets: Collection[str]
 ) -> list[NestCode]:
@@ -139,6 +133,7 @@ def _around_anchor(
     What is computed in front of an anchor is stored once, for each tile, as that reads it; what follows it never is.
     """
     of_anchor = {_behind_views(layer, read.tensor) for read in anchor.reads} if anchor is not None else set()
+    widening = None if anchor is None else widening_of(layer, anchor)
     is_before, found = anchor is not None, []
     for work in works:
         nest = work.nest
@@ -149,7 +144,13 @@ def _around_anchor(
         reads = [read for read in nest.reads if _behind_views(layer, read.tensor) not in in_registers]
         own = nest.write.tensor
         stores = own in of_anchor if is_before else own in layer.outputs or not (is_after or is_anchor)
-        found.append(_nest(layer, work, reads, stores=stores, is_anchor=is_anchor, in_registers=not is_before))
+        described = _nest(layer, work, reads, stores=stores, is_anchor=is_anchor, in_registers=not is_before)
+        if widening is not None and is_anchor:
+            made, every = widening_instructions(layer, widening), zip(described.reads, reads, strict=True)
+            described = replace(described, reads=tuple([
+                each.widened_by(made) if access.tensor == widening.write.tensor else each for each, access in every
+            ]))  # fmt: skip
+        found.append(replace(described, is_widening=nest is widening))
     return found
 
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dsascape.scheduler.cpu.schedule.tiles import FrontLoops, Span, TiledLoops
+from dsascape.scheduler.cpu.structure.masked_rows import masked_rows
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, LoopKind, Role, Statement, statements_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
-from dsascape.scheduler.kernels.loops.steps import Tile
+from dsascape.scheduler.kernels.loops.steps import ComputeAt, Parallel, Tile
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest, shared_rows
 from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.scheduler.kernels.structure.passes import passes_of
@@ -41,7 +42,9 @@ def read_loops(layer: Layer, program: LoopProgram) -> TiledLoops:
     """Return the loops around the register tiles of the anchors of ``layer``, or around its rows."""
     parts = parts_of(layer) or (layer,)
     last = _Part(parts[-1], program)
-    found = last.tiled(_rows(layer) or _first_level(program, layer.sink.name, layer.sink.shape))
+    found = last.tiled(_rows(layer, program) or _first_level(program, layer.sink.name, layer.sink.shape))
+    dealt = [step.dealt >= 0 for step in program.steps if isinstance(step, Parallel) and step.stage == layer.sink.name]
+    found = replace(found, is_dealt=masked_rows(layer) is None or any(dealt))
     if not parts[1:]:
         return found
     fronts = tuple([_front(_Part(part, program), last) for part in parts[:-1]])
@@ -58,7 +61,7 @@ class _Part:
         in_parts = [step.exponentials for step in program.running.values() if step.tensor == part.sink.name]
         self.stage = next(iter(in_parts), part.sink.name)
         """Stage that holds the result of this part: of a softmax in parts, the exponentials."""
-        self.rows = _rows(part) or None
+        self.rows = _rows(part, program) or None
         self.weights = {name for name in part.inputs if part.graph.tensors[name].role == "weight"}
         self.has_sums = any(stage.name == sums for stage in program.stages)
         self.is_held = not self.has_sums or program.buffer(sums).scope == "register"
@@ -187,13 +190,20 @@ def _axes(layer: Layer, around: tuple[Loop, ...], statement: Statement) -> Itera
                 yield _AxisLoop(name, loop.name, *strides[name], extent, loop.kind)
 
 
-def _rows(layer: Layer) -> list[int]:
-    """Return what a row of the sink covers, where a layer is gone over in passes row by row; nothing for any other."""
+def _rows(layer: Layer, program: LoopProgram) -> list[int]:
+    """Return what is computed of the sink at a time, where a layer is gone over in passes; nothing for any other.
+
+    That is a row, or as many of them as what is kept is computed for together.
+    """
     if passes_of(layer) is None:
         return []
     sink = layer.sink
     innermost = next((place for place, dim in reversed(list(enumerate(sink.order))) if sink.shape[dim] > 1), 0)
-    outside = sink.order[: min(shared_rows(layer), innermost)]
+    inside = [
+        step.loops for step in program.steps
+        if isinstance(step, ComputeAt) and step.consumer == sink.name and not step.stage.endswith(SUMS)
+    ]  # fmt: skip
+    outside = sink.order[: min([shared_rows(layer), innermost, *inside])]
     return [1 if dim in outside else size for dim, size in enumerate(sink.shape)]
 
 

@@ -8,7 +8,7 @@ cluster needs its scores: they stay in the local buffers, tile by tile. A layer 
 all clusters; that costs no time beyond the start-ups of their last store and its first load (assumed).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.dsa.costs import DsaCosts
@@ -18,8 +18,8 @@ from dsascape.scheduler.dsa.deciding.runs import evaluate_schedule
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.evaluated import Evaluated
+from dsascape.scheduler.graphturbo.attention import holds_attention
 from dsascape.scheduler.kernels.cut import layers_by_pattern, layers_with_attention
-from dsascape.workloads.analysis import Analysis
 
 
 def fastest_divided(
@@ -57,9 +57,5 @@ def _cuts(plan: FusionPlan, costs: DsaCosts) -> Iterator[LayersOf]:
     Scores of attention then stay in the local buffers, tile by tile.
     """
     yield layers_by_pattern
-    if any(_has_attention(costs.analysis, group.ops) for group in plan.groups):
+    if holds_attention(costs.analysis, plan):
         yield layers_with_attention
-
-
-def _has_attention(analysis: Analysis, ops: Sequence[int]) -> bool:
-    return len(layers_with_attention(analysis, ops)) < len(layers_by_pattern(analysis, ops))

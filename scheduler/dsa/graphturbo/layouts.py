@@ -32,6 +32,8 @@ OrderRule = Literal["best", "dfs", "bfs", "heaviest", "exact", "planned"]
 """Rule for the order of instances: those of `GraphTurboOptions.order`, or as they stand in the plan."""
 InstanceOrder = OrderRule | tuple[int, ...]
 """Rule, or the numbers of the instances in order."""
+AttentionLayers = Literal["parts", "whole"]
+"""Whether attention is the layers of its operators, or one layer (`split_into_instances`)."""
 PlanKey = tuple[tuple[tuple[int, ...], Split | None], ...]
 """Groups of a plan and their splits: the part of a plan that its layouts depend on."""
 
@@ -62,28 +64,33 @@ def _plan(analysis: Analysis, grouping: Grouping, cut: bool) -> FusionPlan:
 
 
 def laid_out(
-    options: GraphTurboOptions, plan: FusionPlan, costs: DsaCosts, order: Sequence[int] = ()
-) -> Candidate:
+    options: GraphTurboOptions, plan: FusionPlan, costs: DsaCosts, order: Sequence[int] = (),
+    attention: AttentionLayers = "parts",
+) -> Candidate:  # fmt: skip
     """Return the layout of a plan for the buffers of ``costs``, its instances in ``order`` if that is given."""
-    return placed(costs.binding, plan, tuple(order) or options.order, options.unbound, capacity_of(options, costs))
+    capacity = capacity_of(options, costs)
+    return placed(costs.binding, plan, tuple(order) or options.order, options.unbound, capacity, attention)
 
 
 @memoized(most=_MOST_LAYOUTS)
 def placed(
-    costs: DsaCosts, plan: FusionPlan, order: InstanceOrder, unbound: tuple[str, ...], capacity: Capacity
-) -> Candidate:
+    costs: DsaCosts, plan: FusionPlan, order: InstanceOrder, unbound: tuple[str, ...], capacity: Capacity,
+    attention: AttentionLayers,
+) -> Candidate:  # fmt: skip
     """Return the layout of a plan on the cores of `DsaCosts.binding`, its slices within ``capacity``.
 
     ``unbound``: dimensions that are not bound to cores.
     """
-    bound = _bound(costs, plan, order, unbound)
+    bound = _bound(costs, plan, order, unbound, attention)
     layout = Layout(plan, bound.instances, bound.placement.within(capacity))
-    return candidate_of((costs.memo_key, plan, order, unbound, capacity), layout, bound.reads)
+    return candidate_of((costs.memo_key, plan, order, unbound, capacity, attention), layout, bound.reads)
 
 
 @memoized(most=_MOST_BOUND)
-def _bound(costs: DsaCosts, plan: FusionPlan, order: InstanceOrder, unbound: tuple[str, ...]) -> BoundInstances:
-    parts = split_into_instances(costs.analysis, plan)
+def _bound(
+    costs: DsaCosts, plan: FusionPlan, order: InstanceOrder, unbound: tuple[str, ...], attention: AttentionLayers
+) -> BoundInstances:
+    parts = split_into_instances(costs.analysis, plan, has_whole_attention=attention == "whole")
     numbers = ordered(order, parts) if isinstance(order, str) else order
     return bind_instances(parts, numbers, costs, unbound_dims(plan.graph, unbound))
 

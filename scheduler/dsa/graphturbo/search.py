@@ -32,6 +32,7 @@ from dsascape.scheduler.dsa.schedule.limits import check_can_be_scheduled, has_t
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.dsa.view import DDR
 from dsascape.scheduler.evaluated import Evaluated
+from dsascape.scheduler.graphturbo.attention import holds_attention, with_attention_apart
 from dsascape.scheduler.graphturbo.exact_order import exact_order
 from dsascape.scheduler.graphturbo.instances import split_into_instances
 from dsascape.scheduler.graphturbo.options import GraphTurboOptions
@@ -87,6 +88,7 @@ def _fastest(options: GraphTurboOptions, costs: DsaCosts) -> Evaluated[Schedule]
             return evaluator.chosen()
         if not left:  # layouts for smaller buffers mostly move more, though not always
             break
+    search.consider_whole_attention(costs)
     if options.outputs == "local":
         search.with_outputs("global").consider_plans(costs, known_s)
     for fewer in with_fewer_cores(costs, evaluator):
@@ -151,6 +153,22 @@ class _Search:
                 if self.evaluator.has_spent_budget(_MOST_BUDGETS):
                     return
                 search.consider_plans(at, {}, always=True)
+
+    def consider_whole_attention(self, costs: DsaCosts) -> None:
+        """Evaluate the plans for the machine's buffers with attention as one layer of a group, or as one by itself."""
+        distinct: dict[PlanKey, FusionPlan] = {}
+        for plan in plans_of(self.options, costs):
+            apart = with_attention_apart(costs.analysis, plan)
+            if holds_attention(costs.analysis, plan):
+                distinct[plan_key(plan)] = plan
+            if apart is not None:
+                distinct[plan_key(apart)] = apart
+        for plan in distinct.values():
+            if not has_too_many_instances(plan, costs):
+                whole = partial(laid_out, self.options, plan, costs, attention="whole")
+                shown = self.evaluator.laid_out(whole)
+                if shown is not None:
+                    self.consider(shown, costs)
 
     def consider_plans(self, at: DsaCosts, known_s: dict[PlanKey, float], *, always: bool = False) -> bool:
         """Evaluate the cheapest layouts at one size of local buffer; return whether any of them could win.

@@ -57,14 +57,15 @@ class LayerThroughDdr:
     def bound(self) -> BoundLayer:
         """Return the fastest binding by estimate; the plain one unless another is clearly faster.
 
-        The plain one as well where off-chip memory takes longer than the cores do, as others move no less there; with
-        broadcasts; and without a global buffer, as operands then come straight from DDR, read once for all cores.
-        Raises ``ScheduleError`` if not even the smallest tile of the plain one fits.
+        The plain one as well where off-chip memory takes longer than the cores do, as others move no less there; and
+        where the global buffer broadcasts. Without a global buffer, a core reads its part of the operands from DDR as
+        often as its tiles need them, each read serving all cores that share it: with fewer bytes of its own, it needs
+        them less often. Raises ``ScheduleError`` if not even the smallest tile of the plain one fits.
         """
         view, tuning, layer, plain = self.view, self.view.tuning, self.layer, self.plain
         tiling = self._tiling(plain)
         best = BoundLayer(plain, tiling.estimate_ps)
-        if tuning.cores_bound == "plain" or view.broadcasts or not view.has_global_buffer:
+        if tuning.cores_bound == "plain" or (view.broadcasts and view.has_global_buffer):
             return best
         operands = layer.operand_bytes(self.extents).items()
         moved_bytes = sum([size // self._clusters.get(name, 1) for name, size in operands])
@@ -102,12 +103,17 @@ class LayerThroughDdr:
         """Return the bindings with the least lower bounds, (ps, binding), in increasing order, without the plain one.
 
         They use no fewer cores than the plain one: each brings bandwidth of its own. ``least_ps``: lower bound of all.
+        On a tie, fewer bytes of operands per core come first.
         """
         layer, tuning, cores, plain = self.layer, self.view.tuning, self.view.cores_per_cluster, self.plain
         every = all_bindings(self.extents, layer.sink.order, cores, layer.together, tuning.most_padding)
         others = (each for each in every if each != plain and each.cores >= plain.cores)
-        bounds = [(max(least_ps, self._on_chip_ps(each)), each) for each in others]
-        return sorted(bounds)[: tuning.most_bindings]
+        bounds = sorted([(max(least_ps, self._on_chip_ps(each)), self._core_bytes(each), each) for each in others])
+        return [(bound_ps, each) for bound_ps, _, each in bounds[: tuning.most_bindings]]
+
+    def _core_bytes(self, binding: Binding) -> int:
+        """Return the bytes of operands from which one core computes its part."""
+        return sum(self.layer.operand_bytes(binding.part_extents(self.extents)).values())
 
     def _tiling(self, binding: Binding) -> Tiling:
         """Return the layer's tiles if bound by ``binding``; raise ``ScheduleError`` if not even the smallest fits."""
@@ -126,11 +132,17 @@ class LayerThroughDdr:
     def _on_chip_ps(self, binding: Binding, tiling: Tiling | None = None) -> float:
         """Return the time in ps of the arithmetic, or of bringing operands to the cores if that is longer.
 
-        With ``tiling`` as often as its tiles need them, else once. Start-ups, halos and outputs are left out.
+        With ``tiling`` as often as its tiles need them, else once; without a global buffer from DDR, one read for all
+        cores that share an operand. Start-ups, halos and outputs are left out.
         """
         layer, part = self.layer, binding.part_extents(self.extents)
         tile, depth = (part, None) if tiling is None else (tiling.tile, tiling.depth)
         loads = {} if tiling is None else tiling.loads
-        each = sum([size * loads.get(name, 1) for name, size in layer.tile_work(tile, depth).operand_bytes.items()])
-        moving_ps = each * binding.cores / self.view.path_bytes_per_ps
+        sizes, view = layer.tile_work(tile, depth).operand_bytes, self.view
+        if view.has_global_buffer:
+            moving_ps = sum([size * loads.get(name, 1) for name, size in sizes.items()]) / view.path_bytes_per_ps
+        else:
+            shared = {name: size / cores_sharing(layer, name, binding) for name, size in sizes.items()}
+            moving_ps = sum([size * loads.get(name, 1) for name, size in shared.items()]) / view.ddr_bytes_per_ps
+        moving_ps *= binding.cores
         return max(moving_ps, computing_ps(layer, part, self.view, self.dtype))

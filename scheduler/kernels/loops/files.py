@@ -18,6 +18,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
     Node,
     Nodes,
     Outlined,
+    Reach,
     Stage,
     Statement,
 )
@@ -29,7 +30,8 @@ _AROUND: Mapping[str, type[Any]] = {each.__name__: each for each in (Loop, Guard
 
 
 _ADAPTERS: Mapping[type[Any], TypeAdapter[Any]] = {
-    kind: TypeAdapter(kind) for kind in (*_STEPS.values(), *_AROUND.values(), Statement, Condition, Stage, Buffer)
+    kind: TypeAdapter(kind)
+    for kind in (*_STEPS.values(), *_AROUND.values(), Statement, Condition, Reach, Stage, Buffer)
 }
 
 
@@ -102,6 +104,8 @@ def _node_json(node: Node) -> dict[str, Any]:
         return own | {"loop": node.loop, "iterations": node.iterations} | body
     fused: dict[str, Any] = {"fused": [list(each) for each in node.fused]} if node.fused else {}
     fused |= {"width": node.width} if node.width > 1 else {}
+    fused |= {"dealt": node.dealt} if node.dealt else {}
+    fused |= {"reach": _written(node.reach)} if node.reach is not None else {}
     return own | {"name": node.name, "extent": node.extent, "kind": node.kind} | fused | body
 
 

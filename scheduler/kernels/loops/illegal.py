@@ -8,6 +8,7 @@ from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
     Condition,
     Guard,
+    Loop,
     LoopKind,
     Nodes,
     Statement,
@@ -81,6 +82,7 @@ def _guarded(nodes: Nodes, conditions: frozenset[Condition]) -> Iterator[tuple[f
             yield conditions, node
         else:
             own = frozenset(node.conditions) if isinstance(node, Guard) else frozenset()
+            own |= node.limits if isinstance(node, Loop) else frozenset()
             yield from _guarded(node.body, conditions | own)
 
 

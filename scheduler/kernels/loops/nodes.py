@@ -178,9 +178,12 @@ class Reach:
     part: Literal["touched", "whole", "before", "behind"] = "touched"
     """Iterations that lie in it at least in part, or as a whole; or single elements, which the loop then goes through:
     those before the first iteration that does as a whole, or behind the last."""
+    stop: Affine | None = None
+    """Another element that all iterations lie before, where two limits end a loop; None where one or none does."""
 
     def __str__(self) -> str:
-        ends = "" if self.first is None else str(self.first), "" if self.end is None else str(self.end)
+        end = "" if self.end is None else str(self.end) if self.stop is None else f"min({self.end}, {self.stop})"
+        ends = "" if self.first is None else str(self.first), end
         parts = {"touched": "", "whole": "whole ", "before": "before whole ", "behind": "behind whole "}
         steps = "" if self.step == 1 else f", {parts[self.part]}steps of {self.step}"
         return f"from {ends[0] or 'its first'} to {ends[1] or 'its last'}{steps}"
@@ -202,8 +205,19 @@ class Loop:
     """Names and iterations of the loops that it fuses, outermost first; empty for a plain loop."""
     width: int = 1
     """Threads that run one of its iterations together."""
+    dealt: str = ""
+    """Loop, itself or among ``fused``, of which the first and the last iteration that are left run in turn."""
     reach: Reach | None = None
     """Iterations that run, where loops around it bound them (`dsascape.workloads.bounds`); None: all."""
+
+    @property
+    def limits(self) -> frozenset[Condition]:
+        """Conditions that its `reach` sets where its iterations are single elements."""
+        if self.reach is None or self.reach.step > 1:
+            return frozenset()
+        ends = [each for each in (self.reach.end, self.reach.stop) if each is not None]
+        own = Affine(0, ((self.name, 1),))
+        return frozenset([Condition(Affine(0, (each * -1).terms) + own, each.offset) for each in ends])
 
 
 Node = Loop | Guard | Outlined | Ahead | Statement

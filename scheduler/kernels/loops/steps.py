@@ -111,6 +111,9 @@ class Parallel:
 
     stage: str
     loops: int
+    dealt: int = -1
+    """Dimension of which the first and the last part that are left are taken in turn, so that neighbouring iterations
+    together do as much as others where a mask leaves later rows more columns; -1: none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,7 @@ def _head(loop: Loop) -> str:
     fused = " * ".join(f"{name} in {extent}" for name, extent in loop.fused)
     kind = "warp" if loop.width > 1 else _KINDS.get(loop.kind, loop.kind)
     reach = "" if loop.reach is None else f", {loop.reach}"
+    reach += f", {loop.dealt} from both ends in turn" if loop.dealt else ""
     return f"{kind} {loop.name} in {loop.extent}{reach}{f'  # {fused}' if fused else ''}:"
 
 

@@ -27,9 +27,9 @@ from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.loops.checks import StepError
-from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
+from dsascape.scheduler.kernels.loops.files import program_json, read_program, read_steps, steps_json
 from dsascape.scheduler.kernels.loops.illegal import illegal
-from dsascape.scheduler.kernels.loops.nodes import statements_of
+from dsascape.scheduler.kernels.loops.nodes import loops_of, statements_of
 from dsascape.scheduler.kernels.loops.steps import Running, Step, Tile
 from dsascape.workloads.bounded import graph_with_bounded_nests
 from tests.scheduler.cpu.test_rows_between_products import VIEW, layer
@@ -98,6 +98,47 @@ def test_a_causal_mask_leaves_out_steps() -> None:
     assert scores.run == pytest.approx(40 / 64)
 
 
+def test_the_last_step_is_shorter_where_steps_do_not_divide_the_keys() -> None:
+    """130 keys in steps of 64: 2 keys are left for the third; 130/192 of all scores of three steps are made."""
+    whole = in_full(130)
+    tiles = next(each for each in in_steps(whole) if each.depth_step == 64 and each.tile[2] == 10)
+    scores, rows = fronts_of(whole, tiles.tiled)
+    program = program_of(whole, tiles, LANES)
+    ends = {str(loop.reach) for loop in loops_of(program.body) if loop.reach is not None}
+
+    assert scores.times == rows.times == 2 * 13 * 3
+    assert scores.filled == rows.filled == pytest.approx(130 / 192)
+    assert ends == {
+        "from its first to -64*k0+130, steps of 8",  # scores, in register tiles
+        "from its first to -64*k0+130, steps of 4",  # exponentials, in vectors
+        "from its first to -64*k0+130, whole steps of 16", "from its first to -64*k0+130, behind whole steps of 16",
+        "from its first to -64*k0+130",  # the second product
+    }  # fmt: skip
+    assert illegal(program, cpu_limits(VIEW)) == ()
+
+
+def test_a_mask_and_the_end_of_the_keys_bound_the_last_step_together() -> None:
+    whole = causal(130)
+    tiles = next(each for each in in_steps(whole) if each.depth_step == 64)
+    reaches = [loop.reach for loop in loops_of(program_of(whole, tiles, LANES).body) if loop.reach is not None]
+
+    assert any(str(each).endswith(", -64*k0+130)") for each in reaches)
+    assert all(each.end is not None for each in reaches if each.stop is not None)
+
+
+def test_an_odd_number_of_keys_costs_what_the_next_even_one_does() -> None:
+    """509 keys are 0.6 % fewer than 512; a step less would be 12 %."""
+    odd, even = [
+        min(
+            estimate(TiledKernel(whole, tiles.tiled, 1, "fp32", VIEW)).time_ps
+            for tiles in in_steps(whole) if tiles.depth_step == 64 and tiles.tile[2] <= 16
+        )
+        for whole in (layer(written_out(keys, "added", kept=np.ones((keys, keys), bool))) for keys in (509, 512))
+    ]  # fmt: skip
+
+    assert 0.96 < odd / even < 1.06
+
+
 def test_a_step_touches_its_part_of_both_operands_along_the_keys() -> None:
     """Lines: of k 4 rows of 32 keys, 2 each; of v 32 rows of 16 bytes, 8 in all; of q 16 rows of 16 bytes, 4 in all."""
     whole = in_full()
@@ -160,8 +201,8 @@ def test_a_schedule_of_it_is_written_and_read() -> None:
     data = json.loads(json.dumps(schedule_json(schedule)))
 
     assert read_schedule(data, costs).runs[0].tiles == tiles_of(whole)
-    data["kernels"][0]["depth_step"] = 24
-    with pytest.raises(ScheduleError, match="depth_step: has 24; streamed needs a divisor of 64"):
+    data["kernels"][0]["depth_step"] = 96
+    with pytest.raises(ScheduleError, match="depth_step: has 96; streamed needs at most 64"):
         read_schedule(data, costs)
 
 
@@ -188,3 +229,12 @@ def test_steps_that_do_not_fit_are_refused() -> None:
         program_of(whole, tuple(map(changed, steps)), LANES)
     with pytest.raises(StepError, match=r"'y.sum' goes through its reduction one by one"):
         program_of(whole, tuple(map(one_by_one, steps)), LANES)
+
+
+def test_its_loops_are_written_and_read_with_what_bounds_them() -> None:
+    program = program_of(causal(), tiles_of(causal()), LANES)
+    read = read_program(json.loads(json.dumps(program_json(program))))
+
+    assert any(loop.reach is not None for loop in loops_of(program.body))
+    assert read == program
+    assert str(read) == str(program)

@@ -15,8 +15,7 @@ from dsascape.tuner.codegen.gpu.blocks import gpu_function
 from dsascape.tuner.codegen.gpu.phases import Loops
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.tuner.search.analysis import SearchMachine
-from dsascape.tuner.search.mutations import mutated
-from dsascape.tuner.search.spaces import space_of
+from dsascape.tuner.search.kinds.table import space_of
 from tests.tiers import examples
 from tests.tuner.gpu.looped import difference, values_of
 from tests.tuner.runs import varied
@@ -34,7 +33,7 @@ def test_drawn_programs_and_their_mutants_compute_what_onnxruntime_computes(name
     naive = GRIDS[name]()
     space, rng = space_of(naive, P100), random.Random(0)
     programs = [space.draw(rng) for _ in range(examples(8))]
-    programs += [each for one in programs if (each := mutated(space, one.steps, rng)) is not None]
+    programs += [each for one in programs if (each := space.mutated(one.steps, rng)) is not None]
     network = varied(naive.layer.graph)
     values = values_of(network)
     orders = get_args(Loops)

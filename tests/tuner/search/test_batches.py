@@ -11,8 +11,9 @@ pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install '
 from dsascape.tuner.search.batches import Batch, Batches
 from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Candidates
 from dsascape.tuner.search.objectives import TotalLatency
-from dsascape.tuner.search.runners import Answer, SimulatedRunner
+from dsascape.tuner.search.runners import Answer
 from dsascape.tuner.search.search import Search
+from dsascape.tuner.search.simulated_loops import SimulatedRunner
 from dsascape.tuner.search.tuners import SearchOptions
 from tests.tiers import examples
 from tests.tuner.search.test_search import OPTIONS, VIEW, stored, tasks

@@ -16,11 +16,11 @@ from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.tuner.search.analysis import SearchMachine
 from dsascape.tuner.search.hints import Hint, InnermostHint
-from dsascape.tuner.search.mutations import crossed, mutated
+from dsascape.tuner.search.kinds.cpu import CpuSpace
+from dsascape.tuner.search.kinds.kind import KernelSpace
+from dsascape.tuner.search.kinds.table import space_of
+from dsascape.tuner.search.mutations import crossed
 from dsascape.tuner.search.options import SpaceOptions
-from dsascape.tuner.search.reformer.composing import composed, placed_inside
-from dsascape.tuner.search.space import Space
-from dsascape.tuner.search.spaces import space_of
 from tests.tiers import examples
 from tests.tuner.runs import NARROW, deviations
 from tests.tuner.search.kernels import SMALL
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.tvm
 @pytest.mark.parametrize("name", SMALL)
 def test_programs_compute_the_right_values(name: str) -> None:
     """At night, of each kernel of the campaign, eighteen programs with as many mutants and 35 children."""
-    space = Space(SMALL[name](), SearchMachine.of_cpu(NARROW, "fp32"))
+    space = CpuSpace(SMALL[name](), SearchMachine.of_cpu(NARROW, "fp32"))
     _check_family(space, examples(18 if name in CAMPAIGN else 4, few=2))
 
 
@@ -49,15 +49,15 @@ HINTS = {
 def test_programs_that_obey_hints_compute_the_right_values(name: str) -> None:
     """Tiles stick out as far as the hints need it: sixteen of ten channels, five of twelve rows."""
     machine = SearchMachine.of_cpu(NARROW, "fp32")
-    _check_family(Space(SMALL[name](), machine, SpaceOptions(hints=(HINTS[name],))), examples(3, few=2))
+    _check_family(CpuSpace(SMALL[name](), machine, SpaceOptions(hints=(HINTS[name],))), examples(3, few=2))
 
 
-def _check_family(space: Space, draws: int) -> None:
+def _check_family(space: KernelSpace, draws: int) -> None:
     """Compute programs drawn, a mutant of each, and children of neighbours among all of these."""
     graph, rng = space.naive.layer.graph, random.Random(11)
     plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
     programs = [space.draw(rng) for _ in range(draws)]
-    programs += [each for one in programs if (each := mutated(space, one.steps, rng)) is not None]
+    programs += [each for one in programs if (each := space.mutated(one.steps, rng)) is not None]
     programs += [
         each
         for one, other in itertools.pairwise(programs)
@@ -76,9 +76,9 @@ def test_what_is_composed_of_mini_sub_graphs_computes_what_these_compute(naive: 
     parts = [space_of(mini.task.naive, mini.task.machine).draw(rng).steps for mini in split.minis]
     apart = plan_from_groups(graph, [Group(mini.task.naive.layer.ops) for mini in split.minis])
     assert max(deviations(apart, dict(enumerate(parts))).values()) <= KERNEL_TOLERANCE
-    program = composed(space, parts)
+    program = space.composed(parts)
     assert program is not None
-    near = list(placed_inside(space, program.steps))
+    near = list(space.placed_inside(program.steps))
     together = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
     for each in (program, *rng.sample(near, min(len(near), examples(4, few=2)))):
         assert max(deviations(together, {0: each.steps}).values()) <= KERNEL_TOLERANCE

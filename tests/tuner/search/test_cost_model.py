@@ -14,8 +14,9 @@ from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.tuner.search.analysis import SearchMachine
 from dsascape.tuner.search.cost_model import CostModel, gradients, throughputs
 from dsascape.tuner.search.features import features_of
-from dsascape.tuner.search.runners import SimulatedRunner
-from dsascape.tuner.search.space import Program, Space
+from dsascape.tuner.search.kinds.cpu import CpuSpace
+from dsascape.tuner.search.simulated_loops import SimulatedRunner
+from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.tasks import Task
 from tests.tuner.search import kernels
 
@@ -46,7 +47,7 @@ def test_nothing_is_learned_from_failures_alone() -> None:
 def drawn(naive: NaiveProgram, count: int) -> tuple[Task, list[Program], list[float]]:
     view = CpuView(load_hardware("epyc", Cpu), CpuTuning(threads=2))
     machine = SearchMachine.of_cpu(view, "fp32")
-    space, rng = Space(naive, machine), random.Random(3)
+    space, rng = CpuSpace(naive, machine), random.Random(3)
     programs = list({program.steps: program for program in (space.draw(rng) for _ in range(count))}.values())
     task = Task("key", naive, machine, 1, (), 1)
     answers = list(SimulatedRunner(view, "fp32").answers(task, programs))

@@ -13,7 +13,8 @@ from dsascape.scheduler.kernels.loops.nodes import statements_of
 from dsascape.scheduler.kernels.loops.steps import ComputeAt, Level, Parallel, Steps, Tile, Vectorise
 from dsascape.tuner.search.accesses import Accesses, touched
 from dsascape.tuner.search.features import FEATURES, features_of
-from dsascape.tuner.search.space import Program, Space
+from dsascape.tuner.search.kinds.cpu import CpuSpace
+from dsascape.tuner.search.space import Program
 from tests.tuner.search import kernels
 from tests.tuner.search.kernels import FOUR_CORES, SMALL
 
@@ -33,7 +34,7 @@ def tiled() -> tuple[NaiveProgram, Program]:
         ComputeAt("matmul1.sum", "matmul1", 2, "register"), Tile("matmul1.sum", (Level("reduction", (2,), (1,)),)),
         Vectorise("matmul1.sum", 8),
     )  # fmt: skip
-    found = Space(naive, FOUR_CORES).built(steps)
+    found = CpuSpace(naive, FOUR_CORES).built(steps)
     assert found is not None
     return naive, found
 
@@ -53,7 +54,7 @@ def test_there_are_164_with_names_of_their_own() -> None:
 @pytest.mark.parametrize("naive", SMALL.values(), ids=SMALL.keys())
 def test_every_program_has_one_row_for_each_statement(naive: Callable[[], NaiveProgram]) -> None:
     own = naive()
-    space, rng = Space(own, FOUR_CORES), random.Random(0)
+    space, rng = CpuSpace(own, FOUR_CORES), random.Random(0)
     for _ in range(5):
         rows = features_of(own, space.draw(rng).loops, LINE)
         assert rows.shape[1] == 164

@@ -24,6 +24,7 @@ from dsascape.scheduler.kernels.loops.steps import Parallel
 from dsascape.tuner.codegen.emit import cpu_function
 from dsascape.tuner.search.features import FEATURES, features_of
 from dsascape.tuner.search.hints import Hint
+from dsascape.tuner.search.kinds.cpu import CpuSpace
 from dsascape.tuner.search.options import SpaceOptions
 from dsascape.tuner.search.space import Program, Space
 from dsascape.workloads.executable import executable
@@ -87,7 +88,7 @@ def of_tvm(naive: NaiveProgram, program: Program) -> Row:
 def pairs(name: str) -> Iterator[tuple[str, Row, Row]]:
     """Yield role, TVM's row and ours of each statement; stores of constants, such as first values, TVM leaves out."""
     naive = KERNELS[name]()
-    for program in programs(Space(naive, FOUR_CORES, PLAIN), examples(20, few=6)):
+    for program in programs(CpuSpace(naive, FOUR_CORES, PLAIN), examples(20, few=6)):
         roles = [statement.role for _, statement in statements_of(program.loops.body)]
         own = features_of(naive, program.loops, LINE_BYTES)
         kept = [number for number, role in enumerate(roles) if role != "first"]

@@ -23,13 +23,15 @@ from dsascape.scheduler.kernels.loops.steps import (
 )
 from dsascape.tuner.search.analysis import KernelNodes, SearchMachine
 from dsascape.tuner.search.gpu_rules import GPU_RULES
+from dsascape.tuner.search.grid_mutations import GRID_MUTATIONS
 from dsascape.tuner.search.grid_rows import with_rows
 from dsascape.tuner.search.grid_space import GridSpace
-from dsascape.tuner.search.mutations import MUTATIONS, Mutation, crossed, mutated
-from dsascape.tuner.search.runners import SimulatedGrids
+from dsascape.tuner.search.kinds.gpu import GpuSpace
+from dsascape.tuner.search.kinds.table import space_of
+from dsascape.tuner.search.mutations import Mutation, crossed
+from dsascape.tuner.search.simulated_grids import SimulatedGrids
 from dsascape.tuner.search.sketches import Context, Sketch, sketches
 from dsascape.tuner.search.space import Program
-from dsascape.tuner.search.spaces import space_of
 from dsascape.tuner.search.tasks import Task
 from tests.tiers import examples
 from tests.tuner.search import kernels
@@ -47,7 +49,7 @@ def found(naive: NaiveProgram, machine: SearchMachine = MACHINE) -> tuple[Sketch
     return sketches(Context(KernelNodes(naive), machine), GPU_RULES)
 
 
-def name_of(mutation: Mutation) -> str:
+def name_of(mutation: Mutation[GridSpace]) -> str:
     return str(getattr(mutation, "__name__", mutation))
 
 
@@ -94,7 +96,7 @@ def test_every_draw_mutant_and_child_is_legal_and_its_tiles_can_be_read(naive: C
     own = naive()
     space, rng = space_of(own, MACHINE), random.Random(1)
     programs = [space.draw(rng) for _ in range(DRAWS)]
-    mutants = [mutated(space, program.steps, rng) for program in programs for _ in range(3)]
+    mutants = [space.mutated(program.steps, rng) for program in programs for _ in range(3)]
     children = [crossed(space, one.steps, other.steps, rng) for one, other in itertools.pairwise(programs)]
     legal = [each for each in (*programs, *mutants, *children) if each is not None]
     for each in legal:
@@ -114,10 +116,10 @@ def test_what_depends_on_other_steps_is_in_line_with_them(naive: Callable[[], Na
         assert again.steps == program.steps
 
 
-@pytest.mark.parametrize("mutation", [each for each, _ in MUTATIONS["gpu"]], ids=name_of)
-def test_each_mutation_changes_what_it_says_and_leaves_the_structure_else(mutation: Mutation) -> None:
+@pytest.mark.parametrize("mutation", [each for each, _ in GRID_MUTATIONS], ids=name_of)
+def test_each_mutation_changes_what_it_says_and_leaves_the_structure_else(mutation: Mutation[GridSpace]) -> None:
     own = kernels.softmax(8, 96) if name_of(mutation) == "threads_of_block" else kernels.matmul(96, 64, 48)
-    space, rng = space_of(own, MACHINE), random.Random(2)
+    space, rng = GpuSpace(own, MACHINE), random.Random(2)
     changed = 0
     for program in drawn(own, 12):
         mutant = mutation(space, program.steps, rng)
@@ -142,8 +144,7 @@ def test_operands_are_copied_or_not_and_reductions_are_shared_or_not() -> None:
 
 def test_rows_of_copies_are_padded_or_not_and_against_conflicts_if_asked() -> None:
     own = kernels.matmul(64, 64, 256)
-    space = space_of(own, MACHINE)
-    assert isinstance(space, GridSpace)
+    space = GpuSpace(own, MACHINE)
     padded, fewer = 0, 0
     for program in drawn(own, 60):
         rows = [step.rows for step in program.steps if isinstance(step, CacheRead)]

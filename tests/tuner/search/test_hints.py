@@ -19,23 +19,24 @@ from dsascape.tuner.search.beam import BeamOptions, beam
 from dsascape.tuner.search.evolution import EvolutionOptions, evolved
 from dsascape.tuner.search.genes import step_of, tile_groups
 from dsascape.tuner.search.hints import Hint, HintError, InnermostHint, check_hints, hinted_nodes
-from dsascape.tuner.search.mutations import crossed, mutated
+from dsascape.tuner.search.kinds.cpu import CpuSpace
+from dsascape.tuner.search.mutations import crossed
 from dsascape.tuner.search.options import SpaceOptions
-from dsascape.tuner.search.space import NoProgramError, Program, Space
+from dsascape.tuner.search.space import NoProgramError, Program
 from tests.tiers import examples
 from tests.tuner.search import kernels
 from tests.tuner.search.kernels import FOUR_CORES, SMALL
 
 
-def space(naive: NaiveProgram, *hints: Hint) -> Space:
-    return Space(naive, FOUR_CORES, SpaceOptions(hints=hints))
+def space(naive: NaiveProgram, *hints: Hint) -> CpuSpace:
+    return CpuSpace(naive, FOUR_CORES, SpaceOptions(hints=hints))
 
 
-def family(own: Space, count: int, seed: int = 0) -> list[Program]:
+def family(own: CpuSpace, count: int, seed: int = 0) -> list[Program]:
     """Return programs drawn, mutants of these, and children of neighbours."""
     rng = random.Random(seed)
     programs = [own.draw(rng) for _ in range(count)]
-    mutants = [mutated(own, program.steps, rng) for program in programs for _ in range(4)]
+    mutants = [own.mutated(program.steps, rng) for program in programs for _ in range(4)]
     children = [crossed(own, one.steps, other.steps, rng) for one, other in itertools.pairwise(programs)]
     return [each for each in (*programs, *mutants, *children) if each is not None]
 
@@ -138,11 +139,11 @@ def scores(programs: Sequence[Program]) -> NDArray[np.float64]:
 def test_the_beam_and_the_evolution_obey_as_well() -> None:
     own = space(kernels.matmul_relu(), Hint("matmul1", (InnermostHint(1, multiple=8),)), Hint("*", unroll=0))
     rng = random.Random(0)
-    parents = [Space(own.naive, FOUR_CORES).draw(rng) for _ in range(8)]
+    parents = [CpuSpace(own.naive, FOUR_CORES).draw(rng) for _ in range(8)]
     found = [
         *beam(own, scores, rng, BeamOptions(width=4, draws=2)),
         *evolved(own, scores, (), rng, EvolutionOptions(population=16, generations=2)),
-        *[each for parent in parents if (each := mutated(own, parent.steps, rng)) is not None],
+        *[each for parent in parents if (each := own.mutated(parent.steps, rng)) is not None],
     ]
 
     assert len(found) > 16

@@ -19,11 +19,12 @@ from dsascape.tuner.measure import LOCAL
 from dsascape.tuner.measure.tasks import CandidateBudget
 from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Candidates
 from dsascape.tuner.search.evolution import EvolutionOptions
+from dsascape.tuner.search.kinds.cpu import CpuSpace, tasks_of
 from dsascape.tuner.search.objectives import TotalLatency
 from dsascape.tuner.search.runners import Answer, MeasuredRunner
 from dsascape.tuner.search.search import Search
-from dsascape.tuner.search.space import Program, Space
-from dsascape.tuner.search.tasks import Task, tasks_of
+from dsascape.tuner.search.space import Program
+from dsascape.tuner.search.tasks import Task
 from dsascape.tuner.search.tuners import SearchOptions
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
@@ -37,7 +38,7 @@ QUICK = CandidateBudget(repeat_s=0.005)
 
 def test_programs_have_times_and_what_is_no_program_a_reason() -> None:
     task = tasks()[0]
-    space, rng = Space(task.naive, task.machine), random.Random(0)
+    space, rng = CpuSpace(task.naive, task.machine), random.Random(0)
     programs = [task.program(), space.draw(rng), space.draw(rng)]
     broken = Program((Inline("no such stage"),), programs[0].loops)
     with MeasuredRunner(LOCAL, "llvm", 1, QUICK) as runner:

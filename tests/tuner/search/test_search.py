@@ -22,13 +22,15 @@ from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.tuner.search.database import BUILTIN, DATABASE, Candidates, DatabaseError, Record
 from dsascape.tuner.search.evolution import EvolutionOptions
+from dsascape.tuner.search.kinds.cpu import tasks_of
 from dsascape.tuner.search.objectives import TotalLatency
 from dsascape.tuner.search.options import LIMITED
-from dsascape.tuner.search.runners import Answer, Runner, SimulatedRunner
+from dsascape.tuner.search.runners import Answer, Runner
 from dsascape.tuner.search.search import Search
+from dsascape.tuner.search.simulated_loops import SimulatedRunner
 from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.task_scheduler import SchedulerOptions
-from dsascape.tuner.search.tasks import Task, joined, tasks_of
+from dsascape.tuner.search.tasks import Task, joined
 from dsascape.tuner.search.tuners import SearchOptions
 from dsascape.workloads import load_network
 from dsascape.workloads.analysis import Analysis

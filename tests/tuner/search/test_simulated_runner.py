@@ -10,8 +10,8 @@ from dsascape.scheduler.cpu.cost.estimate import among_others_ps
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.tuner.search.analysis import SearchMachine
-from dsascape.tuner.search.runners import SimulatedRunner
-from dsascape.tuner.search.space import Space
+from dsascape.tuner.search.kinds.cpu import CpuSpace
+from dsascape.tuner.search.simulated_loops import SimulatedRunner
 from dsascape.tuner.search.tasks import Task
 from tests.tuner.search import kernels
 
@@ -22,7 +22,7 @@ def test_the_time_is_the_least_of_all_numbers_of_threads(machine: str) -> None:
     wide = kernels.matmul(3136, 96, 16)  # chunks that do not come out even, of which the last is for the slowest core
     for naive in (kernels.matmul(64, 48, 32), kernels.convolution(16, 14, 32), kernels.softmax(32, 64), wide):
         own = SearchMachine.of_cpu(view, "fp32")
-        space, rng = Space(naive, own), random.Random(0)
+        space, rng = CpuSpace(naive, own), random.Random(0)
         programs = [space.draw(rng) for _ in range(60)]
         answers = SimulatedRunner(view, "fp32").answers(Task("key", naive, own, 1, (), 1), programs)
         for program, answer in zip(programs, answers, strict=True):
@@ -35,7 +35,7 @@ def test_a_program_whose_loops_the_model_does_not_know_has_a_reason() -> None:
     """What one product makes is computed inside of the other one's reduction."""
     view = CpuView(load_hardware("epyc", Cpu))
     naive, own = kernels.two_matmuls(24), SearchMachine.of_cpu(view, "fp32")
-    space, rng = Space(naive, own), random.Random(0)
+    space, rng = CpuSpace(naive, own), random.Random(0)
     programs = [space.draw(rng) for _ in range(200)]
     answers = list(SimulatedRunner(view, "fp32").answers(Task("key", naive, own, 1, (), 1), programs))
     failed = [each for each in answers if each.seconds is None]

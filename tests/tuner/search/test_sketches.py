@@ -9,9 +9,9 @@ from dsascape.scheduler.kernels.loops.nodes import statements_of
 from dsascape.scheduler.kernels.loops.steps import ComputeAt, PartialSums, Steps, Tile, without_sizes
 from dsascape.tuner.search.analysis import KernelNodes
 from dsascape.tuner.search.genes import tile_groups, with_factors
+from dsascape.tuner.search.kinds.cpu import CpuSpace
 from dsascape.tuner.search.rules import CPU_RULES, skip
 from dsascape.tuner.search.sketches import Context, Derived, Sketch, State, sketches
-from dsascape.tuner.search.space import Space
 from tests.graphs import Net
 from tests.tuner.search import kernels
 from tests.tuner.search.kernels import FOUR_CORES
@@ -79,7 +79,7 @@ def test_a_matmul_in_ssrsrs_has_ten_loops() -> None:
         levels = len(group.space)
         steps = with_factors(steps, group.space, dict.fromkeys((0, 1), (2,) * levels + (16 >> levels,)))
         steps = with_factors(steps, group.reductions, {2: (2, 2)}) if group.reductions else steps
-    program = Space(naive, FOUR_CORES).completed(steps)
+    program = CpuSpace(naive, FOUR_CORES).completed(steps)
     assert program is not None
     around = next(around for around, each in statements_of(program.loops.body) if each.role == "update")
     assert "".join([loop.name[0] for loop in around]) == "mnmnkmnkmn"

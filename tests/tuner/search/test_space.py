@@ -32,15 +32,9 @@ from dsascape.scheduler.kernels.loops.steps import (
 )
 from dsascape.tuner.search.evolution import EvolutionOptions, evolved
 from dsascape.tuner.search.genes import drawn_factors, factors_of, tile_groups
-from dsascape.tuner.search.mutations import (
-    Mutation,
-    crossed,
-    location,
-    mutated,
-    parallel_granularity,
-    pragma,
-    tile_size,
-)
+from dsascape.tuner.search.kinds.cpu import CpuSpace
+from dsascape.tuner.search.loop_mutations import location, parallel_granularity, pragma
+from dsascape.tuner.search.mutations import Mutation, crossed, tile_size
 from dsascape.tuner.search.options import LIMITED
 from dsascape.tuner.search.settled import settled
 from dsascape.tuner.search.space import Program, Space
@@ -65,9 +59,9 @@ def is_legal(space: Space, program: Program) -> bool:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_draw_mutant_and_child_is_legal(name: str) -> None:
-    space, rng = Space(SMALL[name](), FOUR_CORES), random.Random(1)
+    space, rng = CpuSpace(SMALL[name](), FOUR_CORES), random.Random(1)
     programs = drawn(space, examples(500, few=40) if name in CAMPAIGN else DRAWS)
-    mutants = [mutated(space, program.steps, rng) for program in programs for _ in range(3)]
+    mutants = [space.mutated(program.steps, rng) for program in programs for _ in range(3)]
     children = [crossed(space, one.steps, other.steps, rng) for one, other in itertools.pairwise(programs)]
     found = [each for each in (*programs, *mutants, *children) if each is not None]
     assert all(is_legal(space, each) for each in found)
@@ -76,21 +70,21 @@ def test_every_draw_mutant_and_child_is_legal(name: str) -> None:
 
 @KERNELS
 def test_no_more_than_a_few_draws_are_thrown_away(naive: Callable[[], NaiveProgram]) -> None:
-    space, rng = Space(naive(), FOUR_CORES), random.Random(2)
+    space, rng = CpuSpace(naive(), FOUR_CORES), random.Random(2)
     found = [space.annotated(rng.choice(space.sketches).steps, rng) for _ in range(2 * DRAWS)]
     assert sum([each is None for each in found]) <= len(found) / 10
 
 
 def test_same_seed_same_programs() -> None:
-    assert drawn(Space(kernels.fused_pair(), FOUR_CORES), 5) == drawn(Space(kernels.fused_pair(), FOUR_CORES), 5)
+    assert drawn(CpuSpace(kernels.fused_pair(), FOUR_CORES), 5) == drawn(CpuSpace(kernels.fused_pair(), FOUR_CORES), 5)
 
 
 _DRAWN = """
 import random
-from dsascape.tuner.search.space import Space
+from dsascape.tuner.search.kinds.cpu import CpuSpace
 from tests.tuner.search.kernels import FOUR_CORES, SMALL
 for naive in SMALL.values():
-    space, rng = Space(naive(), FOUR_CORES), random.Random(0)
+    space, rng = CpuSpace(naive(), FOUR_CORES), random.Random(0)
     print([space.draw(rng).steps for _ in range(5)])
 """
 
@@ -108,7 +102,7 @@ def test_same_seed_same_programs_in_other_processes() -> None:
 
 
 def test_every_sketch_is_drawn() -> None:
-    space = Space(kernels.two_matmuls(), FOUR_CORES)
+    space = CpuSpace(kernels.two_matmuls(), FOUR_CORES)
     structures = Counter([_structure(program.steps) for program in drawn(space, 200)])
     assert len(structures) == len(space.sketches) == 9
 
@@ -142,7 +136,7 @@ def _products(extent: int, levels: int) -> list[tuple[int, ...]]:
 
 
 def test_a_mutated_tile_keeps_its_product() -> None:
-    space, rng = Space(kernels.matmul_relu(64, 48, 32), FOUR_CORES), random.Random(3)
+    space, rng = CpuSpace(kernels.matmul_relu(64, 48, 32), FOUR_CORES), random.Random(3)
     for program in drawn(space, 20):
         mutant = tile_size(space, program.steps, rng)
         if mutant is None:
@@ -163,8 +157,8 @@ def test_a_mutated_tile_keeps_its_product() -> None:
 
 
 def test_each_mutation_changes_its_own_kind_of_step() -> None:
-    space, rng = Space(kernels.convolution(16, 10, 32), FOUR_CORES), random.Random(4)
-    kinds: dict[Mutation, set[type]] = {
+    space, rng = CpuSpace(kernels.convolution(16, 10, 32), FOUR_CORES), random.Random(4)
+    kinds: dict[Mutation[Space], set[type]] = {
         tile_size: {Tile, ComputeAt, Unroll, UnrollReduction, Layout}, parallel_granularity: {Parallel},
     }  # fmt: skip
     for program in drawn(space, 20):
@@ -175,7 +169,7 @@ def test_each_mutation_changes_its_own_kind_of_step() -> None:
 
 
 def test_a_copy_with_padding_moves_to_other_loops() -> None:
-    space, rng = Space(kernels.convolution(), FOUR_CORES), random.Random(5)
+    space, rng = CpuSpace(kernels.convolution(), FOUR_CORES), random.Random(5)
     program = drawn(space, 1)[0]
     found = [location(space, program.steps, rng) for _ in range(40)]
     places = {
@@ -189,7 +183,7 @@ def test_a_copy_with_padding_moves_to_other_loops() -> None:
 
 
 def test_pragmas_change_unrolling_and_the_number_of_partial_sums() -> None:
-    space, rng = Space(kernels.minimum(), FOUR_CORES), random.Random(6)
+    space, rng = CpuSpace(kernels.minimum(), FOUR_CORES), random.Random(6)
     program = next(each for each in drawn(space, 40) if any(isinstance(step, PartialSums) for step in each.steps))
     found = [pragma(space, program.steps, rng) for _ in range(30)]
     counts = {step.count for each in found if each for step in each.steps if isinstance(step, PartialSums)}
@@ -198,7 +192,7 @@ def test_pragmas_change_unrolling_and_the_number_of_partial_sums() -> None:
 
 def test_a_child_has_the_steps_of_one_parent_for_each_node() -> None:
     """Two products that share nothing: each node's tiles are those of one parent, and some child has both parents'."""
-    space, rng = Space(kernels.two_matmuls(), FOUR_CORES), random.Random(7)
+    space, rng = CpuSpace(kernels.two_matmuls(), FOUR_CORES), random.Random(7)
     mixed = 0
     for one, other in zip(drawn(space, 30), drawn(space, 30, seed=1), strict=True):
         child = crossed(space, one.steps, other.steps, rng)
@@ -218,7 +212,7 @@ def _levels(steps: Steps, stage: str) -> tuple[object, ...]:
 
 
 def test_weights_lie_in_panels_as_wide_as_the_innermost_level() -> None:
-    space = Space(kernels.matmul(64, 64, 32), FOUR_CORES)
+    space = CpuSpace(kernels.matmul(64, 64, 32), FOUR_CORES)
     panels = {
         (layout.panel, layout.order)
         for program in drawn(space, 30)
@@ -229,7 +223,7 @@ def test_weights_lie_in_panels_as_wide_as_the_innermost_level() -> None:
 
 
 def test_a_limited_space_has_one_structure_and_no_layouts() -> None:
-    space = Space(kernels.convolution(), FOUR_CORES, LIMITED)
+    space = CpuSpace(kernels.convolution(), FOUR_CORES, LIMITED)
     programs = drawn(space, 30)
     assert len(space.sketches) == 1
     assert len({_structure(program.steps) for program in programs}) == 1
@@ -239,7 +233,7 @@ def test_a_limited_space_has_one_structure_and_no_layouts() -> None:
 
 def test_evolution_finds_what_is_scored_higher_than_all_that_is_drawn() -> None:
     """A score that counts iterations of the innermost loops, which the search cannot know."""
-    space = Space(kernels.matmul(64, 64, 64), FOUR_CORES)
+    space = CpuSpace(kernels.matmul(64, 64, 64), FOUR_CORES)
 
     def scores(programs: Sequence[Program]) -> NDArray[np.float64]:
         return np.array([_score(program) for program in programs])
@@ -256,7 +250,7 @@ def _score(program: Program) -> float:
 
 def test_copies_are_made_of_what_is_padded_only() -> None:
     with_copies = {
-        name: any(isinstance(step, CacheRead) for each in Space(naive(), FOUR_CORES).sketches for step in each.steps)
+        name: any(isinstance(step, CacheRead) for each in CpuSpace(naive(), FOUR_CORES).sketches for step in each.steps)
         for name, naive in SMALL.items()
     }
     assert [name for name, has in with_copies.items() if has] == ["convolution", "fused pair", "pair behind"]

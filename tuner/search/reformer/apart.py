@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dsascape.tuner.search.kinds.table import space_of
 from dsascape.tuner.search.options import SpaceOptions
-from dsascape.tuner.search.reformer.composing import composed
 from dsascape.tuner.search.reformer.splitting import Split
 from dsascape.tuner.search.space import NoProgramError
-from dsascape.tuner.search.spaces import space_of
 from dsascape.tuner.search.tasks import Task
 
 
@@ -25,9 +24,8 @@ def kept_apart(splits: Sequence[Split], options: SpaceOptions) -> tuple[Split, .
 
 def _apart(split: Split, options: SpaceOptions) -> Task:
     task = split.whole
-    program = None
-    if split.minis and task.machine.kind == "cpu":
-        program = composed(space_of(task.naive, task.machine, options), [mini.task.builtin for mini in split.minis])
+    space, parts = space_of(task.naive, task.machine, options), [mini.task.builtin for mini in split.minis]
+    program = space.composed_apart(parts) if parts else None
     if program is None:
         raise NoProgramError(
             f"{task.name}: its complex operators cannot be computed apart in one {task.machine.kind.upper()} kernel;"

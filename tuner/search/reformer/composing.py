@@ -1,12 +1,9 @@
-"""JOIN: one program of a kernel from those of its mini sub-graphs, node by node (AGO, section V).
+"""JOIN on CPUs: one program of a kernel from those of its mini sub-graphs, node by node (AGO, section V).
 
 Steps say one thing about one stage each, and the stages of a mini sub-graph are stages of the kernel with the same
-names. So its steps carry over: on a CPU, one mini sub-graph reads from memory what another one leaves there. How deep
-the loops of a producer go inside of a consumer's tiles is decided by the search that follows: `placed_inside` has the
-programs that differ in this alone.
-
-On a GPU, a kernel is one grid: what another mini sub-graph needs is computed by the threads of a block. There, sizes
-and shares carry over stage by stage into the kernel's own structure, the innermost levels first.
+names. So its steps carry over: one mini sub-graph reads from memory what another one leaves there. How deep the loops
+of a producer go inside of a consumer's tiles is decided by the search that follows: `placed_inside` has the programs
+that differ in this alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,11 +12,9 @@ from typing import Any
 
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.sources import named, numbered
-from dsascape.scheduler.kernels.loops.steps import CacheRead, Prefetch, ShareReduction, Step, Steps, Tile
-from dsascape.tuner.search.genes import with_step
+from dsascape.scheduler.kernels.loops.steps import CacheRead, Step, Steps
 from dsascape.tuner.search.locations import flexible, moved, places
 from dsascape.tuner.search.mutations import put_together
-from dsascape.tuner.search.sketches import Sketch
 from dsascape.tuner.search.space import Program, Space
 
 _OF_STAGES = ("stage", "consumer", "reader")
@@ -37,8 +32,6 @@ def composed(space: Space, parts: Sequence[Steps]) -> Program | None:
     ``space`` is the kernel's; ``parts`` has the steps of each mini sub-graph, producers first, with the names that
     stages have in the kernel. Two copies of one tensor keep names of their own.
     """
-    if space.machine.kind == "gpu":
-        return _on_grid(space, parts)
     found: list[Step] = []
     for steps in parts:
         taken = {step.stage for step in found if isinstance(step, CacheRead)}
@@ -61,51 +54,12 @@ def _with_own_copies(steps: Steps, taken: set[str]) -> Iterator[Step]:
         yield replace(step, **changed) if changed else step
 
 
-def _on_grid(space: Space, parts: Sequence[Steps]) -> Program | None:
-    """Return the program of the sketch with most of the steps of ``parts`` that is legal with their sizes."""
-    own = {(type(step), step.stage): step for steps in parts for step in steps}
-
-    def shared(sketch: Sketch) -> int:
-        return sum([(type(step), step.stage) in own for step in sketch.steps])
-
-    for sketch in sorted(space.sketches, key=shared, reverse=True):
-        program = space.plain(sketch.steps)
-        if program is None:
-            continue
-        steps = program.steps
-        for step in steps:
-            other = own.get((type(step), step.stage))
-            if isinstance(step, Tile) and isinstance(other, Tile):
-                steps = with_step(steps, _with_sizes(step, other))
-            elif isinstance(step, ShareReduction | Prefetch) and other is not None:
-                steps = with_step(steps, other)
-        found = space.completed(steps)
-        if found is not None:
-            return found
-    return None
-
-
-def _with_sizes(tile: Tile, other: Tile) -> Tile:
-    """Return a stage's levels with the sizes of others, each kind of level from the innermost outwards."""
-    levels = list(tile.levels)
-    for axes in ("space", "reduction"):
-        places = [number for number, level in enumerate(tile.levels) if level.axes == axes]
-        known = [level for level in other.levels if level.axes == axes]
-        for number, level in zip(reversed(places), reversed(known), strict=False):
-            if level.sizes is not None and sorted(level.order) == sorted(levels[number].order):
-                levels[number] = level
-    return replace(tile, levels=tuple(levels))
-
-
 def placed_inside(space: Space, steps: Steps) -> Iterator[Program]:
     """Yield the legal programs in which one flexible stage of ``steps`` is computed in another place.
 
     Sizes stay, as far as what is computed at once there has them. Where a producer is moved into the loops of a
-    consumer that has a complex operator of its own, this is AGO's joint compute-at. On a GPU there are none: places
-    follow from the structure there.
+    consumer that has a complex operator of its own, this is AGO's joint compute-at.
     """
-    if space.machine.kind == "gpu":
-        return
     for stage in flexible(space.nodes, steps):
         for place in places(space.nodes, steps, stage):
             program = space.completed(moved(steps, stage, place))

@@ -14,7 +14,7 @@ from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.files import read_steps
 from dsascape.scheduler.kernels.loops.sources import named
 from dsascape.tuner.search.database import written
-from dsascape.tuner.search.reformer.composing import carried_over, composed
+from dsascape.tuner.search.reformer.composing import carried_over
 from dsascape.tuner.search.reformer.decisions import Decision, JoinDecision, MiniEnd, Reason, SplitDecision
 from dsascape.tuner.search.reformer.options import ReformerOptions
 from dsascape.tuner.search.reformer.splitting import Split
@@ -126,7 +126,7 @@ class Reformer:
             reason = self._end(split, place)
             assert reason is not None
             ends.append(MiniEnd(mini.task.key, each.units, each.trials, None if best is None else best[1], reason))
-        program = composed(whole.space, parts) if len(parts) == len(split.minis) else None
+        program = whole.space.composed(parts) if len(parts) == len(split.minis) else None
         steps = "" if program is None else written(whole.task.naive, program.steps)
         return JoinDecision(split.whole.key, split.whole.name, unit, tuple(ends), steps)
 

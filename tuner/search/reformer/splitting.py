@@ -16,12 +16,12 @@ from dsascape.fusion.ago.planning import for_one_image
 from dsascape.fusion.ago.weights import is_complex
 from dsascape.fusion.fixed_pattern import fixed_pattern_layers
 from dsascape.fusion.partition import AcyclicPartition
-from dsascape.scheduler.cpu.costs import CpuCosts
-from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kinds.kind import MachineCosts
+from dsascape.tuner.search.kinds.table import tuned_kind
 from dsascape.tuner.search.reformer.decisions import MiniGraph, SplitDecision
-from dsascape.tuner.search.tasks import Task, task_of
+from dsascape.tuner.search.tasks import Task
 from dsascape.workloads import Graph
 
 _SEVERAL = 2
@@ -61,7 +61,7 @@ def complex_operators(layer: Layer) -> tuple[int, ...]:
 
 
 def splits_of(
-    tasks: Sequence[Task], costs: Mapping[str, CpuCosts | GpuCosts], weights: Weights | None = None
+    tasks: Sequence[Task], costs: Mapping[str, MachineCosts], weights: Weights | None = None
 ) -> tuple[Split, ...]:
     """Return the split of each task; ``costs``, by key of the task, choose the mini sub-graphs' built-in programs."""
     measure = Weights() if weights is None else weights
@@ -70,17 +70,17 @@ def splits_of(
     return tuple([_split(task, costs[task.key], weighed[id(task.naive.layer.graph)], measure) for task in tasks])
 
 
-def _split(task: Task, costs: CpuCosts | GpuCosts, weighed: Graph, weights: Weights) -> Split:
+def _split(task: Task, costs: MachineCosts, weighed: Graph, weights: Weights) -> Split:
     layer = task.naive.layer
     weight = sum([weights.of(weighed.ops[position]) for position in layer.ops])
     if len(complex_operators(layer)) < _SEVERAL:
         return Split(task, weight)
-    minis = []
+    minis, kind = [], tuned_kind(task.machine.kind)
     for ops in mini_graphs(weighed, layer.ops, weights):
         own = layer_of(layer.analysis, ops)
         if own is None:
             continue  # views, which belong to who reads them
-        mini = task_of(own, costs)
+        mini = kind.task(own, costs)
         if mini is None:
             return Split(task, weight, reason=f"steps do not describe the loops of {own.sink.name} by itself")
         minis.append(Mini(mini, sum([weights.of(weighed.ops[position]) for position in ops])))

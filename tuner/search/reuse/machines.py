@@ -1,13 +1,11 @@
-"""Kernels that can be tuned by reuse, one class for each kind of machine behind one protocol."""
+"""Kernels that can be tuned by reuse: one class for each kind of machine, behind one protocol."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
 
-from dsascape.tuner.search.reuse.grids import ReusableGrid
-from dsascape.tuner.search.reuse.loops import ReusableLoops
 from dsascape.tuner.search.reuse.operators import FeatureRatios, SketchSet
-from dsascape.tuner.search.space import Program, Space
+from dsascape.tuner.search.space import Program
 
 
 class Reusable(Protocol):
@@ -31,12 +29,3 @@ class Reusable(Protocol):
         ``fastest`` measures programs that it has not measured before, and says which of them takes least time.
         """
         ...
-
-
-_REUSABLE: Mapping[str, Callable[[Any], Reusable]] = {"cpu": ReusableLoops, "gpu": ReusableGrid}
-"""Kernels that can be reused, by kind of machine."""
-
-
-def reusable(space: Space) -> Reusable:
-    """Return a kernel as one that reuses, and is reused; raise ``ReuseError`` where shapes do not describe it."""
-    return _REUSABLE[space.machine.kind](space)

@@ -1,7 +1,8 @@
-"""Bounds of a stage's loops by each other: iterations of masked attention that are not executed.
+"""Bounds of a stage's loops: iterations of masked attention that are not executed, and a last step that is shorter.
 
 Loops over rows and columns of a band (`dsascape.workloads.bounds`) run as far as any of their elements belongs to it.
-What is computed beside the band there is not used: sums over columns take exactly those of each row.
+What is computed beside the band there is not used: sums over columns take exactly those of each row. Likewise where
+steps of a softmax with running statistics do not divide its columns.
 """
 
 from dataclasses import dataclass, replace
@@ -33,6 +34,16 @@ class Limits(NamedTuple):
 
     first: Affine | None
     end: Affine | None
+    stop: Affine | None = None
+    """Another one that all elements lie before: the end of columns whose last step is shorter."""
+
+    def beyond(self, first: Affine) -> "Limits":
+        """Return them counted from ``first`` on."""
+        return Limits(*[None if each is None else each + first * -1 for each in self])
+
+    def before(self, stop: Affine | None) -> "Limits":
+        """Return them with no element from ``stop`` on."""
+        return self if stop is None else self._replace(end=stop) if self.end is None else self._replace(stop=stop)
 
 
 def banded(stage: Stage) -> Banded | None:
@@ -89,23 +100,51 @@ class InBands(StageBase):
         return Range(self.box[number].first + state.local[number], state.covered[number])
 
     def reach_of(self, slot: Slot, state: State) -> Reach | None:
-        """Return which iterations of a loop have elements of the band; None where that is no loop over it."""
-        if self.band is None or slot.is_unrolled:
+        """Return which iterations of a loop have elements of the band, and of columns; None where all of them do."""
+        if slot.is_unrolled:
             return None
-        if slot.is_space and slot.axis == self.band.rows:
+        whole, limits = self._along(slot, state), Limits(None, None)
+        if self.band is not None and slot.is_space and slot.axis == self.band.rows:
             if any(each.exponentials == self.stage.name for each in self.tree.plans.running.values()):
                 return None  # sums of all rows are corrected by a factor of this part, which may be 1
-            return self._reach(seeing(self.band.band, self.columns(state)), self.rows(state), slot.size)
-        if slot.is_space is not self.band.is_summed and slot.axis == self.band.columns:
-            return self._reach(seen_by(self.band.band, self.rows(state)), self.columns(state), slot.size)
-        return None
+            limits = seeing(self.band.band, self.columns(state))
+        elif self.band is not None and slot.is_space is not self.band.is_summed and slot.axis == self.band.columns:
+            limits = seen_by(self.band.band, self.rows(state))
+        return self._reach(limits.before(self._end_of_columns(slot.is_space, slot.axis, whole)), whole, slot.size)
+
+    def _along(self, slot: Slot, state: State) -> Range:
+        """Return the elements or iterations that one iteration of the loops so far covers of what a loop goes along."""
+        if slot.is_space:
+            return Range(self.box[slot.axis].first + state.local[slot.axis], state.covered[slot.axis])
+        return Range(state.reduced.get(slot.axis, Affine()), state.left[slot.axis])
+
+    def _end_of_columns(self, is_space: bool, axis: int, whole: Range) -> Affine | None:
+        """Return where a softmax's columns end, if ``whole`` may go beyond: their last step is shorter than others."""
+        plans, stage, at = self.tree.plans, self.stage, self.plan.at
+        found: tuple[bool, int, int] | None = None
+        if stage.name in plans.running:
+            softmax, nest = plans.running[stage.name], stage.nests[0]
+            read = next(each for each in nest.reads if each.tensor == softmax.rows)
+            ((loop, _),) = read.indices[softmax.columns].terms
+            found = False, loop, nest.loops[loop].extent
+        elif stage.kind == "sum":
+            statistic = plans.statistic(stage.tensor)
+            found = None if statistic is None else (False, statistic.loop, stage.nests[0].loops[statistic.loop].extent)
+        elif at is not None and at.consumer in plans.running and plans.statistic(stage.name) is None:
+            columns = plans.running[at.consumer].columns
+            found = True, columns, stage.shape[columns]
+        if found is None or found[:2] != (is_space, axis):
+            return None
+        left = whole.first * -1 + Affine(found[2])
+        return Affine(found[2]) if left.span(self.tree.extents)[0] < whole.extent else None
 
     def _reach(self, limits: Limits, whole: Range, step: int) -> Reach | None:
         """Return the part of the iterations over ``whole`` inside of limits; None where that is all of them."""
-        first, end = [None if each is None else each + whole.first * -1 for each in limits]
+        first, end, stop = limits.beyond(whole.first)
         first = None if first is None or first.span(self.tree.extents)[1] <= 1 else first
         end = None if end is None or end.span(self.tree.extents)[0] >= whole.extent else end
-        return None if first is end is None else Reach(first, end, step)
+        end, stop = (stop, None) if end is None else (end, stop)
+        return None if first is end is None else Reach(first, end, step, stop=stop)
 
     def beside_the_band(self, state: State) -> tuple[Condition, ...]:
         """Return the conditions under which a tile has elements of the band, behind loops that were fused."""
@@ -142,9 +181,9 @@ class InBands(StageBase):
     def _part(self, depth: int, slot: Slot, state: State, limits: Limits) -> list[Node]:
         base = self.columns(state)
         named, inside = self.step_of(slot, state)
-        first, end = [None if each is None else each + base.first * -1 for each in limits]
+        first, end, stop = limits.before(self._end_of_columns(False, slot.axis, base)).beyond(base.first)
         name, count = named[0] if named else ("", 1)
-        return within(Reach(first, end), self.looped(name, count, "serial", depth + 1, inside, "update"))
+        return within(Reach(first, end, stop=stop), self.looped(name, count, "serial", depth + 1, inside, "update"))
 
     def of_row(self, state: State, role: Role, nodes: list[Node]) -> list[Node]:
         """Return statements of a sum under the condition that the column belongs to the row."""
@@ -158,11 +197,12 @@ class InBands(StageBase):
         return [Guard(tuple(found), tuple(nodes))]
 
     def run_limits(self, state: State) -> Limits:
-        """Return the columns of the row that partial sums are of; no limits for a stage without a band."""
-        if self.band is None or not self.band.is_summed:
-            return Limits(None, None)
+        """Return the columns of the row that partial sums are of; no limits where they are of all of their loops."""
         assert self.sums is not None
+        end = self._end_of_columns(False, self.sums.loops[-1], Range(self.run_first, self.run))
+        if self.band is None or not self.band.is_summed:
+            return Limits(None, end)
         long = [loop for loop in self.sums.loops if self.stage.nests[0].loops[loop].extent > 1]
         if long != [self.band.columns]:
             raise StepError(f"PartialSums: {self.stage.name}: a band bounds one of the loops that they go along")
-        return seen_by(self.band.band, self.rows(state))
+        return seen_by(self.band.band, self.rows(state)).before(end)

@@ -1,13 +1,14 @@
 """Loops of a stage on blocks and threads, and the conditions under which a thread has something to do."""
 
 import math
+from dataclasses import replace
 
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.checks import StepError
-from dsascape.scheduler.kernels.loops.nodes import Condition, LoopKind, Node, Role, reads_of
+from dsascape.scheduler.kernels.loops.nodes import Condition, Loop, LoopKind, Node, Role, reads_of
 from dsascape.scheduler.kernels.loops.stage.base import StageBase, State
 from dsascape.scheduler.kernels.loops.stage.sums import last_of
-from dsascape.scheduler.kernels.loops.steps import ShareReduction
+from dsascape.scheduler.kernels.loops.steps import Parallel, ShareReduction
 
 
 class OnGrid(StageBase):
@@ -46,9 +47,12 @@ class OnGrid(StageBase):
     def fused_loops(self, depth: int, number: int, kind: LoopKind, state: State, role: Role) -> list[Node]:
         """Return so many loops from that at ``depth`` on as one that is split over threads, or blocks."""
         fused: list[tuple[str, int]] = []
+        parallel, dealt = self.plan.get(Parallel), ""
         for slot in self.slots[depth : depth + number]:
             named, state = self.step_of(slot, state)
             fused += named
+            if kind == "parallel" and parallel is not None and parallel.dealt == slot.axis and named:
+                dealt = named[-1][0]
         before, leader = self.tree.spread, self.tree.leader
         if kind in ("block", "thread"):
             shared = self._sharing(kind)
@@ -68,7 +72,7 @@ class OnGrid(StageBase):
             self.tree.spread = {*before, name, *[each for each, _ in fused]}
         nodes = self.looped(name, whole, kind, depth + number, state, role, tuple(fused))
         self.tree.spread, self.tree.leader = before, leader
-        return nodes
+        return [replace(each, dealt=dealt) if isinstance(each, Loop) and dealt else each for each in nodes]
 
     def _sharing(self, kind: LoopKind) -> list[tuple[str, int]]:
         """Return the innermost of fused loops, that of those who share reductions which are computed inside of them."""

@@ -41,7 +41,7 @@ class Sums(StageBase):
         """Return the loops along those elements between ``limits`` alone: whole turns, or single ones around them."""
         assert self.sums is not None
         count = self.sums.count
-        first, end = [None if each is None else each + self.run_first * -1 for each in limits]
+        first, end, stop = limits.beyond(self.run_first)
         if role == "rest":
             beside: tuple[Literal["before", "behind"], ...] = ("before", "behind")
             parts = beside if limits.first is not None else beside[1:]
@@ -50,12 +50,12 @@ class Sums(StageBase):
                 name = self.tree.loop_name("run")
                 self.tree.extents[name] = self.run
                 statement = self.statement(state, role, run=self.run_first + Affine(0, ((name, 1),)), place=Affine())
-                nodes.append(Loop(name, self.run, "serial", (statement,), reach=Reach(first, end, count, part)))
+                nodes.append(Loop(name, self.run, "serial", (statement,), reach=Reach(first, end, count, part, stop)))
             return nodes
         name, turns = self.tree.loop_name("run"), self.run // count
         self.tree.extents[name] = turns
         body = self.over_places(count, state, role, self.run_first + Affine(0, ((name, count),)))
-        return [Loop(name, turns, "serial", tuple(body), reach=Reach(first, end, count, "whole"))]
+        return [Loop(name, turns, "serial", tuple(body), reach=Reach(first, end, count, "whole", stop))]
 
     def over_places(self, count: int, state: State, role: Role, run: Affine | None = None) -> list[Node]:
         """Return one part of the stage for each of ``count`` partial sums, in vectors."""

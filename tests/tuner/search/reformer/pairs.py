@@ -11,11 +11,11 @@ from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.tuner.search.cost_model import ModelOptions
 from dsascape.tuner.search.database import Candidates
 from dsascape.tuner.search.evolution import EvolutionOptions
+from dsascape.tuner.search.kinds.cpu import task_of
 from dsascape.tuner.search.objectives import TotalLatency
 from dsascape.tuner.search.reformer.splitting import Split, splits_of
-from dsascape.tuner.search.runners import SimulatedRunner
 from dsascape.tuner.search.search import Search
-from dsascape.tuner.search.tasks import task_of
+from dsascape.tuner.search.simulated_loops import SimulatedRunner
 from dsascape.tuner.search.tuners import SearchOptions
 from tests.graphs import Net
 from tests.tuner.search.kernels import fused_pair, naive, pair_behind

@@ -15,11 +15,10 @@ from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import Parallel, Steps
-from dsascape.tuner.search.reformer.composing import composed
+from dsascape.tuner.search.kinds.table import space_of
 from dsascape.tuner.search.reformer.splitting import Split
-from dsascape.tuner.search.runners import SimulatedRunner
+from dsascape.tuner.search.simulated_loops import SimulatedRunner
 from dsascape.tuner.search.space import Program
-from dsascape.tuner.search.spaces import space_of
 from tests.tuner.search.kernels import fused_pair, pair_behind
 from tests.tuner.search.reformer.pairs import depthwise, pointwise, split_of
 
@@ -38,7 +37,7 @@ def joined(split: Split, *parallel: Parallel) -> Program:
         tuple([wanted.get(step.stage, step) if isinstance(step, Parallel) else step for step in mini.task.builtin])
         for mini in split.minis
     ]
-    program = composed(space_of(split.whole.naive, split.whole.machine), parts)
+    program = space_of(split.whole.naive, split.whole.machine).composed(parts)
     assert program is not None
     return program
 

@@ -13,16 +13,15 @@ from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import CacheRead, Steps, Tile
 from dsascape.tuner.search.genes import step_of
 from dsascape.tuner.search.joint import complex_stages, is_joint
-from dsascape.tuner.search.mutations import crossed, mutated
+from dsascape.tuner.search.kinds.table import space_of, tuned_kind
+from dsascape.tuner.search.mutations import crossed
 from dsascape.tuner.search.options import SpaceOptions
 from dsascape.tuner.search.reformer.apart import kept_apart
-from dsascape.tuner.search.reformer.composing import carried_over, composed, placed_inside
+from dsascape.tuner.search.reformer.composing import carried_over
 from dsascape.tuner.search.reformer.splitting import Split, splits_of
-from dsascape.tuner.search.runners import SimulatedRunner
 from dsascape.tuner.search.searching import Searching
+from dsascape.tuner.search.simulated_loops import SimulatedRunner
 from dsascape.tuner.search.space import NoProgramError, Program
-from dsascape.tuner.search.spaces import space_of
-from dsascape.tuner.search.tasks import task_of
 from dsascape.tuner.search.tuners import TUNERS
 from tests.graphs import Net
 from tests.tiers import examples
@@ -45,7 +44,7 @@ def test_what_is_composed_is_legal_and_has_the_tiles_of_the_mini_sub_graphs(own:
     space, stages = space_of(split.whole.naive, split.whole.machine), complex_stages(split.whole.naive)
     for _ in range(examples(8, few=4)):
         parts = drawn(split, rng)
-        program = composed(space, parts)
+        program = space.composed(parts)
         assert program is not None
         assert not is_joint(program.loops, stages)
         for steps in parts:
@@ -57,7 +56,7 @@ def test_what_is_composed_is_legal_and_has_the_tiles_of_the_mini_sub_graphs(own:
 @KERNELS
 def test_a_composed_program_has_a_cost(own: Callable[[], NaiveProgram]) -> None:
     split, rng = split_of(own()), random.Random(7)
-    program = composed(space_of(split.whole.naive, split.whole.machine), drawn(split, rng))
+    program = space_of(split.whole.naive, split.whole.machine).composed(drawn(split, rng))
     assert program is not None
     (answer,) = SimulatedRunner(VIEW, "fp32").answers(split.whole, [program])
     assert answer.reason == ""
@@ -80,7 +79,7 @@ def test_two_copies_of_one_tensor_have_names_of_their_own() -> None:
     space, rng = space_of(split.whole.naive, split.whole.machine), random.Random(0)
     several = 0
     for _ in range(20):
-        program = composed(space, drawn(split, rng))
+        program = space.composed(drawn(split, rng))
         assert program is not None
         copies = [step.stage for step in program.steps if isinstance(step, CacheRead)]
         assert len(set(copies)) == len(copies)
@@ -95,9 +94,9 @@ def test_other_places_of_what_was_composed_hold_joint_ones() -> None:
     for options in (SpaceOptions(), APART):
         space = space_of(split.whole.naive, split.whole.machine, options)
         for _ in range(6):
-            program = composed(space, drawn(split, rng))
+            program = space.composed(drawn(split, rng))
             assert program is not None
-            near = list(placed_inside(space, program.steps))
+            near = list(space.placed_inside(program.steps))
             assert program.steps not in [each.steps for each in near]
             found[options.intensive] += sum([is_joint(each.loops, stages) for each in near])
     assert found[True] > 0
@@ -108,10 +107,10 @@ def test_a_search_tries_joint_places_of_what_was_composed_first() -> None:
     """No mini sub-graph has such a program, so that a cost model would not choose them among what is near."""
     split = split_of(pair_behind(image=28))
     searching = Searching(split.whole, SpaceOptions(), None, has_builtin=False)
-    program = composed(searching.space, [mini.task.builtin for mini in split.minis])
+    program = searching.space.composed([mini.task.builtin for mini in split.minis])
     assert program is not None
     searching.initial = (program,)
-    near = placed_inside(searching.space, program.steps)
+    near = searching.space.placed_inside(program.steps)
     joint = {str(each.loops) for each in near if searching.space.is_joint(each)}
     first = TUNERS["ago"](searching, 8, random.Random(0), OPTIONS)
 
@@ -138,7 +137,7 @@ def test_without_intensive_fusion_no_program_has_a_complex_operator_inside_of_an
     split, rng = split_of(own()), random.Random(3)
     space, stages = space_of(split.whole.naive, split.whole.machine, APART), complex_stages(split.whole.naive)
     found: list[Program] = [space.draw(rng) for _ in range(6)]
-    found += [each for one in found if (each := mutated(space, one.steps, rng)) is not None]
+    found += [each for one in found if (each := space.mutated(one.steps, rng)) is not None]
     found += [each for one in found[:6] if (each := crossed(space, one.steps, found[0].steps, rng)) is not None]
     (apart,) = kept_apart([split], APART)
     for program in (*found, apart.whole.program()):
@@ -156,7 +155,7 @@ class TestOnGpus:
 
     def split(self, own: NaiveProgram) -> Split:
         costs = GpuCosts(self.VIEW, own.layer.analysis)
-        task = task_of(own.layer, costs)
+        task = tuned_kind("gpu").task(own.layer, costs)
         assert task is not None
         (found,) = splits_of([task], {task.key: costs})
         return found
@@ -166,10 +165,10 @@ class TestOnGpus:
         split, rng = self.split(PAIRS[name]()), random.Random(4)
         space = space_of(split.whole.naive, split.whole.machine)
         parts = [space_of(mini.task.naive, mini.task.machine).draw(rng).steps for mini in split.minis]
-        program = composed(space, parts)
+        program = space.composed(parts)
         assert program is not None
         assert step_of(program.steps, split.whole.name, Tile) == step_of(parts[-1], split.whole.name, Tile)
-        assert list(placed_inside(space, program.steps)) == []
+        assert list(space.placed_inside(program.steps)) == []
 
     def test_operators_of_one_grid_are_not_kept_apart(self) -> None:
         with pytest.raises(NoProgramError, match="cannot be computed apart in one GPU kernel"):

@@ -12,15 +12,16 @@ from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.tuner.search.analysis import SearchMachine
+from dsascape.tuner.search.kinds.cpu import CpuSpace, task_of
 from dsascape.tuner.search.reuse.loop_rounds import LoopRounds, around, expected_trials, serial_dims
 from dsascape.tuner.search.reuse.loop_shapes import CoreFacts, LoopFeatures, LoopNestShapes, LoopShapes
 from dsascape.tuner.search.reuse.loops import CarriedLoops, ReusableLoops
 from dsascape.tuner.search.reuse.nests import operator_of
 from dsascape.tuner.search.reuse.operators import FeatureRatios, ReuseError
 from dsascape.tuner.search.reuse.shapes import MajorNest
-from dsascape.tuner.search.runners import SimulatedRunner
-from dsascape.tuner.search.space import Program, Space
-from dsascape.tuner.search.tasks import Task, task_of
+from dsascape.tuner.search.simulated_loops import SimulatedRunner
+from dsascape.tuner.search.space import Program
+from dsascape.tuner.search.tasks import Task
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
@@ -100,7 +101,7 @@ def task(graph: Graph) -> Task:
 @pytest.mark.parametrize("is_held", [True, False])
 def test_shapes_become_the_program_that_has_them(taps: int, is_held: bool) -> None:
     own = task(convolution(32, 16, 64, taps))
-    kernel, rng = ReusableLoops(Space(own.naive, MACHINE)), random.Random(taps)
+    kernel, rng = ReusableLoops(CpuSpace(own.naive, MACHINE)), random.Random(taps)
     dim = kernel.nest.order[-1]
     nest = kernel.shapes_along(dim)
     found = 0
@@ -122,7 +123,7 @@ def test_shapes_become_the_program_that_has_them(taps: int, is_held: bool) -> No
 
 def test_features_of_the_built_in_choice_are_read_off_its_loops() -> None:
     own = task(convolution(64, 14, 128))
-    kernel = ReusableLoops(Space(own.naive, MACHINE))
+    kernel = ReusableLoops(CpuSpace(own.naive, MACHINE))
     features, carried = kernel.features(own.program()), kernel.carried(own.program())
     assert features.portions >= VIEW.spec.core_count / 2
     assert 1 < features.accumulators <= VIEW.spec.simd.registers
@@ -135,7 +136,7 @@ def test_features_of_the_built_in_choice_are_read_off_its_loops() -> None:
 def test_reuse_of_a_fast_program_comes_near_the_built_in_choice_with_few_trials(taps: int, image: int) -> None:
     """From 128 channels to 256: 90 % of the speed of a tile search, with 20 programs at most."""
     small, large = task(convolution(128, image, 128, taps)), task(convolution(256, image, 128, taps))
-    own, reused = [ReusableLoops(Space(each.naive, MACHINE)) for each in (large, small)]
+    own, reused = [ReusableLoops(CpuSpace(each.naive, MACHINE)) for each in (large, small)]
     runner = SimulatedRunner(VIEW, "fp32")
     tried: dict[Program, float] = {}
 
@@ -163,4 +164,4 @@ def test_expected_trials_are_the_same_for_the_same_seed() -> None:
 
 def test_a_kernel_of_several_products_is_tuned_from_nothing() -> None:
     with pytest.raises(ReuseError, match="other dimensions than its result"):
-        ReusableLoops(Space(kernels.pair_behind(), MACHINE))
+        ReusableLoops(CpuSpace(kernels.pair_behind(), MACHINE))

@@ -19,6 +19,7 @@ from dsascape.tuner.search.analysis import SearchMachine
 from dsascape.tuner.search.database import Candidates, Record
 from dsascape.tuner.search.evolution import EvolutionOptions
 from dsascape.tuner.search.grid_space import GridSpace
+from dsascape.tuner.search.kinds.gpu import tasks_of
 from dsascape.tuner.search.objectives import TotalLatency
 from dsascape.tuner.search.reuse.grids import ReusableGrid, sketch_kinds
 from dsascape.tuner.search.reuse.hierarchical import Hierarchical
@@ -27,9 +28,10 @@ from dsascape.tuner.search.reuse.nests import operator_of
 from dsascape.tuner.search.reuse.operators import FeatureRatios, Operator, ReuseError
 from dsascape.tuner.search.reuse.plan import plan_json, read_plan
 from dsascape.tuner.search.reuse_search import ReuseSearch, reuse_json
-from dsascape.tuner.search.runners import Answer, SimulatedGrids
+from dsascape.tuner.search.runners import Answer
+from dsascape.tuner.search.simulated_grids import SimulatedGrids
 from dsascape.tuner.search.space import Program
-from dsascape.tuner.search.tasks import Task, tasks_of
+from dsascape.tuner.search.tasks import Task
 from dsascape.tuner.search.tuners import SearchOptions
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis

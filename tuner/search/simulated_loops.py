@@ -1,0 +1,59 @@
+"""The machine model of a CPU as a runner."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.cpu.cost.estimate import among_others_ps
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.schedule.chunks import chunks_of
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
+from dsascape.scheduler.cpu.structure.read_loops import read_loops
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.tuner.search.runners import NO_COST, Answer
+from dsascape.tuner.search.space import Program
+from dsascape.tuner.search.tasks import Task
+
+
+class SimulatedRunner:
+    """The machine model of a CPU: a kernel among others, whose operands are in caches as far as they fit."""
+
+    is_repeatable = True
+
+    def __init__(self, view: CpuView, dtype: str) -> None:
+        self._view, self._dtype = view, dtype
+
+    def answers(self, task: Task, programs: Sequence[Program]) -> Iterator[Answer]:
+        """Yield the time of each program on that number of threads on which it is fastest."""
+        for program in programs:
+            yield self._answer(task, program)
+
+    def _answer(self, task: Task, program: Program) -> Answer:
+        layer = task.naive.layer
+        try:
+            time_ps, threads = self._fastest(layer, read_loops(layer, program.loops))
+        except NO_COST as error:
+            return Answer(None, f"no cost: {type(error).__name__}: {error}")
+        return Answer(time_ps / PS_PER_S, threads=threads)
+
+    def _fastest(self, layer: Layer, tiled: TiledLoops) -> tuple[float, int]:
+        """Return the least time in picoseconds, and the threads that it takes.
+
+        Numbers of threads that make the same chunks are one. Those with which the instructions of a full chunk
+        take the fastest core longer than what has been found are not looked at further; slower cores may have less.
+        """
+        found, seen, dtype = (math.inf, 1), set[int](), self._view.dtype_of(layer, self._dtype)
+        for threads in self._view.thread_counts:
+            chunks = chunks_of(layer.sink.shape, tiled, threads).count
+            if chunks in seen:
+                continue
+            seen.add(chunks)
+            fastest = self._view.paces[0]
+            kernel = TiledKernel(layer, tiled, threads, dtype, self._view)
+            if kernel.chunk_cycles(fastest) * fastest.cycle_ps < found[0]:
+                found = min(found, (among_others_ps(layer, tiled, threads, dtype, self._view), threads))
+        return found
+
+    def close(self) -> None:
+        """Do nothing: it holds nothing."""
