@@ -12,6 +12,8 @@ from dsascape.hw_models.dsa.memories import Channel, OnChipPath
 CORE: Literal["core"] = "core"
 CLUSTER: Literal["cluster"] = "cluster"
 CHIP: Literal["chip"] = "chip"
+CLUSTER_LINK = "cluster_link"
+"""Name of the link between clusters, among the memories whose bandwidth transfers share."""
 
 
 class Mover(NamedTuple):

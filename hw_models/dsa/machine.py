@@ -5,8 +5,8 @@ from dataclasses import replace
 from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
 from dsascape.hw_models.dsa.arrays import product_cycles
-from dsascape.hw_models.dsa.levels import CLUSTER, CORE
-from dsascape.hw_models.dsa.memories import Channel, OnChipPath
+from dsascape.hw_models.dsa.levels import CHIP, CLUSTER, CLUSTER_LINK, CORE
+from dsascape.hw_models.dsa.memories import Channel, ClusterLink, OnChipPath
 from dsascape.hw_models.dsa.spec import ON_CHIP_PATHS, ClusteredDsa, ComputeUnit, MatrixUnit
 from dsascape.hw_models.simulation.clock import whole_ps
 from dsascape.hw_models.simulation.energy import EnergyModel
@@ -29,17 +29,23 @@ def dsa_machine(spec: ClusteredDsa) -> Machine:
 
     Units: those of the cores, by their names; per core ``path_load`` and ``path_store`` between global and
     local buffer; per cluster ``broadcast`` to all cores, a load and a store unit for each memory beyond the global
-    buffer (``dma_load`` and ``dma_store`` for DDR), and ``launch``.
+    buffer (``dma_load`` and ``dma_store`` for DDR), ``cluster_exchange`` if clusters have a link, and ``launch``. The
+    link, ``cluster_link``, is a memory without capacity, whose bandwidth transfers share; memories are
+    listed innermost first, and it comes after the global buffer.
     """
-    levels = spec.levels
+    levels, link = spec.levels, spec.cluster_link
     memories = [Memory(each.name, each.of, each.capacity_bytes, each.bandwidth_bytes_per_s) for each in levels]
+    if link is not None:
+        of = CHIP if link.topology == "bus" else CLUSTER
+        memories.insert(2, Memory(CLUSTER_LINK, of, 0, link.bandwidth_bytes_per_s))  # beside the global buffers
     units = []
     for name, unit in spec.units.items():
         units.append(Unit(name, CORE, (Members(spec.cores_per_cluster, _computing(spec, name, unit)),)))
     for mover in spec.movers:
         width = spec.cores_per_cluster if mover.of == CORE else spec.clusters
-        serve = Members(width, _moving(mover.unit, mover.channel))
-        units.append(Unit(mover.unit, mover.of, (serve,), mover.servers, mover.channel.in_flight))
+        channel = mover.channel
+        serve = _exchanging(mover.unit, channel) if isinstance(channel, ClusterLink) else _moving(mover.unit, channel)
+        units.append(Unit(mover.unit, mover.of, (Members(width, serve),), mover.servers, channel.in_flight))
     units.append(Unit("launch", CLUSTER, (Members(spec.clusters, _launching(spec)),)))
     return Machine(
         spec.name,
@@ -59,9 +65,14 @@ def dsa_energy(spec: ClusteredDsa) -> EnergyModel:
         special_pj=energy.special_op,
         link="on_chip_path",
         link_pj=dict.fromkeys(ON_CHIP_PATHS, energy.on_chip_path) if energy.on_chip_path else {},
-        byte_pj=spec.byte_pj,
+        byte_pj=spec.byte_pj | _of_link(spec),
         static_power_w=spec.static_power_w,
     )
+
+
+def _of_link(spec: ClusteredDsa) -> dict[str, float]:
+    """Return the picojoules per byte of the link between clusters by its name; empty without one."""
+    return {} if spec.cluster_link is None else {CLUSTER_LINK: spec.cluster_link.energy}
 
 
 def dsa_summary(spec: ClusteredDsa) -> MachineSummary:
@@ -103,15 +114,30 @@ def _moving(name: str, channel: Channel | OnChipPath) -> Serve:
         if not isinstance(payload, Transfer):
             raise ProgramError(f"{name} moves data only, not {type(payload).__name__}")
         size = payload.size_bytes
-        touches: tuple[tuple[str, float], ...]
-        if payload.source == payload.destination:
-            touches = ((payload.source, 1.0 + payload.fan_out),)
-        else:
-            touches = ((payload.source, 1.0), (payload.destination, float(payload.fan_out)))
+        touches = _moved(payload.source, payload.destination, payload.fan_out)
         duration = ceil_ps(size, channel.bandwidth_bytes_per_s)
         return Service(channel.startup_ps * payload.bursts, duration, size, touches, name)
 
     return serve
+
+
+def _exchanging(name: str, link: ClusterLink) -> Serve:
+    def serve(payload: Payload, blocks: int) -> Service:
+        del blocks
+        if not isinstance(payload, Transfer) or not payload.link:
+            raise ProgramError(f"{name} moves data over the link between clusters only")
+        crossing = 1.0 if link.topology == "bus" else float(payload.fan_out)
+        ends = _moved(payload.source, payload.destination, payload.fan_out)
+        return Service(link.startup_ps * payload.bursts, 0, payload.size_bytes, (*ends, (payload.link, crossing)), name)
+
+    return serve
+
+
+def _moved(source: str, destination: str, fan_out: int) -> tuple[tuple[str, float], ...]:
+    """Return how often each byte of a transfer crosses the port of its source, and of its destination."""
+    if source == destination:
+        return ((source, 1.0 + fan_out),)
+    return ((source, 1.0), (destination, float(fan_out)))
 
 
 def _computing(spec: ClusteredDsa, name: str, unit: ComputeUnit) -> Serve:

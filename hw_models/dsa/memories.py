@@ -5,12 +5,18 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, Field
 
 from dsascape.hw_models.common.spec_types import STRICT, Count, Efficiency
-from dsascape.hw_models.text.quantities import Bytes, BytesPerSecond, PicojoulesPerByteOrBySize, Picoseconds
+from dsascape.hw_models.text.quantities import (
+    Bytes,
+    BytesPerSecond,
+    PicojoulesPerByte,
+    PicojoulesPerByteOrBySize,
+    Picoseconds,
+)
 
 InFlight = Annotated[int, Field(gt=0, le=256)]
 RESERVED_NAMES = (
     "launch", "dma_load", "dma_store", "path_load", "path_store", "broadcast",
-    "local_buffer", "global_buffer", "ddr", "space",
+    "local_buffer", "global_buffer", "ddr", "space", "cluster_link", "cluster_exchange",
 )  # fmt: skip
 """Names that the figures of a run use: units and memories of every machine, and the wait for space."""
 
@@ -127,6 +133,25 @@ class OnChipPath(BaseModel):
     """Outstanding copy commands, as for DMA; the default, one at a time, is an assumption."""
     broadcast: bool
     """Whether one read of the global buffer can fill the local buffers of all cores of the cluster."""
+
+
+class ClusterLink(Channel):
+    """Link between the global buffers of the clusters, over which these exchange parts of tensors.
+
+    Clusters that share every kernel send each other what they have computed, or have loaded from DDR for all. A byte
+    leaves its cluster once, whatever the number of receivers.
+    """
+
+    topology: Literal["crossbar", "bus"]
+    """``crossbar``: each cluster has a port of its own, at which all that it receives arrives. ``bus``: all clusters
+    share one medium; a byte crosses it once and reaches all receivers."""
+    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
+    """Bandwidth while data move: of each cluster's port, in each direction (``crossbar``), or of the medium
+    (``bus``)."""
+    startup_ps: Picoseconds = Field(alias="startup")
+    """Latency from the issue of an exchange to its first byte."""
+    energy: PicojoulesPerByte
+    """Energy per byte, once per receiver, besides that of reading and writing the buffers at both ends."""
 
 
 class FurtherLevel(BaseModel):

@@ -16,6 +16,7 @@ from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficienc
 from dsascape.hw_models.common.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
 from dsascape.hw_models.dsa.levels import CHIP, CLUSTER, CORE, MemoryLevel, Mover
 from dsascape.hw_models.dsa.memories import (
+    ClusterLink,
     Ddr,
     Dma,
     FurtherLevel,
@@ -40,6 +41,8 @@ from dsascape.hw_models.text.quantities import (
     WattsPerGbPerS,
 )
 
+CLUSTER_EXCHANGE = "cluster_exchange"
+"""Unit of each cluster that exchanges data with the others over their link."""
 ON_CHIP_PATHS = ("path_load", "path_store", "broadcast")
 """Units that move data between global and local buffers: into those of one core, out of them, and into all."""
 Extent = Annotated[int, Field(gt=0, le=2**16)]
@@ -193,6 +196,7 @@ class ClusteredDsa(MachineSpec):
     ddr: Ddr
     dma: Dma
     on_chip_path: OnChipPath
+    cluster_link: ClusterLink | None = None
     launch_ps: Picoseconds = Field(alias="launch")
     """Start of one kernel on one cluster, including synchronisation of its cores."""
     energy: Energy
@@ -217,6 +221,12 @@ class ClusteredDsa(MachineSpec):
                     f"further_levels.{name}: {taken[0]} is the name of another part; the level and its paths are called"
                     f" {', '.join(own)}: needs another name"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _links_global_buffers(self) -> "ClusteredDsa":
+        if self.cluster_link is not None and self.global_buffer is None:
+            raise ValueError("cluster_link links global buffers; needs a global_buffer, or cluster_link: null")
         return self
 
     @model_validator(mode="after")
@@ -322,7 +332,9 @@ class ClusteredDsa(MachineSpec):
         local, *others = self.levels
         broadcast = (Mover(ON_CHIP_PATHS[2], CLUSTER, self.on_chip_path),) if self.on_chip_path.broadcast else ()
         beyond = [mover for level in others for mover in (level.load, level.store)]
-        return tuple(dict.fromkeys([local.load, local.store, *broadcast, *beyond]))
+        link = self.cluster_link
+        exchange = () if link is None else (Mover(CLUSTER_EXCHANGE, CLUSTER, link),)
+        return tuple(dict.fromkeys([local.load, local.store, *broadcast, *exchange, *beyond]))
 
     def _sram_pj(self, given: float | None, capacity_bytes: int) -> float:
         """Return picojoules per byte of an SRAM: as given, or derived from its size."""

@@ -101,7 +101,7 @@ class Demands:
         members = {b.memory for b in program.buffers.distinct}
         for payload in (work.payload for work in program.instructions.works):
             if isinstance(payload, Transfer):
-                members.update((payload.source, payload.destination))
+                members.update(name for name in (payload.source, payload.destination, payload.link) if name)
             elif isinstance(payload, Compute):
                 members.update(memory for memory, _ in payload.traffic)
         return sorted({one for name in members for one in program.groups.get(name, (name,))})

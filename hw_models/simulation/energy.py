@@ -24,7 +24,7 @@ class EnergyModel:
     special_pj: float
     """Energy of one special operation (division, root, exponential)."""
     byte_pj: Mapping[str, float]
-    """Energy of one byte read from or written to a memory, by memory."""
+    """Energy of one byte read from or written to a memory, by memory; of a link, once per receiver."""
     static_power_w: float
     """Static power, drawn over the whole makespan."""
     link: str = "links"
@@ -76,6 +76,8 @@ def _spent_pj(work: Work, times: int, model: EnergyModel) -> Iterator[tuple[str,
         yield source, times * payload.size_bytes * model.byte_pj[source]
         received = times * payload.size_bytes * payload.fan_out
         yield destination, received * model.byte_pj[destination]
+        if payload.link:
+            yield base_name(payload.link), received * model.byte_pj[base_name(payload.link)]
         if base_name(work.unit) in model.link_pj:
             yield model.link, received * model.link_pj[base_name(work.unit)]
     elif isinstance(payload, Compute):

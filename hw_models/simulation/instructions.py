@@ -163,6 +163,8 @@ class Transfer:
     fan_out: int = 1
     bursts: int = 1
     """Number of bursts: the channel pays its start-up time once for each."""
+    link: str = ""
+    """Link that the bytes cross on their way, by the name of the memory that stands for it; empty for none."""
 
     @property
     def problem(self) -> str:

@@ -186,7 +186,7 @@ def _work_problem(work: Work, machine: Machine) -> str:
 def _memories(payload: Payload) -> Iterable[str]:
     """Return the memories that ``payload`` reads or writes."""
     if isinstance(payload, Transfer):
-        return payload.source, payload.destination
+        return [name for name in (payload.source, payload.destination, payload.link) if name]
     return [memory for memory, _ in payload.traffic] if isinstance(payload, Compute) else ()
 
 

@@ -136,6 +136,7 @@ def _work(payload: Payload) -> dict[str, Any]:
     """Return the sizes of a payload, for one member and one execution."""
     if isinstance(payload, Transfer):
         path = {"source": payload.source, "destination": payload.destination}
+        path |= {"link": payload.link} if payload.link else {}
         return {**path, "size_bytes": payload.size_bytes, "fan_out": payload.fan_out}
     if isinstance(payload, Compute):
         sizes: dict[str, Any] = {"dtype": payload.dtype, "macs": payload.macs}

@@ -90,7 +90,8 @@ class _Unroller:
     def _payload(self, payload: Payload, place: Place) -> Payload:
         if isinstance(payload, Transfer):
             source, destination = self._memory(payload.source, place), self._memory(payload.destination, place)
-            return replace(payload, source=source, destination=destination)
+            link = self._memory(payload.link, place) if payload.link else ""
+            return replace(payload, source=source, destination=destination, link=link)
         if isinstance(payload, Compute):
             return replace(payload, traffic=tuple((self._memory(name, place), size) for name, size in payload.traffic))
         return payload

@@ -10,7 +10,7 @@ from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.deciding.unit_choice import Units, computing_ps, units_of
 from dsascape.scheduler.dsa.pins import DsaPin, DsaPins
 from dsascape.scheduler.dsa.placing.binding import Binding
-from dsascape.scheduler.dsa.placing.core_choice import BoundLayer, LayerThroughDdr, bound_layer
+from dsascape.scheduler.dsa.placing.core_choice import BoundLayer, LayerThroughDdr, LoadedTogether, bound_layer
 from dsascape.scheduler.dsa.placing.division import DividedLayer, divided_layer
 from dsascape.scheduler.dsa.tiling.choice import TilingCache
 from dsascape.scheduler.dsa.view import GLOBAL, LOCAL, DsaView
@@ -183,7 +183,8 @@ class DsaCosts:
             return 0.0
         try:
             if self.view.divides_kernels:
-                return self.launch_s + self._divided(layer, saves_weights=False).estimate_ps / PS_PER_S
+                divided = self._divided(layer, saves_weights=False, links=self.view.exchanges_over_link)
+                return self.launch_s + divided.estimate_ps / PS_PER_S
             return self.launch_s + self.layer_ps(layer, layer.sink.shape) / PS_PER_S
         except ScheduleError:  # not even the smallest tile fits
             return math.inf
@@ -217,32 +218,33 @@ class DsaCosts:
         """
         return self._bound(layer, extents).estimate_ps
 
-    def division_of(self, layer: Layer, *, saves_weights: bool = False) -> Binding | None:
+    def division_of(self, layer: Layer, *, saves_weights: bool = False, links: bool = False) -> DividedLayer:
         """Return the division of a layer among the clusters with the shortest estimated time, as `divided_layer` does.
 
-        None where every cluster computes all of it: if it cannot be divided, or no tiles fit, which is refused when
+        Every cluster computes all of it if it cannot be divided, or no tiles fit, which is refused when tiles are
+        chosen.
+        """
+        try:
+            return self._divided(layer, saves_weights=saves_weights, links=links)
+        except ScheduleError:
+            return DividedLayer(None, math.inf)
+
+    def binding_of(self, layer: Layer, extents: Extents, together: LoadedTogether = ()) -> Binding:
+        """Return the binding to cores of ``extents`` elements of a layer's output that runs by itself through DDR.
+
+        ``together``: operands that clusters load together. The plain one where no tiles fit, which is refused when
         tiles are chosen.
         """
         try:
-            return self._divided(layer, saves_weights=saves_weights).division
-        except ScheduleError:
-            return None
-
-    def binding_of(self, layer: Layer, extents: Extents) -> Binding:
-        """Return the binding to cores of ``extents`` elements of a layer's output that runs by itself through DDR.
-
-        The plain one where no tiles fit, which is refused when tiles are chosen.
-        """
-        try:
-            return self._bound(layer, extents).binding
+            return self._bound(layer, extents, together).binding
         except ScheduleError:
             return self._alone(layer, extents).plain
 
-    def _divided(self, layer: Layer, *, saves_weights: bool) -> DividedLayer:
-        return divided_layer(layer, self.view.timing, self.dtype, self.tiling_cache, saves_weights)
+    def _divided(self, layer: Layer, *, saves_weights: bool, links: bool) -> DividedLayer:
+        return divided_layer(layer, self.view.timing, self.dtype, self.tiling_cache, saves_weights, links)
 
-    def _bound(self, layer: Layer, extents: Extents) -> BoundLayer:
-        return bound_layer(layer, extents, self.view.timing, self.dtype, self.tiling_cache)
+    def _bound(self, layer: Layer, extents: Extents, together: LoadedTogether = ()) -> BoundLayer:
+        return bound_layer(layer, extents, self.view.timing, self.dtype, self.tiling_cache, together)
 
     def _alone(self, layer: Layer, extents: Extents) -> LayerThroughDdr:
         return LayerThroughDdr(layer, extents, self.view, self.dtype, self.tiling_cache)

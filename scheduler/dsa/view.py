@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dsascape.hw_models import ClusteredDsa
 from dsascape.hw_models.dsa.levels import CHIP, CORE, MemoryLevel
+from dsascape.hw_models.dsa.spec import CLUSTER_EXCHANGE
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.tuning import DsaTuning
 from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, left_out, only, without
@@ -153,6 +154,11 @@ class DsaView(MachinePart):
         return self.divides_kernels
 
     @property
+    def exchanges_over_link(self) -> bool:
+        """Whether clusters that share every kernel have a link over which they may exchange operands."""
+        return self.divides_kernels and self.spec.cluster_link is not None
+
+    @property
     def cores_per_cluster(self) -> int:
         return self.spec.cores_per_cluster
 
@@ -210,6 +216,23 @@ class DsaView(MachinePart):
         """Bandwidth of one broadcast, in bytes per ps."""
         return min(self.spec.on_chip_path.bandwidth_bytes_per_s / PS_PER_S, self.path_bytes_per_ps)
 
+    def exchange_ps(self, received_bytes: float, receivers: int) -> float:
+        """Return the time in ps in which each cluster receives so many bytes over the link, start-ups aside.
+
+        ``receivers``: number of clusters that receive each byte sent. All clusters exchange at the same time.
+        """
+        link = self.spec.cluster_link
+        if link is None or not received_bytes:
+            return 0.0
+        crossing = self.spec.clusters / receivers if link.topology == "bus" else 1.0
+        return received_bytes * (crossing * PS_PER_S / link.bandwidth_bytes_per_s)
+
+    @property
+    def exchange_startup_ps(self) -> float:
+        """Start-up time of an exchange over the link as far as those in flight do not hide it, in ps."""
+        link = self.spec.cluster_link
+        return 0.0 if link is None else link.startup_ps / link.in_flight
+
     @property
     def dma_startup_ps(self) -> int:
         """Start-up time of one DMA load, in ps."""
@@ -247,6 +270,9 @@ class DsaView(MachinePart):
             mover.unit: self.bytes_per_ps(level)
             for level in self.outer for mover in (level.load, level.store)
         }  # fmt: skip
+        if self.spec.cluster_link is not None:  # a cluster sends once what all others receive
+            others = max(self.spec.clusters - 1, 1)
+            limits[CLUSTER_EXCHANGE] = 1 / self.exchange_ps(others, others)
         return {
             unit: (
                 channel.startup_ps, channel.in_flight, limits.get(unit, channel.bandwidth_bytes_per_s / PS_PER_S)

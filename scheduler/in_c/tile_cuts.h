@@ -220,7 +220,7 @@ static double first_load_ps(const Asked *asked, double alone_ps, int64_t held_by
 /* Return the estimated time of a layer: `stages_of` and `Stages.estimate_ps`, with sums in the same order. */
 static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut, const Places *places) {
     double loaded_bytes[MOST_LEVELS] = {0.0}, stored_bytes[MOST_LEVELS] = {0.0}, starts[MOST_LEVELS] = {0.0};
-    double path_ps = 0.0, broadcast_ps = 0.0, first_ps = 0.0;
+    double path_ps = 0.0, broadcast_ps = 0.0, link_ps = 0.0, first_ps = 0.0;
     int64_t path_starts = 0, broadcast_starts = 0;
     for (int n = 0; n < layer->n_operands; n++) {
         const Operand *operand = &layer->operands[n];
@@ -254,6 +254,15 @@ static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut
                 first_ps += first_load_ps(asked, own->needed_bytes * share / timing->bytes_per_ps, held_bytes);
             }
         }
+        if (operand->from_clusters != 0.0) { /* a part comes from other clusters: `_exchanges_ps` */
+            double linked = operand->from_clusters / operand->from_outside;
+            double passing_bytes = own->needed_bytes * operand->from_clusters;
+            double received_bytes = places->is_staged[n] ? distinct_bytes * linked : passing_bytes;
+            double exchanges_ps = received_bytes * operand->exchange_ps_per_byte + layer->exchange_startup_ps;
+            if (!places->is_staged[n]) exchanges_ps *= times;
+            link_ps += exchanges_ps;
+            first_ps += exchanges_ps / times;
+        }
     }
     path_ps += (double)(path_starts * layer->path_startup_ps);
     broadcast_ps += (double)(broadcast_starts * layer->path_startup_ps);
@@ -286,7 +295,8 @@ static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut
     for (int n = 0; n < layer->n_units; n++) tile_ps += cut->unit_ps[n];
     together_ps += path_ps;
     together_ps += broadcast_ps;
-    slowest_ps = larger(slowest_ps, larger(path_ps, broadcast_ps));
+    together_ps += link_ps;
+    slowest_ps = larger(larger(slowest_ps, link_ps), larger(path_ps, broadcast_ps));
     int one_after_the_other = cut->between_bytes > 0; /* intermediates between nests are not double-buffered */
     for (int n = 0; n < (one_after_the_other ? 1 : layer->n_units); n++) {
         double computing_ps = (double)(one_after_the_other ? tile_ps : cut->unit_ps[n]) * (double)cut->passes;

@@ -39,6 +39,7 @@ typedef struct {
     double from_outside, streamed, filled;
     ROWS_OF(Source, sources);
     int64_t sharing, copies, distinct_bytes;
+    double from_clusters, exchange_ps_per_byte;
 } Operand;
 
 typedef struct { int64_t rank, element_bytes; } Tensor;
@@ -57,7 +58,7 @@ typedef struct {
     ROWS_OF(LoopOrder, orders);
     ROWS_OF(Source, stored_in);
     int64_t cores, output_memory, levels, has_prefetch, has_several_products, path_startup_ps;
-    double path_bytes_per_ps, broadcast_bytes_per_ps, local_bytes_per_s, cycle_ps;
+    double path_bytes_per_ps, broadcast_bytes_per_ps, local_bytes_per_s, cycle_ps, exchange_startup_ps;
     int64_t (*need)[MOST_RANK]; /* scratch of work_of: elements per dimension that a tile needs of each tensor */
     char *is_needed; /* scratch: whether the tile needs any of each tensor */
     int64_t *extents_of; /* scratch: iterations per loop of a nest */

@@ -60,7 +60,8 @@ static const Field operand_fields[] = {
     WHOLE_FIELD(Operand, depends, 0, (2 << DEPTH_STEPS) - 1), REAL_FIELD(Operand, from_outside, 0.0),
     RECORDS_FIELD(Operand, sources, &source_record),
     REAL_FIELD(Operand, streamed, 0.0), REAL_FIELD(Operand, filled, 0.0), COUNTS(Operand, sharing),
-    COUNTS(Operand, copies), SIZE(Operand, distinct_bytes),
+    COUNTS(Operand, copies), SIZE(Operand, distinct_bytes), REAL_FIELD(Operand, from_clusters, 0.0),
+    REAL_FIELD(Operand, exchange_ps_per_byte, 0.0),
 };
 static Record operand_record = RECORD(Operand, operand_fields);
 
@@ -81,7 +82,7 @@ static const Field layer_fields[] = {
     RECORDS_FIELD(Layer, stored_in, &source_record), WHOLE_FIELD(Layer, levels, 1, MOST_LEVELS), FLAG(Layer, has_prefetch),
     FLAG(Layer, has_several_products), SIZE(Layer, path_startup_ps), REAL_FIELD(Layer, path_bytes_per_ps, 1e-12),
     REAL_FIELD(Layer, broadcast_bytes_per_ps, 1e-12), REAL_FIELD(Layer, local_bytes_per_s, 1e-12),
-    REAL_FIELD(Layer, cycle_ps, 1e-12),
+    REAL_FIELD(Layer, cycle_ps, 1e-12), REAL_FIELD(Layer, exchange_startup_ps, 0.0),
 };
 static Record layer_record = RECORD(Layer, layer_fields);
 

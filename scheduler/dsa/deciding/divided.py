@@ -1,10 +1,11 @@
-"""Schedules of sub-graphs that clusters share: each layer divided among them, results passed on through DDR.
+"""Schedules of sub-graphs that clusters share: each layer divided among them, results passed on through DDR or a link.
 
 A policy that keeps tensors in local buffers cannot do so where the next layer needs what other clusters have computed.
 So of its plan the kernels remain, each launched once on all clusters: its layers follow one another without a launch
-between them, and with overlapping layers their weights are prefetched. Attention is also tried as one layer, as no
-other cluster needs its scores: they stay in the local buffers, tile by tile. A layer begins when its producers have
-ended on all clusters; that costs no time beyond the start-ups of their last store and its first load (assumed).
+between them, and with overlapping layers their weights are prefetched. Where clusters have a link, the ways to use it
+are tried, too; weights that they load together are not prefetched. Attention is also tried as one layer, as no other
+cluster needs its scores: they stay in the local buffers, tile by tile. A layer begins when its producers have ended on
+all clusters; that costs no time beyond the start-ups of their last store and its first load (assumed).
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import decide
-from dsascape.scheduler.dsa.deciding.kernel_by_kernel import LayersOf, through_ddr
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import LayersOf, over_link, through_ddr
 from dsascape.scheduler.dsa.deciding.runs import evaluate_schedule
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
 from dsascape.scheduler.errors import ScheduleError
@@ -32,7 +33,12 @@ def fastest_divided(
     distinct = {tuple([group.ops for group in plan.groups]): plan for plan in plans}
     tried: list[Evaluated[Schedule]] = []
     refusal = ""
-    layouts = (through_ddr(plan, costs, layers) for plan in distinct.values() for layers in _cuts(plan, costs))
+    cuts = ((plan, layers) for plan in distinct.values() for layers in _cuts(plan, costs))
+    layouts = (
+        layout
+        for plan, layers in cuts
+        for layout in (through_ddr(plan, costs, layers), *over_link(plan, costs, layers))
+    )
     for layout in layouts:
         for overlaps in (True, False) if overlaps_layers else (False,):
             try:

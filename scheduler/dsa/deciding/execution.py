@@ -18,8 +18,9 @@ from dsascape.scheduler.dsa.deciding.requests import (
     capacities,
     requests_of,
 )
+from dsascape.scheduler.dsa.placing.exchanges import from_clusters_bytes
 from dsascape.scheduler.dsa.placing.free_space import Blocks, RunAtWork
-from dsascape.scheduler.dsa.placing.needs import RunNeeds, from_clusters_bytes, needs_of
+from dsascape.scheduler.dsa.placing.needs import RunNeeds, needs_of
 from dsascape.scheduler.dsa.schedule.limits import check_ddr, check_instructions
 from dsascape.scheduler.dsa.schedule.schedule import (
     Execution,
@@ -84,7 +85,8 @@ def decide(
     layout: Layout, costs: DsaCosts, policy: str, *, overlaps_layers: bool = False, paper_tiles: bool = False
 ) -> Schedule:
     """Return the schedule of ``layout`` with the execution of every run decided; raises what its two steps raise."""
-    needs = needs_of(layout.runs, layout.slices, broadcasts=costs.view.broadcasts)
+    view = costs.view
+    needs = needs_of(layout.runs, layout.slices, broadcasts=view.broadcasts, clusters=view.clusters)
     prepared = prepare(layout, costs, needs, overlaps_layers=overlaps_layers, paper_tiles=paper_tiles)
     return execute(prepared, costs, policy)
 

@@ -3,16 +3,19 @@
 Clusters that share every kernel each compute a part of every layer (`placing.division`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.deciding.execution import decide
-from dsascape.scheduler.dsa.deciding.pinned_memories import with_pinned_memories
+from dsascape.scheduler.dsa.deciding.pinned_memories import with_pinned_memories, with_results_on_chip
+from dsascape.scheduler.dsa.deciding.runs import evaluate_schedule
 from dsascape.scheduler.dsa.pins import pinned_binding
 from dsascape.scheduler.dsa.placing.binding import Binding, plain_binding
+from dsascape.scheduler.dsa.placing.core_choice import LoadedTogether
 from dsascape.scheduler.dsa.schedule.limits import ddr_bytes
 from dsascape.scheduler.dsa.schedule.schedule import BufferScope, Instance, LayerRun, Layout, Schedule, TensorSlice
+from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.cut import single_layer
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.analysis import Analysis
@@ -21,8 +24,21 @@ from dsascape.workloads.loopnest import Box, box_volume, full_box
 
 
 def kernel_by_kernel(plan: FusionPlan, costs: DsaCosts, policy: str = "") -> Schedule:
-    """Return the schedule that launches the plan's kernels in sequence; tiles overlap inside a kernel only."""
-    return decide(through_ddr(plan, costs), costs, policy)
+    """Return the schedule that launches the plan's kernels in sequence; tiles overlap inside a kernel only.
+
+    Where clusters may exchange operands over a link, the fastest by simulation of the ways to use it (`over_link`).
+    """
+    schedule = decide(through_ddr(plan, costs), costs, policy)
+    if not costs.view.exchanges_over_link:
+        return schedule
+    best = evaluate_schedule(schedule, costs)
+    for layout in over_link(plan, costs):
+        try:
+            other = evaluate_schedule(decide(layout, costs, policy), costs)
+        except ScheduleError:  # what stays in the global buffers leaves too little for tiles
+            continue
+        best = min(best, other, key=lambda evaluated: evaluated.seconds)
+    return best.schedule
 
 
 LayersOf = Callable[[Analysis, Sequence[int]], tuple[Layer, ...]]
@@ -35,14 +51,36 @@ def through_ddr(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf = single_
     A layer's output is divided among the clusters if these share every kernel. Where the clusters' parts of DDR are
     private, and too small for copies of all weights that the fastest divisions read, weights are divided too.
     """
-    layout = _laid_out(plan, costs, layers_of, saves_weights=False)
+    return _fitting(plan, costs, layers_of, links=False)
+
+
+def over_link(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf = single_layer) -> Iterator[Layout]:
+    """Yield the layouts of `through_ddr` that use the link between clusters; none where they have none.
+
+    In all of them, operands that several clusters need alike are loaded together where that is estimated to be faster.
+    In the second, results also stay in the clusters' global buffers as far as they fit there, each part where it has
+    been computed: other clusters receive it over the link.
+    """
+    if not costs.view.exchanges_over_link:
+        return
+    together = _fitting(plan, costs, layers_of, links=True)
+    yield together
+    kept = with_results_on_chip(together, costs)
+    if kept.slices != together.slices:
+        yield kept
+
+
+def _fitting(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf, *, links: bool) -> Layout:
+    layout = _laid_out(plan, costs, layers_of, saves_weights=False, links=links)
     view = costs.view
     if view.divides_kernels and view.spec.ddr.sharing == "private" and ddr_bytes(layout, view) > view.ddr_bytes:
-        return _laid_out(plan, costs, layers_of, saves_weights=True)
+        return _laid_out(plan, costs, layers_of, saves_weights=True, links=links)
     return layout
 
 
-def _laid_out(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf, *, saves_weights: bool) -> Layout:
+def _laid_out(
+    plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf, *, saves_weights: bool, links: bool
+) -> Layout:
     graph, divides = plan.graph, costs.view.divides_kernels
     slices: list[TensorSlice] = []
     holds: dict[str, int] = {}
@@ -51,9 +89,11 @@ def _laid_out(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf, *, saves_w
         layers = layers_of(costs.analysis, group.ops)
         runs = []
         for layer in layers:
-            divided = costs.division_of(layer, saves_weights=saves_weights) if divides else None
+            divided, together = None, LoadedTogether()
+            if divides:
+                divided, _, together = costs.division_of(layer, saves_weights=saves_weights, links=links)
             box = full_box(layer.sink.shape) if divided is None else divided.part(full_box(layer.sink.shape), 0)
-            binding = _bound(layer, box, costs)
+            binding = _bound(layer, box, costs, together)
             reads = {name: (holds[name],) for name in layer.inputs if name in holds}
             written = []
             for name in layer.outputs:
@@ -61,17 +101,18 @@ def _laid_out(plan: FusionPlan, costs: DsaCosts, layers_of: LayersOf, *, saves_w
                 written.append(len(slices))
                 whole = stored(graph, name, full_box(graph.tensors[name].shape), "ddr", binding)
                 slices.append(of_clusters(whole, divided))
-            runs.append(LayerRun(layer, box, binding, reads, tuple(written), divided))
+            names = tuple([layer.inputs[position] for position, _ in together])
+            runs.append(LayerRun(layer, box, binding, reads, tuple(written), divided, names))
         name = layers[-1].sink.name if layers else f"views {number}"
         instances.append(Instance(name, number, tuple(runs)))
     return with_pinned_memories(Layout(plan, tuple(instances), tuple(slices)), costs)
 
 
-def _bound(layer: Layer, box: Box, costs: DsaCosts) -> Binding:
+def _bound(layer: Layer, box: Box, costs: DsaCosts, together: LoadedTogether) -> Binding:
     """Return the binding of a layer's output box: the one that is pinned, else the one with the least estimate."""
     extents = tuple([hi - lo for lo, hi in box])
     pinned = pinned_binding(costs.pin_of(layer), layer, extents, costs.cores, costs.view.tuning.most_padding)
-    return pinned or costs.binding_of(layer, extents)
+    return pinned or costs.binding_of(layer, extents, together)
 
 
 def stored(graph: Graph, name: str, box: Box, memory: BufferScope, binding: Binding) -> TensorSlice:

@@ -7,7 +7,7 @@ from dsascape.hw_models.text.messages import listed, shown
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.graphturbo.placement import Capacity, PinnedMemory, Placement
 from dsascape.scheduler.dsa.schedule.schedule import LayerRun, Layout
-from dsascape.scheduler.dsa.view import DDR
+from dsascape.scheduler.dsa.view import DDR, GLOBAL
 from dsascape.scheduler.errors import PinError
 
 _IN_DDR = PinnedMemory(DDR, "")
@@ -42,8 +42,19 @@ def with_pinned_memories(layout: Layout, costs: DsaCosts) -> Layout:
     if not pinned:
         return layout
     for number, pin in pinned.items():
-        if layout.slices[number].divided is not None:
+        if layout.slices[number].divided is not None and (pin.memory != GLOBAL or not costs.view.exchanges_over_link):
             raise PinError(f"{pin.where}: output: clusters that share kernels pass outputs on through DDR; needs ddr")
     capacity = Capacity.of(costs.on_chip, uses_local=False)
     memories = {number: pinned.get(number, _IN_DDR) for number in range(len(layout.slices))}
     return replace(layout, slices=Placement(layout.runs, layout.slices, (), memories).within(capacity))
+
+
+def with_results_on_chip(layout: Layout, costs: DsaCosts) -> Layout:
+    """Return a layout through DDR with outputs in the global buffers, as far as these hold them; pinned ones stay.
+
+    Of an output that is divided among clusters, each global buffer holds its cluster's part.
+    """
+    rooms = Capacity.of(costs.on_chip, uses_local=False)
+    capacity = replace(rooms, outer=tuple([(name, size) for name, size in rooms.outer if name == GLOBAL]))
+    pinned = pinned_memories(layout.runs, costs)
+    return replace(layout, slices=Placement(layout.runs, layout.slices, (), pinned).within(capacity))

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dsascape.hw_models import Transfer, Work
+from dsascape.hw_models.dsa.levels import CLUSTER_LINK
+from dsascape.hw_models.dsa.spec import CLUSTER_EXCHANGE
 from dsascape.scheduler.dsa.lower.bursts import Bursts
 from dsascape.scheduler.dsa.lower.code import RunCode
 from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun
-from dsascape.scheduler.dsa.view import DsaView, Paths
+from dsascape.scheduler.dsa.view import GLOBAL, DsaView, Paths
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.programs.fragments import Addresses, FragmentWriter, Label, Outside
 
@@ -51,7 +53,8 @@ class Transfers:
         key = unit, what, path, size_bytes, fan_out
         entry = self._known.get(key)
         if entry is None:
-            move = Transfer(source=path[0], destination=path[1], size_bytes=size_bytes, fan_out=fan_out)
+            link = CLUSTER_LINK if unit == CLUSTER_EXCHANGE else ""
+            move = Transfer(source=path[0], destination=path[1], size_bytes=size_bytes, fan_out=fan_out, link=link)
             participants = self._active_cores if unit in self._of_cores else 0
             number = self._writer.work(Work(unit=unit, payload=move, participants=participants))
             entry = self._known[key] = number, (self._own_name, f" {what}")
@@ -101,6 +104,16 @@ class Emitting:
         """Add a transfer along ``path`` (source, destination); return its position in the fragment."""
         work, label = self.transfers.of(unit, what, path, size_bytes, fan_out)
         return self.writer.add(work, label, after)
+
+    def fetch(self, memory: str, size_bytes: int, receivers: int = 1, after: Iterable[int] = ()) -> int:
+        """Add the transfer of so many bytes from ``memory`` to the cluster's global buffer; return its position.
+
+        Over the link between clusters, each cluster sends what ``receivers`` others receive.
+        """
+        if memory == CLUSTER_LINK:
+            sent_bytes = -(-size_bytes // receivers)
+            return self.transfer(CLUSTER_EXCHANGE, "exchange", (GLOBAL, GLOBAL), sent_bytes, after, receivers)
+        return self.transfer(self.paths.to(memory).load, "load", (memory, GLOBAL), size_bytes, after)
 
 
 def shared_out(whole_bytes: int, shares: Sequence[tuple[str, float]]) -> list[tuple[str, int]]:

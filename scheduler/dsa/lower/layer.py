@@ -22,10 +22,11 @@ from dsascape.scheduler.dsa.lower.emit import (
     tile_of,
 )
 from dsascape.scheduler.dsa.lower.fetches import Fetches, gathered
-from dsascape.scheduler.dsa.lower.loads import OperandLoader, TileBytes
+from dsascape.scheduler.dsa.lower.loads import OperandLoader
 from dsascape.scheduler.dsa.lower.prefetch import PrefetchUse
 from dsascape.scheduler.dsa.lower.prefetch_buffer import Passing
 from dsascape.scheduler.dsa.lower.stores import OutputStorer
+from dsascape.scheduler.dsa.lower.streamed import TileBytes
 from dsascape.scheduler.dsa.lower.tile_waits import Waits
 from dsascape.scheduler.dsa.view import GLOBAL, LOCAL
 from dsascape.scheduler.kernels.tile_work import TileWork

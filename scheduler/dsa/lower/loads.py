@@ -6,57 +6,20 @@ Operands that stay in the global buffer for the layer are fetched once, in burst
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from dsascape.hw_models.dsa.levels import CLUSTER_LINK
 from dsascape.scheduler.dsa.lower.emit import LAUNCH, PASSING, SLOTS, Emitting
 from dsascape.scheduler.dsa.lower.fetches import Fetches
 from dsascape.scheduler.dsa.lower.prefetch import FURTHER, NEAR, Burst, PrefetchedOperand, PrefetchUse
 from dsascape.scheduler.dsa.lower.staged import staged_parts
+from dsascape.scheduler.dsa.lower.streamed import StreamedOperand, TileBytes, bytes_from, place_along, sources_of
 from dsascape.scheduler.dsa.tiling.cuts import operands_filled
-from dsascape.scheduler.dsa.tiling.tiling import Route
 from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL
 from dsascape.scheduler.kernels.layer import DEPTH
 from dsascape.scheduler.kernels.tile_work import TileWork
-from dsascape.scheduler.programs.fragments import FragmentBuffer, Label
-
-
-@dataclass(slots=True)
-class _Operand:
-    """State of a streamed operand: its version key, current version and users of all versions."""
-
-    route: Route
-    place: Callable[[tuple[int, ...]], Any]
-    """Function from a tile's position to the version key; with ``by_depth`` the depth step is added to the key."""
-    by_depth: bool
-    is_weight: bool
-    outside: tuple[tuple[str, float], ...]
-    """Memories beyond the global buffer that it comes from; for each, the ratio of bytes for all cores to bytes of one
-    core's tile."""
-    label: Label
-    addresses: int
-    """Index of its tiles' addresses in `addresses_of`."""
-    copies: int
-    """Number of local buffers that one instruction fills."""
-    held: dict[tuple[int, int], FragmentBuffer] = field(default_factory=dict)
-    """Cache of its buffers by size and slot."""
-    version: Any = None
-    """Identity of the tile's data that its buffers hold now."""
-    buffer: int = -1
-    users: list[int] = field(default_factory=list)
-    """Last user of each version (instruction position)."""
-
-
-class TileBytes(NamedTuple):
-    """Bytes of each streamed operand for one tile."""
-
-    streamed: Mapping[str, int]
-    """Bytes loaded into one core's local buffer."""
-    outside: Mapping[str, Mapping[str, int]]
-    """Bytes from each memory beyond the global buffer, by memory and operand, for all cores; staged operands are not
-    listed."""
+from dsascape.scheduler.programs.fragments import FragmentBuffer
 
 
 class _Moved(NamedTuple):
@@ -92,8 +55,8 @@ class OperandLoader:
         self._operands = {name: self._operand(name) for name in tiling.loads}
         self._prefetched = {name: PrefetchedOperand(*parts) for name, parts in tiling.prefetched.items()}
         self._ahead = dict(zip(tiling.prefetched, emitting.bursts.ahead, strict=True))
-        outside = {name: emitting.execution.routes[name].outside for name in tiling.staged}
-        self._staged = {name: staged_parts(size, outside[name]) for name, size in tiling.staged.items()}
+        routes = emitting.execution.routes
+        self._staged = {name: staged_parts(size, routes[name]) for name, size in tiling.staged.items()}
         self._sources = self._passing_sources()
         """Memories beyond the global buffer that operands come from which are not staged."""
         self._together: dict[tuple[str, ...], _Changing] = {}
@@ -102,19 +65,19 @@ class OperandLoader:
         """On-chip transfers of each tile that passed through the global buffer."""
         self._last_transfer: dict[str, int] = {}
 
-    def _operand(self, name: str) -> _Operand:
+    def _operand(self, name: str) -> StreamedOperand:
         at, layer = self._at, self._at.layer
         depends = layer.dependencies.get(name, frozenset())
         is_weight = layer.graph.tensors[name].role == "weight"
         route = at.execution.routes[name]
         outside = tuple([
             (memory, share * at.active_cores / route.cores_sharing * self._filled[name])
-            for memory, share in route.outside
+            for memory, share in (*route.outside, ("", route.from_outside))
         ])  # fmt: skip
         of_cluster = route.broadcast or not at.view.has_global_buffer  # a unit that fills all local buffers
-        return _Operand(
-            route, _place(sorted(depends - {DEPTH})), DEPTH in depends, is_weight, outside, at.operand(name),
-            at.addresses(name), at.view.cores_per_cluster if of_cluster else 1,
+        return StreamedOperand(
+            route, place_along(sorted(depends - {DEPTH})), DEPTH in depends, is_weight, outside[:-1], at.operand(name),
+            at.addresses(name), at.view.cores_per_cluster if of_cluster else 1, outside[-1][1],
         )  # fmt: skip
 
     def _passing_sources(self) -> tuple[str, ...]:
@@ -134,7 +97,7 @@ class OperandLoader:
             {name: math.ceil(whole[name] * operand.route.streamed) for name, operand in operands},
             {
                 memory: {
-                    name: math.ceil(whole[name] * dict(operand.outside).get(memory, 0.0))
+                    name: bytes_from(memory, operand, whole[name])
                     for name, operand in operands if name not in self._staged
                 }
                 for memory in self._sources
@@ -297,18 +260,19 @@ class OperandLoader:
         Return the transfers, one from each memory, and the numbers of the global buffer's buffers.
         """
         at, loads, buffers, offset = self._at, list[int](), list[int](), 0
-        for memory, by_name in needed_bytes.items():
-            size = sum([by_name[name] for name in names])
+        routes = {name: self._operands[name].route for name in names}
+        for memory, receivers, sent_after, together in sources_of(routes, self._sources):
+            size = sum([needed_bytes[memory][name] for name in together])
             if not size:
                 continue
-            unit = at.paths.to(memory).load
             if not at.view.has_global_buffer:
-                fan_out = self._operands[names[0]].route.cores_sharing if len(names) == 1 else 1
+                unit, own = at.paths.to(memory).load, self._operands[names[0]].route.cores_sharing
+                fan_out = own if len(names) == 1 else 1
                 loads.append(at.transfer(unit, "load", (memory, LOCAL), size, waits, fan_out))
                 continue
             passed = len(self._passed)
             slot = self._passed[-SLOTS] if passed >= SLOTS else ()
-            loads.append(at.transfer(unit, "load", (memory, GLOBAL), size, slot))
+            loads.append(at.fetch(memory, size, receivers, (*slot, *loads) if sent_after else slot))
             buffer = FragmentBuffer(GLOBAL, size, at.label(" load"), PASSING, passed % SLOTS, offset)
             buffers.append(at.writer.allocate(loads[-1], buffer))
             offset += size
@@ -317,8 +281,13 @@ class OperandLoader:
     def _to_stay(self, name: str, work: TileWork) -> list[int]:
         """Return the transfers that load a staged operand's current version, new ones if necessary."""
         version, cluster_bytes = self._operands[name].version, self._cluster_bytes(name, work)
-        loads = (part.load(self._at, name, version, cluster_bytes) for part in self._staged[name])
-        return [load for load in loads if load >= 0]
+        together, loads = self._operands[name].route.is_loaded_together, list[int]()
+        for part in self._staged[name]:
+            after = loads if together and part.memory == CLUSTER_LINK else ()
+            load = part.load(self._at, name, version, cluster_bytes, after)
+            if load >= 0:
+                loads = [*loads, load]
+        return loads
 
     def _to_cores(
         self, moved: _Moved, streamed_bytes: Mapping[str, int], after: tuple[int, ...], part: tuple[int, int] = (0, 1)
@@ -346,8 +315,9 @@ class OperandLoader:
 
     @property
     def fetches(self) -> tuple[Fetches, ...]:
-        """Fetches of each operand that stays in the global buffer."""
-        return tuple([part.fetches for parts in self._staged.values() for part in parts])
+        """Fetches of each operand that stays in the global buffer; what comes over the link forms no bursts."""
+        every = [part for parts in self._staged.values() for part in parts]
+        return tuple([part.fetches for part in every if part.memory != CLUSTER_LINK])
 
     def release(self) -> None:
         """Free the last versions of all operands."""
@@ -362,13 +332,3 @@ class OperandLoader:
             for part in parts:
                 if part.buffer >= 0:
                     self._at.writer.free(self._last_transfer[name], part.buffer)
-
-
-def _place(dims: Sequence[int]) -> Callable[[tuple[int, ...]], Any]:
-    """Return a function that selects the entries along ``dims`` of a tile's position."""
-    return itemgetter(*dims) if dims else _nowhere
-
-
-def _nowhere(position: tuple[int, ...]) -> Any:
-    del position
-    return 0

@@ -7,6 +7,7 @@ from typing import Any
 
 from dsascape.scheduler.dsa.lower.emit import Emitting, shared_out
 from dsascape.scheduler.dsa.lower.fetches import Fetches
+from dsascape.scheduler.dsa.tiling.tiling import Route
 from dsascape.scheduler.dsa.view import GLOBAL
 from dsascape.scheduler.programs.fragments import FragmentBuffer
 
@@ -22,21 +23,24 @@ class StagedPart:
     left_bytes: int
     offset_bytes: int
     """Offset of what comes from there in the operand's space of the global buffer."""
+    receivers: int
+    """Number of clusters that receive each byte sent over their link."""
     buffer: int = -1
     versions: dict[Any, int] = field(default_factory=dict)
     """Transfer that loaded each version."""
 
-    def load(self, at: Emitting, name: str, version: Any, cluster_bytes: int) -> int:
+    def load(self, at: Emitting, name: str, version: Any, cluster_bytes: int, after: Sequence[int] = ()) -> int:
         """Return the transfer that loads the ``version`` of operand ``name``, a new one if necessary; -1 for none.
 
-        ``cluster_bytes``: bytes of the version for all cores, from all memories.
+        ``cluster_bytes``: bytes of the version for all cores, from all memories. ``after``: transfers that have to end
+        before.
         """
         if version in self.versions:
             return self.versions[version]
         size = math.ceil(cluster_bytes * self.share)
         if size and self.left_bytes:
             fetched = min(size, self.left_bytes)
-            load = at.transfer(at.paths.to(self.memory).load, "load", (self.memory, GLOBAL), fetched)
+            load = at.fetch(self.memory, fetched, self.receivers, after)
             if self.buffer < 0:
                 whole, there = self.fetches.whole_bytes, at.addresses(name, staged=True)
                 buffer = FragmentBuffer(GLOBAL, whole, at.operand(name), there, 0, self.offset_bytes)
@@ -49,10 +53,10 @@ class StagedPart:
         return self.versions[version]
 
 
-def staged_parts(whole_bytes: int, outside: Sequence[tuple[str, float]]) -> tuple[StagedPart, ...]:
-    """Return the parts of a staged operand of ``whole_bytes``, by the memories that it comes from with their shares."""
+def staged_parts(whole_bytes: int, route: Route) -> tuple[StagedPart, ...]:
+    """Return the parts of a staged operand of ``whole_bytes``, by the memories that its route comes from."""
     parts, offset = list[StagedPart](), 0
-    for (memory, size), (_, share) in zip(shared_out(whole_bytes, outside), outside, strict=True):
-        parts.append(StagedPart(memory, share, Fetches(size), size, offset))
+    for (memory, size), (_, share) in zip(shared_out(whole_bytes, route.outside), route.outside, strict=True):
+        parts.append(StagedPart(memory, share, Fetches(size), size, offset, route.receivers))
         offset += size
     return tuple(parts)

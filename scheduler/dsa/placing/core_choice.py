@@ -6,7 +6,7 @@ reads the weights for itself. Cutting output channels or heads, or rows and chan
 and is done where it is estimated to be clearly faster (``tuning.rebound``).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -29,10 +29,18 @@ class BoundLayer:
     estimate_ps: float
 
 
+LoadedTogether = tuple[tuple[int, int], ...]
+"""Operands that clusters load together, each a part, exchanged over their link: (position among the layer's inputs,
+number of clusters). Equal layers differ in names."""
+
+
 @memoized
-def bound_layer(layer: Layer, extents: Extents, view: DsaView, dtype: str, tiling_cache: TilingCache) -> BoundLayer:
+def bound_layer(
+    layer: Layer, extents: Extents, view: DsaView, dtype: str, tiling_cache: TilingCache,
+    together: LoadedTogether,
+) -> BoundLayer:  # fmt: skip
     """Return `LayerThroughDdr.bound`; raise ``ScheduleError`` if not even its smallest tile fits."""
-    return LayerThroughDdr(layer, extents, view, dtype, tiling_cache).bound()
+    return LayerThroughDdr(layer, extents, view, dtype, tiling_cache, together).bound()
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class LayerThroughDdr:
     view: DsaView
     dtype: str
     tiling_cache: TilingCache = field(compare=False)
+    together: LoadedTogether = ()
 
     def bound(self) -> BoundLayer:
         """Return the fastest binding by estimate; the plain one unless another is clearly faster.
@@ -58,7 +67,9 @@ class LayerThroughDdr:
         best = BoundLayer(plain, tiling.estimate_ps)
         if tuning.cores_bound == "plain" or (view.broadcasts and view.has_global_buffer):
             return best
-        moved_bytes = sum(layer.operand_bytes(self.extents).values()) + layer.tile_work(self.extents).output_bytes
+        operands = layer.operand_bytes(self.extents).items()
+        moved_bytes = sum([size // self._clusters.get(name, 1) for name, size in operands])
+        moved_bytes += layer.tile_work(self.extents).output_bytes
         off_chip_ps = moved_bytes / view.ddr_bytes_per_ps
         if self._on_chip_ps(plain, tiling) <= off_chip_ps:
             return best
@@ -83,6 +94,11 @@ class LayerThroughDdr:
         cores = self.view.cores_per_cluster
         return plain_binding(self.extents, layer.sink.order, cores, layer.together, tuning.most_padding)
 
+    @cached_property
+    def _clusters(self) -> Mapping[str, int]:
+        """Number of clusters that load an operand together, by its name."""
+        return {self.layer.inputs[position]: clusters for position, clusters in self.together}
+
     def _others(self, least_ps: float) -> Iterable[tuple[float, Binding]]:
         """Return the bindings with the least lower bounds, (ps, binding), in increasing order, without the plain one.
 
@@ -106,6 +122,8 @@ class LayerThroughDdr:
         for name in layer.operand_bytes(self.extents):
             sharing = cores_sharing(layer, name, binding)
             routes[name] = Route(1.0, 0.0, sharing, view.broadcasts and sharing > 1)
+            if name in self._clusters:
+                routes[name] = routes[name].loaded_together(self._clusters[name])
         room = (view.local_buffer_bytes,), (view.global_buffer_bytes,)
         units = units_of(layer, part, view, self.dtype)
         request = TileRequest(layer, self.extents, part, binding.cores, units, routes, DDR, *room, self.dtype)

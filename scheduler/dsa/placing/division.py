@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from dsascape.scheduler.dsa.placing.binding import Binding
-from dsascape.scheduler.dsa.placing.core_choice import bound_layer
+from dsascape.scheduler.dsa.placing.core_choice import LoadedTogether, bound_layer
+from dsascape.scheduler.dsa.placing.exchanges import clusters_sharing
 from dsascape.scheduler.dsa.tiling.choice import TilingCache
 from dsascape.scheduler.dsa.view import DsaView
 from dsascape.scheduler.errors import ScheduleError
@@ -31,33 +32,54 @@ class DividedLayer(NamedTuple):
     division: Binding | None
     """None for a layer that cannot be divided into equal parts: then every cluster computes and stores all of it."""
     estimate_ps: float
+    together: LoadedTogether = ()
+    """Operands that clusters load together and exchange over their link."""
 
 
 @memoized
 def divided_layer(
-    layer: Layer, view: DsaView, dtype: str, tiling_cache: TilingCache, saves_weights: bool
+    layer: Layer, view: DsaView, dtype: str, tiling_cache: TilingCache, saves_weights: bool, links: bool
 ) -> DividedLayer:
     """Return the division of a layer's outputs among the clusters of ``view`` with the shortest estimated time.
 
     Of all divisions, grids over several dimensions included, those into the most parts are estimated.
     ``saves_weights``: the fastest of those with which a cluster reads the fewest bytes of weights. On a tie, the
-    outermost dimension is cut. Raises ``ScheduleError`` if the smallest tile does not fit, divided or not.
+    outermost dimension is cut. ``links``: operands that several clusters need alike are loaded together, where that is
+    faster. Raises ``ScheduleError`` if the smallest tile does not fit, divided or not.
     """
     shape = layer.sink.shape
     for parts in divisors(view.clusters)[:-1]:
-        timed: list[tuple[int, float, Binding]] = []
+        timed: list[tuple[int, DividedLayer]] = []
         for division in itertools.islice(_divisions(layer, parts), _MOST_DIVISIONS):
-            extents = division.part_extents(shape)
             weights_bytes = _weight_bytes(layer, division.part(full_box(shape), 0)) if saves_weights else 0
             try:
-                bound = bound_layer(layer, extents, view, dtype, tiling_cache)
-                timed.append((weights_bytes, bound.estimate_ps, division))
+                timed.append((weights_bytes, _timed(layer, division, view, dtype, tiling_cache, links=links)))
             except ScheduleError:  # not even the smallest tile fits
                 continue
         if timed:
-            _, estimate_ps, division = min(timed, key=lambda entry: entry[:2])
-            return DividedLayer(division, estimate_ps)
-    return DividedLayer(None, bound_layer(layer, shape, view, dtype, tiling_cache).estimate_ps)
+            return min(timed, key=lambda entry: (entry[0], entry[1].estimate_ps))[1]
+    return _timed(layer, None, view, dtype, tiling_cache, links=links)
+
+
+def _timed(
+    layer: Layer, division: Binding | None, view: DsaView, dtype: str, tiling_cache: TilingCache, *, links: bool
+) -> DividedLayer:
+    """Return a division with its estimated time, operands loaded together if ``links`` and where that is faster."""
+    shape = layer.sink.shape
+    extents = shape if division is None else division.part_extents(shape)
+    apart = DividedLayer(division, bound_layer(layer, extents, view, dtype, tiling_cache, ()).estimate_ps)
+    if not links:
+        return apart
+    needed = layer.operand_bytes(extents)
+    sharing = [
+        (position, clusters_sharing(layer, name, full_box(shape), division, view.clusters))
+        for position, name in enumerate(layer.inputs) if name in needed
+    ]  # fmt: skip
+    together = tuple([each for each in sharing if each[1] > 1])
+    if not together:
+        return apart
+    estimate_ps = bound_layer(layer, extents, view, dtype, tiling_cache, together).estimate_ps
+    return DividedLayer(division, estimate_ps, together) if estimate_ps < apart.estimate_ps else apart
 
 
 def _weight_bytes(layer: Layer, box: Box) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dsascape.scheduler.dsa.placing.binding import Binding, cores_sharing, needed_and_held, sample_cores
+from dsascape.scheduler.dsa.placing.exchanges import clusters_sharing, received_share
 from dsascape.scheduler.dsa.schedule.schedule import HaloExchange, LayerRun, TensorSlice
 from dsascape.scheduler.dsa.tiling.tiling import Route
 from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL
@@ -103,11 +104,24 @@ def halo_bytes(run: LayerRun, slices: Sequence[TensorSlice]) -> int:
     return sum(tensor.bytes_of(missing.elements) for tensor, missing in fetched)
 
 
-def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) -> dict[str, Route]:
+def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool, clusters: int = 1) -> dict[str, Route]:
     """Return the route of every operand that has to be brought to the local buffers.
 
-    ``broadcasts``: whether one read of the global buffer can fill several local buffers.
+    ``broadcasts``: whether one read of the global buffer can fill several local buffers. ``clusters``: number of
+    clusters in use.
     """
+    by_operand = _routes_apart(run, slices, broadcasts=broadcasts, clusters=clusters)
+    for name in run.loaded_together:
+        sharing = clusters_sharing(run.layer, name, run.whole_box, run.divided, clusters)
+        if sharing > 1 and name in by_operand:
+            by_operand[name] = by_operand[name].loaded_together(sharing)
+    return by_operand
+
+
+def _routes_apart(
+    run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool, clusters: int
+) -> dict[str, Route]:
+    """Return `routes` if each cluster loads for itself all that it needs from DDR."""
     layer, need = run.layer, whole_needs(run)
     by_operand = {}
     for name in layer.inputs:
@@ -119,30 +133,13 @@ def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) ->
             by_operand[name] = Route(1.0, 0.0, sharing, broadcast)
             continue
         held = share_by_memory([slices[number] for number in run.reads[name]], need[name])
+        others, receivers = received_share(run, name, slices, clusters) if GLOBAL in held else (0.0, 1)
         further = tuple(sorted((memory, share) for memory, share in held.items() if memory not in _EVERYWHERE))
-        route = Route(held.get(DDR, 0.0), held.get(GLOBAL, 0.0), sharing, broadcast, further)
+        own = max(held.get(GLOBAL, 0.0) - others, 0.0)
+        route = Route(held.get(DDR, 0.0), own, sharing, broadcast, further, others, receivers)
         if route.streamed:
             by_operand[name] = route
     return by_operand
-
-
-def from_clusters_bytes(run: LayerRun, slices: Sequence[TensorSlice], clusters: int) -> int:
-    """Return the bytes of ``run``'s inputs that only other clusters have stored in DDR: the most of ``clusters``."""
-    divided = [
-        (name, slices[number].box, division)
-        for name, held in run.reads.items() for number in held
-        if (division := slices[number].divided) is not None
-    ]  # fmt: skip
-    most, tensors = 0, run.layer.graph.tensors
-    for cluster in range(clusters) if divided else ():
-        need, lacked_bytes = layer_needs(run.layer, run.cluster_box(cluster)), 0
-        for name, box, division in divided:
-            counted = needed_and_held(cluster % division.cores, need.get(name), [(box, division)])
-            if counted is not None:
-                needed, own = counted
-                lacked_bytes += tensors[name].bytes_of(needed - own)
-        most = max(most, lacked_bytes)
-    return most
 
 
 class RunNeeds(NamedTuple):
@@ -154,10 +151,13 @@ class RunNeeds(NamedTuple):
 
 
 def needs_of(
-    runs: Sequence[LayerRun], slices: Sequence[TensorSlice], *, broadcasts: bool
+    runs: Sequence[LayerRun], slices: Sequence[TensorSlice], *, broadcasts: bool, clusters: int = 1
 ) -> tuple[RunNeeds, ...]:
     """Return `halo_bytes` and `routes` of each of ``runs``."""
-    return tuple([RunNeeds(halo_bytes(run, slices), routes(run, slices, broadcasts=broadcasts)) for run in runs])
+    return tuple([
+        RunNeeds(halo_bytes(run, slices), routes(run, slices, broadcasts=broadcasts, clusters=clusters))
+        for run in runs
+    ])  # fmt: skip
 
 
 def share_by_memory(held: Sequence[TensorSlice], need: Box) -> dict[str, float]:

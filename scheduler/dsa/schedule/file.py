@@ -72,6 +72,10 @@ class RouteRecord(Record):
     broadcast: bool
     from_further: dict[str, Share] = Field(default_factory=dict)
     """Shares from levels between the global buffer and DDR, by name."""
+    from_clusters: Share = 0.0
+    """Share received over the link between clusters."""
+    receivers: Size = 1
+    """Clusters that receive each byte sent over the link."""
 
     @classmethod
     def of(cls, route: Route) -> "RouteRecord":
@@ -82,13 +86,16 @@ class RouteRecord(Record):
     def route(self) -> Route:
         """Route that the record is of."""
         further = tuple(self.from_further.items())
-        return Route(self.from_ddr, self.from_global, self.cores_sharing, self.broadcast, further)
+        shares = self.from_ddr, self.from_global, self.cores_sharing, self.broadcast, further
+        return Route(*shares, self.from_clusters, self.receivers)
 
     @model_serializer(mode="wrap")
     def _without_empty_levels(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = write(self)
         if not self.from_further:
             del written["from_further"]
+        if not self.from_clusters:
+            del written["from_clusters"], written["receivers"]
         return written
 
 

@@ -231,7 +231,8 @@ class _Reader:
                 raise ScheduleError(f"reads: {name!r} is no input; inputs are {', '.join(layer.inputs)}")
         binding = _binding(record.cores, record.order, len(record.box), "cores")
         divided = _division(record.divided, full_box(layer.sink.shape), "divided")
-        return LayerRun(layer, record.box, binding, dict(record.reads), record.writes, divided)
+        together = tuple([name for name, route in record.routes.items() if route.route.is_loaded_together])
+        return LayerRun(layer, record.box, binding, dict(record.reads), record.writes, divided, together)
 
     def _execution(self, record: RunRecord, run: LayerRun, slices: tuple[TensorSlice, ...]) -> Execution:
         routes = {name: route.route for name, route in record.routes.items()}

@@ -47,8 +47,8 @@ class TensorSlice(NamedTuple):
     address: int | None = None
     """Start address in its memory, the same in every core's; None in DDR, where no addresses are assigned."""
     divided: Binding | None = None
-    """Division of the box among clusters, each of which stores its part in DDR, where all clusters read it; None: every
-    cluster stores the whole box."""
+    """Division of the box among clusters, each of which stores its part: in DDR, where all clusters read it, or in its
+    global buffer, which sends it to others over their link. None: every cluster stores the whole box."""
 
     def at(self, memory: BufferScope, address: int | None) -> "TensorSlice":
         """Return the slice moved to ``memory`` and ``address``."""
@@ -97,6 +97,9 @@ class LayerRun:
     """Division of the run among clusters, each of which computes one part of `whole_box`: ``box`` is the first
     cluster's, and all parts are equally large. With fewer parts than clusters, several clusters compute the same part.
     None: every cluster computes ``box``."""
+    loaded_together: tuple[str, ...] = ()
+    """Operands that several clusters need alike: each loads a part from DDR, and sends it to the others over their
+    link."""
 
     @property
     def extents(self) -> tuple[int, ...]:

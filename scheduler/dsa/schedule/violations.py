@@ -11,8 +11,9 @@ from dsascape.scheduler.dsa.deciding.requests import capacities
 from dsascape.scheduler.dsa.deciding.unit_choice import can_do
 from dsascape.scheduler.dsa.placing.allocation import Block
 from dsascape.scheduler.dsa.placing.division import divides
+from dsascape.scheduler.dsa.placing.exchanges import from_clusters_bytes
 from dsascape.scheduler.dsa.placing.free_space import overlap
-from dsascape.scheduler.dsa.placing.needs import from_clusters_bytes, halo_bytes, routes, whole_needs
+from dsascape.scheduler.dsa.placing.needs import halo_bytes, routes, whole_needs
 from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun, Layout, Schedule, TensorSlice
 from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from dsascape.wording import count
@@ -127,7 +128,7 @@ class _Replay:
         """Yield messages on routes and halos that do not match the slices, and on units that cannot do their nests."""
         slices = self._schedule.slices
         yield from _wrong_slices(run, slices)
-        expected = routes(run, slices, broadcasts=self._view.broadcasts)
+        expected = routes(run, slices, broadcasts=self._view.broadcasts, clusters=self._schedule.clusters)
         for name in {**expected, **execution.routes}:
             if execution.routes.get(name) != expected.get(name):
                 has, needs = (found.get(name, "the cores that hold it") for found in (execution.routes, expected))
@@ -161,11 +162,17 @@ class _Replay:
         for each in (schedule.slices[number] for number in run.writes):
             if each.divided != run.divided:
                 yield f"{each.tensor!r} is stored as another part than the cluster computes"
-            elif each.divided is not None and each.memory != DDR:
+            elif each.divided is not None and not self._is_shared(each.memory):
                 yield f"{each.tensor!r} is divided among clusters; others cannot read it in the {each.memory}"
+        if run.loaded_together and not self._view.exchanges_over_link:
+            yield f"loads {', '.join(run.loaded_together)} together; the clusters have no link"
         others = from_clusters_bytes(run, schedule.slices, clusters)
         if execution.from_clusters_bytes != others:
             yield f"reads {execution.from_clusters_bytes} B that other clusters store; its slices require {others}"
+
+    def _is_shared(self, memory: str) -> bool:
+        """Return whether clusters reach each other's parts of a slice in ``memory``."""
+        return memory == DDR or (memory == GLOBAL and self._view.exchanges_over_link)
 
     def _begin(self, number: int, run: LayerRun, execution: Execution) -> Iterator[str]:
         """Yield messages on conflicts of a run with those after ``begins_after``, which may still be executing."""

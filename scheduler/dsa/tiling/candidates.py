@@ -86,7 +86,7 @@ class TileCandidates:
         """
         whole, loaded = self._cuts.least_loaded(self._request.part, None), [0.0] * len(self._view.outer)
         for name, route in self._request.routes.items():
-            for memory, share in route.outside:
+            for memory, share in route.loaded_from:
                 loaded[self._view.outer_number[memory]] += self._cuts.distinct[name] * (share / route.from_outside)
         timed = zip(loaded, self._view.outer_timing, strict=True)
         return max([*self._unit_ps(whole), *[size_bytes / timing.bytes_per_ps for size_bytes, timing in timed]])

@@ -39,7 +39,7 @@ class CutOperand(NamedTuple):
     times: int
     """Number of times it is loaded into the local buffer."""
     outside: tuple[tuple[str, float, float], ...]
-    """Memories beyond the global buffer from which it comes, with the share that each has of all of it, and of what
+    """Memories beyond the global buffer from which it is loaded, with the share that each has of all of it, and of what
     comes from beyond the global buffer."""
     is_broadcast: bool
     tile_bytes: int
@@ -54,6 +54,12 @@ class CutOperand(NamedTuple):
     """Number of cores that need the same bytes."""
     versions: int
     """Number of versions of a weight eligible for prefetch (loaded once by every core, part by part); 0 for others."""
+    from_clusters: float
+    """Share of all of it that other clusters send over their link."""
+    linked: float
+    """Their share of what comes from beyond the global buffer."""
+    receivers: int
+    """Number of clusters that receive each byte sent."""
 
 
 class Cut(NamedTuple):
@@ -193,10 +199,11 @@ class Cuts:
         is_weight = self._layer.graph.tensors[name].role == "weight"
         comes_ahead = is_weight and route.from_ddr == 1.0 and versions == times
         needed = tile_bytes * self._cores / route.cores_sharing
-        outside = tuple([(memory, share, share / route.from_outside) for memory, share in route.outside])
+        outside = tuple([(memory, share, share / route.from_outside) for memory, share in route.loaded_from])
         return CutOperand(
             name, times, outside, route.broadcast, tile_bytes, math.ceil(tile_bytes * route.streamed),
-            needed, needed * route.streamed, route.cores_sharing, versions if comes_ahead else 0,
+            needed, needed * route.streamed, route.cores_sharing, versions if comes_ahead else 0, route.from_clusters,
+            route.linked, route.receivers,
         )  # fmt: skip
 
     def _passing_bytes(self, name: str, work: TileWork) -> int:

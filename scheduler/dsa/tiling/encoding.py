@@ -166,6 +166,7 @@ class _Encoding:
             path_startup_ps=view.path_startup_ps, path_bytes_per_ps=view.path_bytes_per_ps,
             broadcast_bytes_per_ps=view.broadcast_bytes_per_ps,
             local_bytes_per_s=view.spec.local_buffer.bandwidth_bytes_per_s, cycle_ps=view.spec.cycle_ps,
+            exchange_startup_ps=view.exchange_startup_ps,
         )  # fmt: skip
 
     def _bytes(self, name: str) -> int:
@@ -223,9 +224,10 @@ class _Encoding:
             can_come_ahead=layer.graph.tensors[name].role == "weight" and route.from_ddr == 1.0,
             is_broadcast=route.broadcast, name_rank=self._rank_of_name[name],
             depends=sum(1 << (_DEPTH_BIT if dim == DEPTH else dim) for dim in layer.dependencies.get(name, ())),
-            from_outside=route.from_outside, sources=self._sources(route.outside), streamed=route.streamed,
+            from_outside=route.from_outside, sources=self._sources(route.loaded_from), streamed=route.streamed,
             filled=cuts.filled[name], sharing=route.cores_sharing,
             copies=route.cores_sharing if self._view.has_global_buffer else 1, distinct_bytes=cuts.distinct[name],
+            from_clusters=route.from_clusters, exchange_ps_per_byte=self._view.exchange_ps(1.0, route.receivers),
         )  # fmt: skip
 
 

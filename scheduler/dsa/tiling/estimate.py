@@ -1,14 +1,14 @@
 """Cost model of a layer with given tiles: the machine's pipeline in closed form, without simulation.
 
-The slowest of the paths to outer memories, on-chip path, broadcast and compute units sets the pace; the first load, one
-tile's computation and the last store stand alone. Only the search for tiles uses this; every reported time is
-simulated.
+The slowest of the paths to outer memories, link between clusters, on-chip path, broadcast and compute units sets the
+pace; the first load, one tile's computation and the last store stand alone. Only the search for tiles uses this; every
+reported time is simulated.
 """
 
 from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
-from dsascape.scheduler.dsa.tiling.cuts import Cut
+from dsascape.scheduler.dsa.tiling.cuts import Cut, CutOperand
 from dsascape.scheduler.dsa.tiling.tiling import TileRequest
 from dsascape.scheduler.dsa.view import DDR, LOCAL, DsaView, LevelTiming
 
@@ -69,6 +69,8 @@ class Stages(NamedTuple):
     """By outer memory, in the order of `DsaView.outer`."""
     path_ps: float
     broadcast_ps: float
+    link_ps: float
+    """Time of the exchanges over the link between clusters."""
     computing_ps: tuple[int, ...]
     """Total time of each concurrently busy unit."""
     first: tuple[First, ...]
@@ -85,7 +87,9 @@ class Stages(NamedTuple):
         ``timings``: of the outer memories. ``hidden_cost``: share of the faster stages' time that is added to the
         slowest one's.
         """
-        passes, moved, path_ps, broadcast_ps, computing_ps, first, on_chip_starts_ps, tile_ps, last_ps = self
+        (
+            passes, moved, path_ps, broadcast_ps, link_ps, computing_ps, first, on_chip_starts_ps, tile_ps, last_ps,
+        ) = self  # fmt: skip
         stages, busy_ps, startup_ps, leaving_ps = list[float](), list[float](), 0, 0.0
         for own, timing in zip(moved, timings, strict=True):
             starts, store_ps = own.starts(timing.burst_bytes), 0.0
@@ -98,7 +102,7 @@ class Stages(NamedTuple):
             stages += [timing.moving_ps(own.loaded_bytes, max(starts - 1, 0)), store_ps]
             busy_ps.append((own.loaded_bytes + own.stored_bytes) / timing.bytes_per_ps)
         last_ps += leaving_ps
-        stages += [path_ps, broadcast_ps, *computing_ps]
+        stages += [path_ps, broadcast_ps, link_ps, *computing_ps]
         together_ps = 0.0
         for stage_ps in stages:  # from Python 3.12 on `sum` rounds otherwise
             together_ps += stage_ps
@@ -116,17 +120,28 @@ class Stages(NamedTuple):
         return paced_ps + (first_ps + on_chip_starts_ps + startup_ps) + (tile_ps + last_ps)
 
 
+def _exchanges_ps(operand: CutOperand, staged_bytes: int | None, view: DsaView) -> float:
+    """Return the time in ps in which a cluster receives an operand from others, once if it stays in the global buffer.
+
+    ``staged_bytes``: bytes of the operand that stay there; None if its tiles pass through.
+    """
+    if staged_bytes is None:
+        received_bytes = operand.needed_bytes * operand.from_clusters
+        return (view.exchange_ps(received_bytes, operand.receivers) + view.exchange_startup_ps) * operand.times
+    return view.exchange_ps(staged_bytes * operand.linked, operand.receivers) + view.exchange_startup_ps
+
+
 def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
     """Return the demand of a layer's tiles on each stage; it depends on neither buffer sizes nor outer memories."""
     cut, staged, prefetched, has_prefetch = choice.cut, choice.staged, choice.prefetched, request.prefetch is not None
     path_bytes_per_ps, broadcast_bytes_per_ps = view.path_bytes_per_ps, view.broadcast_bytes_per_ps
-    number, path_ps, broadcast_ps = view.outer_number, 0.0, 0.0
+    number, path_ps, broadcast_ps, link_ps = view.outer_number, 0.0, 0.0, 0.0
     path_starts = broadcast_starts = 0
     """Number of transfers on path and broadcast: operands that change with a tile are moved together."""
     first: list[First] = []
-    loaded_bytes = [0.0] * len(number)
-    loads: list[list[tuple[float, int]]] = [[] for _ in number]
-    for name, times, outside, is_broadcast, tile_bytes, _, needed_bytes, moved_bytes, sharing, _ in cut.operands:
+    loaded_bytes, loads = [0.0] * len(number), [list[tuple[float, int]]() for _ in number]
+    for operand in cut.operands:
+        name, times, outside, is_broadcast, tile_bytes, _, needed_bytes, moved_bytes, sharing, *_ = operand
         goes_around = has_prefetch and name not in prefetched
         held_bytes = tile_bytes if has_prefetch and not goes_around else 0
         if is_broadcast:
@@ -150,6 +165,10 @@ def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
                 loaded_bytes[level] += needed_bytes * times * share
                 loads[level].append((0.0, times))
                 first.append(First(0.0, level, needed_bytes * share, held_bytes))
+        if operand.from_clusters:
+            exchanges_ps = _exchanges_ps(operand, staged.get(name), view)
+            link_ps += exchanges_ps
+            first.append(First(exchanges_ps / times))
     path_ps += path_starts * view.path_startup_ps
     broadcast_ps += broadcast_starts * view.path_startup_ps
     stored_tiles, last_ps, stored_bytes = 0, 0.0, [0.0] * len(number)
@@ -171,6 +190,6 @@ def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
         for size_bytes, own, stored in zip(loaded_bytes, loads, stored_bytes, strict=True)
     ])  # fmt: skip
     return Stages(
-        passes, moved, path_ps, broadcast_ps, tuple([once_ps * passes for once_ps in computing]), tuple(first),
-        on_chip_starts * view.path_startup_ps, tile_ps, last_ps,
+        passes, moved, path_ps, broadcast_ps, link_ps, tuple([once_ps * passes for once_ps in computing]),
+        tuple(first), on_chip_starts * view.path_startup_ps, tile_ps, last_ps,
     )  # fmt: skip

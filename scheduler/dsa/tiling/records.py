@@ -136,7 +136,7 @@ class Operand(NamedTuple):
     from_outside: float
     """Share that comes from beyond the global buffer."""
     sources: tuple[Source, ...]
-    """Memories that it comes from; their shares add up to ``from_outside``."""
+    """Memories that it is loaded from; their shares and ``from_clusters`` add up to ``from_outside``."""
     streamed: float
     filled: float
     sharing: int
@@ -144,6 +144,10 @@ class Operand(NamedTuple):
     copies: int
     """Reads of the global buffer per byte, without broadcast."""
     distinct_bytes: int
+    from_clusters: float
+    """Share that other clusters send over their link."""
+    exchange_ps_per_byte: float
+    """Time of the link per byte that a cluster receives."""
 
 
 class Tensor(NamedTuple):
@@ -188,6 +192,7 @@ class Layer(NamedTuple):
     broadcast_bytes_per_ps: float
     local_bytes_per_s: float
     cycle_ps: float
+    exchange_startup_ps: float
 
 
 class Timing(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from dsascape.hw_models.dsa.levels import CLUSTER_LINK
 from dsascape.scheduler.dsa.deciding.unit_choice import Units
 from dsascape.scheduler.dsa.view import DDR, GLOBAL
 from dsascape.scheduler.kernels.layer import Layer
@@ -38,16 +39,46 @@ class Route(NamedTuple):
     """Whether one read of the global buffer fills the local buffers of all sharing cores."""
     from_further: tuple[tuple[str, float], ...] = ()
     """Shares from levels between the global buffer and DDR, by name."""
+    from_clusters: float = 0.0
+    """Share received over the link between clusters, from other clusters' global buffers. If ``from_ddr`` is not zero,
+    these have loaded it from DDR: each byte is loaded by one of the clusters that need it."""
+    receivers: int = 1
+    """Number of clusters that receive each byte sent over the link."""
+
+    def loaded_together(self, clusters: int) -> "Route":
+        """Return the route if ``clusters`` that need the same bytes load equal parts from DDR and exchange them.
+
+        What comes from nowhere in DDR, or is exchanged already, keeps its route.
+        """
+        if not self.from_ddr or self.from_clusters:
+            return self
+        own = self.from_ddr / clusters
+        return self._replace(from_ddr=own, from_clusters=self.from_ddr - own, receivers=clusters - 1)
+
+    @property
+    def is_loaded_together(self) -> bool:
+        """Whether each cluster loads a part of it from DDR, and has the rest from the others."""
+        return bool(self.from_ddr and self.from_clusters)
+
+    @property
+    def linked(self) -> float:
+        """Fraction of what comes from beyond the global buffer that other clusters send."""
+        return self.from_clusters / self.from_outside if self.from_clusters else 0.0
+
+    @property
+    def loaded_from(self) -> tuple[tuple[str, float], ...]:
+        """Memories beyond the global buffer from which it is loaded, with the share of each."""
+        return (*self.from_further, (DDR, self.from_ddr)) if self.from_ddr else self.from_further
 
     @property
     def outside(self) -> tuple[tuple[str, float], ...]:
-        """Memories beyond the global buffer from which it comes, with the share of each."""
-        return (*self.from_further, (DDR, self.from_ddr)) if self.from_ddr else self.from_further
+        """Memories beyond the global buffer from which it comes, with the share of each, the link to others last."""
+        return (*self.loaded_from, (CLUSTER_LINK, self.from_clusters)) if self.from_clusters else self.loaded_from
 
     @property
     def from_outside(self) -> float:
         """Share from beyond the global buffer."""
-        return self.from_ddr + sum([share for _, share in self.from_further])
+        return self.from_ddr + sum([share for _, share in self.from_further]) + self.from_clusters
 
     @property
     def streamed(self) -> float:
@@ -57,7 +88,8 @@ class Route(NamedTuple):
     def __str__(self) -> str:
         sources = (*self.outside[::-1], (GLOBAL, self.from_global))
         shares = [f"{share:.0%} {name}" for name, share in sources if share]
-        return f"{'+'.join(shares)} x{self.cores_sharing}{' broadcast' if self.broadcast else ''}"
+        receivers = f", link to {self.receivers}" if self.from_clusters else ""
+        return f"{'+'.join(shares)} x{self.cores_sharing}{' broadcast' if self.broadcast else ''}{receivers}"
 
 
 class TileGrid(NamedTuple):

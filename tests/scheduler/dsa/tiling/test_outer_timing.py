@@ -62,7 +62,7 @@ def test_loads_from_two_memories_overlap_and_each_takes_the_time_of_its_own_band
     """1,000 B at 1 B/ps beside 4,000 B at 4 B/ps, in four passes: 750 ps of pace, and 250 ps of each first load."""
     moved = Moved(1000.0, ((0.0, 4),), 0, 0.0), Moved(4000.0, ((0.0, 4),), 0, 0.0)
     first = First(0.0, 0, 250.0), First(0.0, 1, 1000.0)
-    stages = Stages(4, moved, 0.0, 0.0, (), first, 0, 0, 0.0)
+    stages = Stages(4, moved, 0.0, 0.0, 0.0, (), first, 0, 0, 0.0)
     slow, fast = LevelTiming(1.0, 1, 0, 2), LevelTiming(4.0, 1, 0, 2)
 
     assert stages.estimate_ps((slow, fast), 0, 0.0) == 750 + 250 + 250
@@ -71,7 +71,7 @@ def test_loads_from_two_memories_overlap_and_each_takes_the_time_of_its_own_band
 
 def test_the_longest_start_up_counts_once() -> None:
     moved = Moved(8.0, ((0.0, 1),), 0, 0.0), Moved(8.0, ((0.0, 1),), 0, 0.0)
-    stages = Stages(1, moved, 0.0, 0.0, (), (), 0, 0, 0.0)
+    stages = Stages(1, moved, 0.0, 0.0, 0.0, (), (), 0, 0, 0.0)
 
     assert stages.estimate_ps((LevelTiming(1.0, 1, 30, 2), LevelTiming(1.0, 1, 50, 2)), 0, 0.0) == 50
 

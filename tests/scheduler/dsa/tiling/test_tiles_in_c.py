@@ -101,8 +101,14 @@ def compiled(request: TileRequest, view: DsaView) -> Any:
 
 @st.composite
 def specs(draw: st.DrawFn) -> ClusteredDsa:
-    """Draw a machine with an array of any kind, and further memories beyond its global buffer."""
+    """Draw a machine with an array of any kind, further memories, and a link between its clusters."""
     spec: ClusteredDsa = draw(machines())
+    if spec.global_buffer is not None and draw(st.booleans()):
+        spec = ClusteredDsa.model_validate(spec.model_dump(by_alias=True) | {"cluster_link": {
+            "topology": draw(st.sampled_from(["crossbar", "bus"])),
+            "bandwidth": draw(st.sampled_from(["1 GB/s", "30 GB/s"])),
+            "startup": draw(st.sampled_from(["0 ps", "300 ns"])), "energy": "1 pJ/B",
+        }})  # fmt: skip
     if spec.global_buffer is not None and draw(st.booleans()):
         spec = spec.model_copy(update={"further_levels": {"l2": draw(LEVELS), "l3": draw(LEVELS)}})
     if "matrix" not in spec.units:
@@ -123,6 +129,8 @@ def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: Cl
         )
         for name in drawn.routes if draw(st.integers(0, 5))
     }  # fmt: skip
+    if spec.cluster_link is not None:
+        routes = {name: _over_link(route, draw(st.sampled_from([0, 1, 2, 3]))) for name, route in routes.items()}
     for _ in range(3):  # what the first search leaves behind serves the others
         request = replace(
             drawn, routes=routes, output_memory=draw(st.sampled_from(["ddr", "global_buffer", "local_buffer"])),
@@ -134,6 +142,15 @@ def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: Cl
         rate = draw(st.sampled_from(["1 GB/s", "20 GB/s", "100 GB/s"]))
         tuning = DsaTuning(kernels_divided=draw(st.sampled_from(["never", "always"])))
         check_alike(request, DsaView(with_values(spec, {"ddr.bandwidth": rate}), spec.clusters, tuning))
+
+
+def _over_link(route: Route, others: int) -> Route:
+    """Return a route of which several clusters load equal parts, or whose share of the global buffers is theirs."""
+    if not others:
+        return route
+    if route.from_ddr:
+        return route.loaded_together(1 + others)
+    return route._replace(from_global=0.5, from_clusters=0.5, receivers=others)
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -310,7 +327,7 @@ def test_records_with_other_fields_are_refused_by_name() -> None:
         tiles.Tiles(record._replace(tensors=(more(4, 2, 1),)))
     with pytest.raises(TypeError, match="is no record Tensor of 2 fields"):
         tiles.Tiles(record._replace(tensors=((4, 2),)))
-    with pytest.raises(TypeError, match="is no record Layer of 20 fields"):
+    with pytest.raises(TypeError, match="is no record Layer of 21 fields"):
         tiles.Tiles(tuple(record))
 
 
