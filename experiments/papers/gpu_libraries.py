@@ -2,7 +2,7 @@
 
     python -m dsascape.experiments.papers.gpu_libraries [OUT.md]
 
-Times and energies are measured by ``benchmarks/gpu_libraries.py`` (``experiments/measured/libraries``, one file per
+Times and energies are measured by ``benchmarks.gpu_libraries`` (``experiments/measured/libraries``, one file per
 GPU, named like its preset). Every case is a CUDA graph, so it is simulated with `GpuTuning.graphs`. PyTorch launches a
 kernel for each operator of a convolutional network: ``unfused`` here. Blocks of transformers have their attention in
 one kernel, and are simulated under ``fixed-pattern``, which does not quite do that and fuses more elsewhere.

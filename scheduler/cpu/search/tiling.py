@@ -27,8 +27,8 @@ from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, Spans, UpstreamTiles
 from dsascape.scheduler.cpu.search.fixed import FixedTiles, with_fixed
 from dsascape.scheduler.cpu.search.in_steps import in_steps
+from dsascape.scheduler.cpu.search.loop_sizes import parallel_loops, row_tiles, sizes_along
 from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, registers_tried, vector_dim_of
-from dsascape.scheduler.cpu.structure.anchors import is_aligned
 from dsascape.scheduler.cpu.structure.chains import (
     box_in_front,
     loops_apart,
@@ -122,7 +122,7 @@ def _search(layer: Layer, dtype: str, view: CpuView, fixed: FixedTiles | None) -
 
     for threads in fewer:
         for other in found:
-            parallel = _parallel_loops(other.tiles.tile, other.tiles.order, shape, threads, view)
+            parallel = parallel_loops(other.tiles.tile, other.tiles.order, shape, threads, view)
             if fixed is not None and fixed.parallel is not None:
                 parallel = fixed.parallel
             kernel = Candidate(layer, replace(other.tiles, parallel=parallel), threads, dtype, view)
@@ -156,7 +156,7 @@ def _candidates_with(layer: Layer, dtype: str, view: CpuView, fixed: FixedTiles)
     shape, parts = layer.sink.shape, parts_of(layer)
     found = []
     for cut in with_fixed(layer, candidates(layer, dtype, view), fixed):
-        parallel = _parallel_loops(cut.tile, cut.order, shape, view.thread_counts[0], view)
+        parallel = parallel_loops(cut.tile, cut.order, shape, view.thread_counts[0], view)
         if fixed.parallel is not None:
             parallel = fixed.parallel
         elif not parts:  # no anchor: as many loops as leave the reductions whole
@@ -305,7 +305,7 @@ def _without_anchor(layer: Layer, dtype: str, view: CpuView) -> Iterator[LoopTil
         most = len(order) - len(shared) if is_one_by_one else order.index(shared[0])
         order = (*[dim for dim in order if dim not in shared], *shared)
         tile = tuple([shape[dim] if dim in shared else size for dim, size in enumerate(tile)])
-        parallel = min(_parallel_loops(tile, order, shape, view.thread_counts[0], view), most)
+        parallel = min(parallel_loops(tile, order, shape, view.thread_counts[0], view), most)
         yield LoopTiles(tile, order, parallel, tuple(register), vector_dim, None)
 
 
@@ -322,13 +322,13 @@ def _anchored(
     outermost = tuple(sorted(others, key=lambda dim: dim not in apart and shape[dim] > 1))
     orders = list(dict.fromkeys([(*others, vector_dim), (vector_dim, *others), (*outermost, vector_dim)]))
     outer = [dim for dim in outer if dim not in apart] + [dim for dim in outer if dim in apart]
-    widths = _ladder(layer, vector_dim, register[vector_dim], few, grains[vector_dim])
-    for rows in _row_tiles(layer, outer, register, few, grains):
+    widths = sizes_along(layer, vector_dim, register[vector_dim], few, grains[vector_dim])
+    for rows in row_tiles(layer, outer, register, few, grains):
         for width in widths:
             tile = list(rows)
             tile[vector_dim] = width
             for order in orders:
-                parallel = _parallel_loops(tile, order, shape, view.thread_counts[0], view)
+                parallel = parallel_loops(tile, order, shape, view.thread_counts[0], view)
                 for each in steps:
                     yield LoopTiles(tuple(tile), order, parallel, register, vector_dim, each)
 
@@ -362,43 +362,3 @@ def _has_rows_apart(layer: Layer) -> bool:
         and (read.tensor not in tensors or tensors[read.tensor].role != "weight")
         for read in nest.reads
     )  # fmt: skip
-
-
-def _ladder(layer: Layer, dim: int, register: int, few: Sequence[int], grain: int) -> list[int]:
-    """Return tiles of one register tile, up to a ``few`` and all: they divide the number of register tiles.
-
-    Where a dimension consists of parts, such as channels of groups, a tile is inside of one, or consists of whole ones.
-    Those that are not all are multiples of ``grain``.
-    """
-    nest, number = anchored_nest(layer), -(-layer.sink.shape[dim] // register)
-    assert nest is not None
-    least = min(grain // math.gcd(grain, register), number)
-    counts = [each * least for each in divisors(-(-number // least))]
-    possible = [each for each in counts if is_aligned(nest, dim, each * register)]
-    some = [max([each for each in possible if each <= most * least], default=least) for most in few]
-    return [min(count, number) * register for count in dict.fromkeys([least, *some, number])]
-
-
-def _row_tiles(
-    layer: Layer, outer: list[int], register: Extents, few: Sequence[int], grains: Extents
-) -> Iterator[list[int]]:
-    """Yield tiles without their vector dimension: whole along more and more dimensions, the innermost first."""
-    tile = [_ladder(layer, dim, register[dim], few, grains[dim])[0] for dim in range(len(register))]
-    yield list(tile)
-    for dim in outer:
-        for size in _ladder(layer, dim, register[dim], few, grains[dim])[1:]:
-            tile[dim] = size
-            yield list(tile)
-
-
-def _parallel_loops(
-    tile: Sequence[int], order: Sequence[int], shape: Extents, threads: int, view: CpuView
-) -> int:
-    """Return how many loops over tiles are fused into the parallel one to make enough chunks for ``threads``."""
-    wanted = threads * view.tuning.chunks_per_thread
-    parallel, fused = 0, 1
-    while threads > 1 and parallel < len(shape) and fused < wanted:
-        dim = order[parallel]
-        fused *= -(-shape[dim] // tile[dim])
-        parallel += 1
-    return parallel if fused > 1 else 0

@@ -41,7 +41,7 @@ class Widening:
     """Instructions that make an operand where it is loaded, in place of the load."""
 
     loads: tuple[tuple[float, float], ...]
-    """Of what it is made of: bytes of an element, and the share of the iterations that load it."""
+    """Operands that an element is made of: bytes of each, and the share of the iterations that load it."""
     arithmetic: float
     """Instructions for each vector."""
 

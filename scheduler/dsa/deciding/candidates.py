@@ -43,7 +43,7 @@ class Candidate:
     """A layout to be evaluated, and its traffic; those of one network are equal if their layouts' arguments are."""
 
     arguments: Hashable
-    """All that the layout is a function of besides the network: plan, part of the machine, options."""
+    """Arguments, besides the network, that the layout is a function of: plan, part of the machine, options."""
     layout: Layout = field(compare=False)
     moved_bytes: Mapping[str, int] = field(compare=False)
     """Bytes moved to and from DDR and the global buffer, by memory."""

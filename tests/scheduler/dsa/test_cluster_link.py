@@ -117,7 +117,7 @@ class TestByHand:
             assert together.result.energy_pj[CLUSTER_LINK] == 4 * 3 * 256 * 3
 
     def test_rows_stay_with_their_cluster_and_their_halo_comes_over_the_link(self) -> None:
-        """Of 64 rows of 64 with 8 channels, each of two clusters lacks one row for a window of three: 1024 B."""
+        """Each of two clusters lacks one row, of 64 pixels with 8 channels, for a window of three: 1024 B."""
         net = Net("rows")
         graph = net.graph(net.conv(net.relu(net.conv(net.input(1, 8, 64, 64), 8, 1)), 8, 3))
         *_, on_chip = ways(graph, linked())
