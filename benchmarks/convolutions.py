@@ -1,15 +1,18 @@
-"""Convolutions of 3x3 beside onnxruntime, direct and by Winograd's algorithm: ``python -m benchmarks.convolutions``.
+"""Convolutions beside onnxruntime, by every algorithm that computes them: ``python -m benchmarks.convolutions``.
 
 Each is between two activations, behind a pointwise convolution that is not counted, so that its data is laid out as
-inside a network. One thread, batch 1, fp32, the caches warm from the previous run. Prints for every way of computing it
-the measured and the predicted time, and the largest difference from onnxruntime by the largest result.
+inside a network. One thread, batch 1, fp32, the caches warm from the previous run; all ways of computing it take turns.
+Prints for each of them the measured and the predicted time, and the largest difference from onnxruntime by the largest
+result. ``chosen`` is what a schedule takes by itself.
 """
 
 import argparse
 import os
+import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import onnxruntime
 
@@ -27,42 +30,60 @@ from dsascape.tuner.measure.timing import measured
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import drawn_inputs, executable
-from dsascape.workloads.nest_by_nest import Winograd
+from dsascape.workloads.nest_by_nest import PATCHES, Algorithms, algorithms_of
 from tests.graphs import Net
 
 SHAPES = ("64x56", "128x28", "256x14", "512x7")
-SIZES = (0, 2, 4, 6)
-_SECONDS = 2.0
+_LARGEST = 6
+_SECONDS = 0.3
+_ROUNDS = 5
 _WIDTH = 0.01
 """Width of the median's confidence interval, as a share of it, at which repeating ends."""
 _POSITION = 2
-"""Position of the convolution of 3x3 among the operators."""
+"""Position of the convolution among the operators."""
 
 
-def network(channels: int, side: int) -> Graph:
-    """Return the pointwise convolution and the one of 3x3, with their activations."""
-    net = Net(f"conv{channels}x{side}")
-    before = net.relu(net.conv(net.input(1, channels, side, side), channels, 1))
-    return net.graph(net.relu(net.conv(before, channels)), dtype="fp32")
+class Shape(NamedTuple):
+    """One convolution of a square image."""
+
+    channels: int
+    results: int
+    side: int
+    kernel: int = 3
+    stride: int = 1
+
+    @classmethod
+    def read(cls, text: str) -> "Shape":
+        """Return the shape written as CHANNELSxSIDE or CHANNELSxRESULTSxSIDExKERNELxSTRIDE."""
+        channels, *rest = map(int, text.split("x"))
+        return cls(channels, channels, *rest) if len(rest) == 1 else cls(channels, *rest)
 
 
-def in_tiles(schedule: CpuSchedule, costs: CpuCosts, size: int) -> CpuSchedule:
-    """Return a schedule of direct convolutions with the last one in tiles of ``size``; 0: as it is."""
-    if not size:
+def network(shape: Shape, *, is_alone: bool = False) -> Graph:
+    """Return the convolution and its activation, behind a pointwise one unless ``is_alone``."""
+    net = Net("conv")
+    before = net.input(1, shape.channels, shape.side, shape.side)
+    if not is_alone:
+        before = net.relu(net.conv(before, shape.channels, 1))
+    return net.graph(net.relu(net.conv(before, shape.results, shape.kernel, shape.stride)), dtype="fp32")
+
+
+def by(schedule: CpuSchedule, costs: CpuCosts, algorithm: int) -> CpuSchedule:
+    """Return a schedule of direct convolutions with the last one computed by ``algorithm``; 0: as it is."""
+    if not algorithm:
         return schedule
-    winograd: Winograd = frozenset({(_POSITION, size)})
+    algorithms: Algorithms = frozenset({(_POSITION, algorithm)})
     groups, runs = schedule.plan.groups, []
     for kernel in schedule.runs:
-        (layer,) = layers_in_order(costs.analysis, groups[kernel.group].ops, costs.transposed, winograd)
-        tiling, own = costs.tiling_of(layer), size if kernel is schedule.runs[-1] else 0
-        runs.append(replace(kernel, layer=layer, tiles=replace(tiling.tiles, winograd=own), threads=tiling.threads))
+        (layer,) = layers_in_order(costs.analysis, groups[kernel.group].ops, costs.transposed, algorithms)
+        tiling, own = costs.tiling_of(layer), algorithm if kernel is schedule.runs[-1] else 0
+        runs.append(replace(kernel, layer=layer, tiles=tiling.tiles.by(own), threads=tiling.threads))
     return replace(schedule, runs=tuple(runs))
 
 
-def onnxruntime_s(channels: int, side: int, seconds: float) -> float:
-    """Return the seconds of the convolution and its activation in onnxruntime, optimised: the median of many runs."""
-    net = Net()
-    graph = net.graph(net.relu(net.conv(net.input(1, channels, side, side), channels)), dtype="fp32")
+def of_onnxruntime(shape: Shape) -> Callable[[], float]:
+    """Return what times the convolution and its activation in onnxruntime, optimised: the median of many runs."""
+    graph = network(shape, is_alone=True)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     model = executable(graph).model().SerializeToString()
@@ -74,38 +95,64 @@ def onnxruntime_s(channels: int, side: int, seconds: float) -> float:
         session.run(None, given)
         return time.perf_counter() - begin
 
-    return measured(run, seconds, _WIDTH).seconds
+    return lambda: measured(run, _SECONDS, _WIDTH).seconds
+
+
+def compare(shape: Shape, hardware: Cpu) -> None:
+    """Print a row for every way of computing ``shape``."""
+    graph = network(shape)
+    view, chosen = [
+        CpuView(hardware, CpuTuning(threads=1, warm_caches=True, winograd=most)) for most in (0, 4)
+    ]
+    costs = CpuCosts(view, Analysis(graph), "fp32")
+    direct = kernel_by_kernel(fixed_pattern_plan(graph), costs)
+    own = kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(chosen, costs.analysis, "fp32")).runs[-1].tiles.algorithm
+    predicted: dict[int, float] = {}
+    sessions: dict[int, Any] = {}
+    differences: dict[int, float] = {}
+    for algorithm in (0, *algorithms_of(graph.ops[_POSITION], graph.tensors, "fp32", _LARGEST)):
+        schedule = by(direct, costs, algorithm)
+        sessions[algorithm] = late("session").Session(
+            job_of_schedule(schedule, view, "llvm", Budget(kernel_s=_SECONDS))
+        )  # fmt: skip
+        predicted[algorithm] = repeated_kernels(schedule, costs)[1].seconds
+    theirs = of_onnxruntime(shape)
+    took: dict[int, list[float]] = {algorithm: [] for algorithm in sessions}
+    ours = []
+    for _ in range(_ROUNDS):
+        ours.append(theirs())
+        for algorithm, session in sessions.items():
+            made = session.kernel(1)
+            differences[algorithm] = made.deviation
+            took[algorithm].append(float("nan") if made.timing is None else made.timing.seconds)
+    name = "x".join(map(str, shape))
+    print(f"| {name} | onnxruntime | {statistics.median(ours) * 1e3:.3f} | | 1.00 | |")
+    for algorithm, times in took.items():
+        how = {0: "direct", PATCHES: "patches"}.get(algorithm, f"F({algorithm}, 3)")
+        seconds = statistics.median(times)
+        print(
+            f"| {name} | {how}{', chosen' if algorithm == own else ''} | {seconds * 1e3:.3f} |"
+            f" {predicted[algorithm] * 1e3:.3f} | {seconds / statistics.median(ours):.2f} |"
+            f" {differences[algorithm]:.0e} |",
+            flush=True,
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure every shape in every tile, and print a table."""
+    """Measure every shape by every algorithm, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("shapes", nargs="*", default=SHAPES, metavar="CHANNELSxSIDE")
+    parser.add_argument(
+        "shapes", nargs="*", default=SHAPES, metavar="SHAPE",
+        help="CHANNELSxSIDE, of a convolution of 3x3, or CHANNELSxRESULTSxSIDExKERNELxSTRIDE",
+    )  # fmt: skip
     parser.add_argument("--hardware", default="epyc", help="preset, or a file such as calibrate writes")
     asked = parser.parse_args(argv)
     os.environ["TVM_NUM_THREADS"] = "1"
-    view = CpuView(load_hardware(asked.hardware, Cpu), CpuTuning(threads=1, warm_caches=True, winograd=0))
+    hardware = load_hardware(asked.hardware, Cpu)
     print("| shape | computed | measured [ms] | predicted [ms] | of onnxruntime's | difference |")
     print("|---|---|---|---|---|---|")
-    for shape in asked.shapes:
-        channels, side = map(int, shape.split("x"))
-        graph = network(channels, side)
-        costs = CpuCosts(view, Analysis(graph), "fp32")
-        direct = kernel_by_kernel(fixed_pattern_plan(graph), costs)
-        ours = onnxruntime_s(channels, side, _SECONDS)
-        print(f"| {shape} | onnxruntime | {ours * 1e3:.2f} | | 1.00 | |", flush=True)
-        for size in SIZES:
-            schedule = in_tiles(direct, costs, size)
-            session = late("session").Session(job_of_schedule(schedule, view, "llvm", Budget(kernel_s=_SECONDS)))
-            made = session.kernel(1)
-            predicted = repeated_kernels(schedule, costs)[1].seconds
-            name = f"F({size}, 3)" if size else "direct"
-            took = float("nan") if made.timing is None else made.timing.seconds
-            print(
-                f"| {shape} | {name} | {took * 1e3:.2f} | {predicted * 1e3:.2f} | {took / ours:.2f} |"
-                f" {made.deviation:.0e} |",
-                flush=True,
-            )
+    for text in asked.shapes:
+        compare(Shape.read(text), hardware)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,34 @@ from dsascape.workloads.graph import Graph, Op, Tensor
 from dsascape.workloads.index import Index
 from dsascape.workloads.loopnest import Access, LoopNest
 from dsascape.workloads.mapping import mapping_of
+from dsascape.workloads.patches import fits as has_patches
+from dsascape.workloads.patches import written_as_patches
 from dsascape.workloads.turned_operands import has_operands_to_turn, with_turned_operands
+from dsascape.workloads.winograd.accuracy import sizes_of
+from dsascape.workloads.winograd.operators import fits as has_winograd
 from dsascape.workloads.winograd.operators import written_as_winograd
 
-Winograd = frozenset[tuple[int, int]]
-"""Convolutions that are computed by Winograd's algorithm: position of the operator, results along a tile's side."""
+PATCHES = 1
+"""Algorithm of a convolution as a product over patches of its data (`workloads.patches`)."""
+Algorithms = frozenset[tuple[int, int]]
+"""Convolutions that are not computed directly: position of the operator, and how.
+
+Either `PATCHES`, or results along each side of the tiles of Winograd's algorithm (`workloads.winograd`).
+"""
+
+
+def algorithms_of(op: Op, tensors: Mapping[str, Tensor], dtype: str, most: int) -> tuple[int, ...]:
+    """Return how a convolution may be computed besides directly, up to the algorithm ``most``; of other operators none.
+
+    ``dtype`` is that of its numbers, which says what rounding errors are small enough.
+    """
+    tried = (*((PATCHES,) if most >= PATCHES else ()), *sizes_of(dtype, most))
+    return tuple([algorithm for algorithm in tried if has_algorithm(op, tensors, algorithm)])
+
+
+def has_algorithm(op: Op, tensors: Mapping[str, Tensor], algorithm: int) -> bool:
+    """Whether ``op`` is a convolution that ``algorithm`` can compute, whatever its rounding errors."""
+    return has_patches(op, tensors) if algorithm == PATCHES else has_winograd(op, tensors)
 
 
 @dataclass(frozen=True)
@@ -36,25 +59,29 @@ class WrittenOut:
 
 
 def written_out(
-    analysis: Analysis, transposed: frozenset[int] = frozenset(), winograd: Winograd = frozenset()
+    analysis: Analysis, transposed: frozenset[int] = frozenset(), algorithms: Algorithms = frozenset()
 ) -> WrittenOut:
     """Return the network of ``analysis`` written out; the same analysis where no operator has to be.
 
     Products of the operators at positions ``transposed`` read copies of operands that no vector loads as they lie. The
-    convolutions of ``winograd`` are transforms and products (`workloads.winograd.operators`).
+    convolutions of ``algorithms`` are copies or transforms, and products.
     """
     graph = analysis.graph
-    if not transposed and not winograd and not any(map(_has_steps, graph.ops)):
+    if not transposed and not algorithms and not any(map(_has_steps, graph.ops)):
         return WrittenOut(analysis, tuple([(position,) for position in range(len(graph.ops))]))
     ops: list[Op] = []
     tensors = dict(graph.tensors)
     ops_of = []
     copied: set[str] = set()
-    sizes = dict(winograd)
+    algorithm_of = dict(algorithms)
     for position, op in enumerate(graph.ops):
         first = len(ops)
-        if position in sizes:
-            parts, made = written_as_winograd(op, tensors, sizes[position])
+        if position in algorithm_of:
+            algorithm = algorithm_of[position]
+            if algorithm == PATCHES:
+                parts, made = written_as_patches(op, tensors)
+            else:
+                parts, made = written_as_winograd(op, tensors, algorithm)
             tensors |= {tensor.name: tensor for tensor in made}
             ops += parts
         elif _has_steps(op):

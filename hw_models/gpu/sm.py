@@ -94,10 +94,11 @@ class SmPace:
         chains = blocks * issued.accumulators
         latency = self.spec.sms.fma_latency_cycles
         vector = issued.fma + issued.arithmetic
+        per_cycle = min(rates[ISSUE], blocks * issued.per_cycle) if issued.per_cycle else rates[ISSUE]
         pipes = [
             (blocks * vector / min(rates[LANES], chains / latency), LANES),
             (blocks * issued.special / rates[SPECIAL], SPECIAL),
-            (blocks * issued.total / rates[ISSUE], ISSUE),
+            (blocks * issued.total / per_cycle, ISSUE),
             (blocks * (issued.load + issued.store) / rates[ACCESS], ACCESS),
         ]
         if issued.matrix:

@@ -6,6 +6,7 @@ payload on a unit; the thousands of instructions of a program share a few hundre
 instructions in an `InstructionTable`, by column.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ class Issued:
     """Small matrix products, on units that compute one per instruction."""
     accumulators: int = 1
     """Independent chains of multiply-accumulates or matrix products, which hide each other's latency."""
+    per_cycle: float = 0.0
+    """Most instructions that are issued a cycle, where warps wait for their own earlier ones; 0: none waits."""
     waits: int = 0
     """Number of successive waits for data from outer memory levels."""
     ahead: int = 1
@@ -139,6 +142,7 @@ class Compute:
         if self.issued is not None:
             issued = self.issued
             sizes += [*issued.counts, issued.accumulators - 1, issued.waits, issued.ahead - 1]
+            sizes += [math.ceil(issued.per_cycle)]
         if self.shape is not None:
             sizes += [self.shape.rows, self.shape.columns, self.shape.depth, self.shape.count, self.shape.channels]
             if min(sizes) >= 0 and self.shape.macs != self.macs:

@@ -74,8 +74,9 @@ class Trace:
         """Critical path in segments with one limiting resource each; their lengths sum to the makespan."""
         return starmap(Step, self._steps())
 
-    def critical_ps(self) -> dict[str, int]:
-        """Return picoseconds of the critical path by limiting resource; the values sum to the makespan."""
+    @cached_property
+    def critical_ps(self) -> Mapping[str, int]:
+        """Picoseconds of the critical path by limiting resource; the values sum to the makespan."""
         shares: dict[str, int] = {}
         for _, paced_by, start, end in self._steps():
             shares[paced_by] = shares.get(paced_by, 0) + end - start
@@ -84,7 +85,7 @@ class Trace:
     def critical_start_ps(self) -> int:
         """Return picoseconds of the critical path that launches and start-ups take."""
         launching = {base_name(work.unit) for work in self.instructions.works if isinstance(work.payload, Launch)}
-        shares = self.critical_ps().items()
+        shares = self.critical_ps.items()
         return sum([spent for name, spent in shares if name in launching or name.endswith(_STARTUP)])
 
     def _steps(self) -> Iterator[tuple[int, str, int, int]]:
@@ -134,10 +135,10 @@ class SimulationResult:
     """`utilisation`, averaged over the copies in the part of the machine that the program runs on: idle clusters, for
     instance, do not count."""
 
-    @cached_property
+    @property
     def critical_ps(self) -> Mapping[str, int]:
         """Picoseconds of the critical path by limiting resource; see `Trace.critical_ps`."""
-        return self.trace.critical_ps()
+        return self.trace.critical_ps
 
     @property
     def bottleneck(self) -> str:

@@ -9,7 +9,7 @@ from dsascape.scheduler.cpu.cost.estimate import among_others_ps
 from dsascape.scheduler.cpu.pins import CpuPins, fixed_tiles
 from dsascape.scheduler.cpu.schedule.checked import checked_steps
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, Tiling, choose_tiling
-from dsascape.scheduler.cpu.search.time_bounds import least_time_of_ps, most_time_of_ps
+from dsascape.scheduler.cpu.search.time_bounds import beside_products, least_time_of_ps, most_time_of_ps
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cut import layers_in_order, only_convolution
 from dsascape.scheduler.kernels.layer import Layer
@@ -18,9 +18,7 @@ from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.sources import KernelSource, named
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.nest_by_nest import Winograd, may_transpose
-from dsascape.workloads.winograd.accuracy import sizes_of
-from dsascape.workloads.winograd.operators import fits
+from dsascape.workloads.nest_by_nest import PATCHES, Algorithms, algorithms_of, has_algorithm, may_transpose
 
 
 class CpuCosts:
@@ -134,37 +132,47 @@ class CpuCosts:
             most_time_of_ps(layer, self.view.dtype_of(layer, self.dtype), self.view, self.known) for layer in layers
         ]) / PS_PER_S  # fmt: skip
 
-    def winograd_of(self, ops: Sequence[int]) -> Winograd:
+    def algorithms_of(self, ops: Sequence[int]) -> Algorithms:
         """Return how the one convolution of a kernel is computed faster than directly, if it is.
 
         That is decided for each convolution by itself. Kernels that a source has steps for stay as these compute them.
         """
-        size = {op: self._tile_of(op) for op, _ in only_convolution(self.analysis, ops, 1)}
-        if any(size.values()) and self.kernels is not None:
+        op = only_convolution(self.analysis, ops)
+        algorithm = 0 if op is None else self._algorithm_of(op)
+        if op is None or not algorithm:
+            return frozenset()
+        if self.kernels is not None:
             direct = layers_in_order(self.analysis, ops, self.transposed)
             if any(self.kernels.chosen(NaiveProgram(each).key(self.dtype, self.view.spec.kind)) for each in direct):
                 return frozenset()
-        return frozenset([each for each in size.items() if each[1]])
+        return frozenset([(op, algorithm)])
 
-    def _tile_of(self, op: int) -> int:
-        """Return the tile of Winograd's algorithm that a convolution is computed in; 0 where none is faster."""
+    def _algorithm_of(self, op: int) -> int:
+        """Return the algorithm by which a convolution is computed; 0 where none is faster than directly."""
         (direct,) = layers_in_order(self.analysis, (op,), self.transposed)
         key = direct.signature, self.dtype, self.view.timing
-        return self.known.winograd.get(key, partial(self._fastest_tile_of, op, direct))
+        return self.known.algorithms.get(key, partial(self._fastest_algorithm_of, op, direct))
 
-    def _fastest_tile_of(self, op: int, direct: Layer) -> int:
-        best, size = self._time_ps(direct), 0
-        for tried in sizes_of(self.view.dtype_of(direct, self.dtype), self.view.tuning.winograd):
+    def _fastest_algorithm_of(self, op: int, direct: Layer) -> int:
+        graph, dtype = self.analysis.graph, self.view.dtype_of(direct, self.dtype)
+        others = algorithms_of(graph.ops[op], graph.tensors, dtype, self.view.tuning.winograd)
+        best, algorithm = self._time_ps(direct) if others else 0.0, 0
+        for tried in others:
+            worth = _WORTH_COPIES if tried == PATCHES else 1.0
+            if tried == PATCHES and beside_products(direct, self.tiling_of(direct), dtype, self.view) * worth <= 1:
+                continue
             every = self.analysis.of(_convolutions, tried)
             (layer,) = layers_in_order(self.analysis, (op,), self.transposed, every)
-            if layer.whole_macs < direct.whole_macs and (time_ps := self._time_ps(layer)) < best:
-                best, size = time_ps, tried
-        return size
+            may_pay = tried == PATCHES or layer.whole_macs < direct.whole_macs
+            if may_pay and (time_ps := self._time_ps(layer)) < best * worth:
+                best, algorithm = time_ps, tried
+        return algorithm
 
     def layers_of(self, ops: Sequence[int]) -> tuple[Layer, ...]:
         """Return the layers of a kernel as they are computed, in the order in which they run."""
-        sizes = {size for _, size in self.winograd_of(ops)}
-        every = self.analysis.of(_convolutions, sizes.pop()) if sizes else frozenset[tuple[int, int]]()
+        every = frozenset[tuple[int, int]]()
+        for _, algorithm in self.algorithms_of(ops):
+            every = self.analysis.of(_convolutions, algorithm)
         return layers_in_order(self.analysis, ops, self.transposed, every)
 
     def _time_ps(self, layer: Layer) -> float:
@@ -172,7 +180,14 @@ class CpuCosts:
         return among_others_ps(layer, tiling.tiles.tiled, tiling.threads, dtype, self.view)
 
 
-def _convolutions(analysis: Analysis, size: int) -> Winograd:
-    """Return all convolutions that Winograd's algorithm can compute, in tiles of ``size``."""
+_WORTH_COPIES = 0.97
+"""Share of a direct convolution's time below which it is computed over patches: what these save are instructions beside
+products, and predictions of smaller gains are no surer than that."""
+
+
+def _convolutions(analysis: Analysis, algorithm: int) -> Algorithms:
+    """Return all convolutions that ``algorithm`` can compute."""
     graph = analysis.graph
-    return frozenset([(place, size) for place, op in enumerate(graph.ops) if fits(op, graph.tensors)])
+    return frozenset([
+        (place, algorithm) for place, op in enumerate(graph.ops) if has_algorithm(op, graph.tensors, algorithm)
+    ])  # fmt: skip

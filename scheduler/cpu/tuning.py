@@ -30,10 +30,11 @@ class CpuTuning:
     folds_dequantisation: bool = True
     """Whether dequantisation is part of the products that use it, under policies that fuse. In generated code it is
     not, so runs that are measured have false."""
-    winograd: Literal[0, 2, 4, 6] = 4
+    winograd: Literal[0, 1, 2, 4, 6] = 4
     """Largest tile of Winograd's algorithm that 3x3 convolutions may be computed in, where that is estimated to be
-    faster: results along each side. 0: all convolutions are direct. Results of tiles of 4 and 6 have ten times the
-    rounding error (`workloads.winograd.accuracy`); in half precision none above 2 are used."""
+    faster: results along each side. From 1 on, convolutions may be products over patches (`workloads.patches`), too; 0:
+    all are direct. Results of tiles of 4 and 6 have ten times the rounding error (`workloads.winograd.accuracy`); in
+    half precision none above 2 are used."""
     most_accumulators: Few = 64
     """Register tiles with more are not tried."""
     depth_iterations: Annotated[int, Field(ge=8, le=2**20)] = 512

@@ -207,7 +207,12 @@ class _Block:
             fma=fma, arithmetic=arithmetic, special=special, load=load, store=store, scalar=scalar,
             matrix=math.ceil(self._matrix), accumulators=max(chains, 1), waits=math.ceil(self._steps) + straight,
             ahead=self._ahead, further_passes=math.ceil(self._further_passes - 1e-9),
+            per_cycle=self._per_cycle(threads),
         )  # fmt: skip
+
+    def _per_cycle(self, threads: int) -> float:
+        cycles = self._view.tuning.issue_cycles
+        return -(-threads // self._warp) / cycles if cycles else 0.0
 
     def _loops(self, iterations: float, of_part: int) -> float:
         """Return what loops issue that take the ``of_part`` elements of a part at a time."""

@@ -54,5 +54,8 @@ class GpuTuning:
     """Iterations of an innermost loop between two branches."""
     address_instructions: Few = 2
     """Scalar instructions for each load or store outside the anchor's loop: the address, the bounds."""
+    issue_cycles: Annotated[float, Field(ge=0, le=64)] = 0.0
+    """Mean cycles from one instruction of a warp to its next one, which often needs the result of an earlier one; 0: no
+    warp waits, as in kernels of libraries, which are ordered by hand."""
     vector_bytes: Annotated[int, Field(ge=4, le=64)] = 16
     """Most that one thread loads or stores in one instruction."""

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from dsascape.fusion.fixed_pattern import fixed_pattern_layers
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.nest_by_nest import Winograd, written_out
-from dsascape.workloads.winograd.operators import fits
+from dsascape.workloads.nest_by_nest import Algorithms, written_out
 
 
 def layer_of(analysis: Analysis, ops: Iterable[int]) -> Layer | None:
@@ -36,18 +35,15 @@ def single_layer(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ...]:
     return () if layer is None else (layer,)
 
 
-def only_convolution(analysis: Analysis, ops: Sequence[int], size: int) -> Winograd:
-    """Return the kernel's convolution for tiles of ``size``, if it can be computed by Winograd's algorithm.
-
-    None where the kernel has another operator that reduces, or where ``size`` is 0.
-    """
-    return frozenset() if not size else frozenset([(op, size) for op in analysis.of(_only_convolution, tuple(ops))])
+def only_convolution(analysis: Analysis, ops: Sequence[int]) -> int | None:
+    """Return the position of the kernel's convolution; None where it has none, or another operator that reduces."""
+    return analysis.of(_only_convolution, tuple(ops))
 
 
-def _only_convolution(analysis: Analysis, ops: tuple[int, ...]) -> tuple[int, ...]:
+def _only_convolution(analysis: Analysis, ops: tuple[int, ...]) -> int | None:
     graph = analysis.graph
     reducing = [op for op in ops if any(nest.has_reduction for nest in graph.ops[op].nests)]
-    return tuple(reducing) if len(reducing) == 1 and fits(graph.ops[reducing[0]], graph.tensors) else ()
+    return reducing[0] if len(reducing) == 1 and graph.ops[reducing[0]].kind == "Conv" else None
 
 
 def layers_by_pattern(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ...]:
@@ -83,25 +79,26 @@ def _runs_along(layer: Layer) -> bool:
 
 
 def layers_in_order(
-    analysis: Analysis, ops: Sequence[int], transposed: frozenset[int] = frozenset(), winograd: Winograd = frozenset()
-) -> tuple[Layer, ...]:
+    analysis: Analysis, ops: Sequence[int], transposed: frozenset[int] = frozenset(),
+    algorithms: Algorithms = frozenset(),
+) -> tuple[Layer, ...]:  # fmt: skip
     """Return the kernel ``ops`` as the layers that a machine runs in sequence, in the network written out nest by nest.
 
     There is one layer, unless operators hold several products (then each layer has at most one), or an operator's
     results need earlier results of its own or are copies of operands (then it is a layer by itself). Convolutions of
-    ``winograd`` stay one layer: their transforms and products run tile by tile. Copies of operands that come from
+    ``algorithms`` stay one layer: their transforms and products run tile by tile. Copies of operands that come from
     outside are made in front.
     """
-    return analysis.of(_layers_in_order, tuple(ops), transposed, winograd)
+    return analysis.of(_layers_in_order, tuple(ops), transposed, algorithms)
 
 
 def _layers_in_order(
-    analysis: Analysis, ops: tuple[int, ...], transposed: frozenset[int], winograd: Winograd
+    analysis: Analysis, ops: tuple[int, ...], transposed: frozenset[int], algorithms: Algorithms
 ) -> tuple[Layer, ...]:
-    out = analysis.of(written_out, transposed, winograd)
+    out = analysis.of(written_out, transposed, algorithms)
     written, every = out.analysis, out.ops(sorted(ops))
     graph = written.graph
-    tiled = sum([len(out.ops_of[op]) - 1 for op, _ in winograd if op in ops])
+    tiled = sum([len(out.ops_of[op]) - 1 for op, _ in algorithms if op in ops])
     if len(every) == len(ops) + tiled and not any(nest.ordered for op in every for nest in graph.ops[op].nests):
         return single_layer(written, every)
     rest = tuple([op for op in every if op not in out.copies])

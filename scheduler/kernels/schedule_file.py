@@ -15,7 +15,7 @@ from dsascape.scheduler.pins.pins import AppliedPin, without_empty_pins
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.loopnest import Extents
-from dsascape.workloads.nest_by_nest import Winograd, written_out
+from dsascape.workloads.nest_by_nest import Algorithms, written_out
 
 __all__ = [
     "Few",
@@ -163,7 +163,7 @@ def _plan(file: ScheduleFile[RecordT], graph: Graph, dtype: str) -> FusionPlan:
 
 def read_kernels(
     file: ScheduleFile[RecordT], analysis: Analysis, dtype: str, read: Callable[[str, RecordT, Layer], KernelT],
-    transposed: frozenset[int] = frozenset(), winograd: Winograd = frozenset(),
+    transposed: frozenset[int] = frozenset(), algorithms: Algorithms = frozenset(),
 ) -> tuple[FusionPlan, tuple[KernelT, ...]]:
     """Return the plan and the kernels of a file for the network of ``analysis``.
 
@@ -172,7 +172,7 @@ def read_kernels(
     """
     plan = _plan(file, analysis.graph, dtype)
     kernels = []
-    written = analysis.of(written_out, transposed, winograd).analysis
+    written = analysis.of(written_out, transposed, algorithms).analysis
     for number, record in enumerate(file.kernels):
         where = f"schedule: kernels.{number} ({record.output})"
         kernels.append(read(where, record, read_layer(where, record, len(file.groups), written)))

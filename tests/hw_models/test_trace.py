@@ -52,7 +52,7 @@ def test_start_up_and_running_are_separate_steps() -> None:
 
 
 def test_shares_of_the_critical_path_sum_to_the_makespan() -> None:
-    assert STORY.critical_ps() == {"launch": 10, "dma_load-startup": 5, "dma_load": 25, "ddr": 60}
+    assert STORY.critical_ps == {"launch": 10, "dma_load-startup": 5, "dma_load": 25, "ddr": 60}
 
 
 def test_of_two_that_end_together_the_later_in_the_program_counts() -> None:
@@ -66,8 +66,8 @@ def test_of_a_kernel_whose_tail_runs_beside_the_next_one_the_part_before_that_co
     trace = Trace(both, (0, 30), (50, 80), (-1, 0), ("dma_load", "path_load"), (10, 0), (0, 30))
     early = Trace(both, (0, 30), (50, 80), (-1, 0), ("dma_load", "path_load"), (40, 0), (0, 30))
 
-    assert trace.critical_ps() == {"dma_load-startup": 10, "dma_load": 20, "path_load": 50}
-    assert early.critical_ps() == {"dma_load-startup": 30, "path_load": 50}
+    assert trace.critical_ps == {"dma_load-startup": 10, "dma_load": 20, "path_load": 50}
+    assert early.critical_ps == {"dma_load-startup": 30, "path_load": 50}
 
 
 def test_members_of_an_unrolled_program_count_as_their_kind() -> None:
@@ -75,13 +75,13 @@ def test_members_of_an_unrolled_program_count_as_their_kind() -> None:
     load_1 = Instruction(unit="dma_load[1]", payload=moved)
     trace = Trace(InstructionTable.of((load_1,)), (0,), (50,), (-1,), ("global_buffer[1]",), (10,), (0,))
 
-    assert trace.critical_ps() == {"dma_load-startup": 10, "global_buffer": 40}
+    assert trace.critical_ps == {"dma_load-startup": 10, "global_buffer": 40}
 
 
 def test_an_empty_trace_has_no_critical_path() -> None:
     empty = Trace(InstructionTable.of(()), (), (), (), (), (), ())
 
-    assert (empty.makespan_ps, empty.critical_path(), empty.critical_ps()) == (0, [], {})
+    assert (empty.makespan_ps, empty.critical_path(), empty.critical_ps) == (0, [], {})
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dsascape.tuner.codegen.functions import const, dtype_of, erf, exponential, 
 from dsascape.tuner.codegen.names import SCAN
 from dsascape.workloads.loopnest import LoopNest
 from dsascape.workloads.operators.registry import Array
+from dsascape.workloads.patches import KIND as PATCHES
 
 
 class UnsupportedKernelError(ValueError):
@@ -267,7 +268,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
 MOVES = frozenset(
     {
         "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Concat", "Split", "Slice", "Pad", "Tile",
-        "DepthToSpace", "SpaceToDepth", "Gather", "Resize", "Upsample",
+        "DepthToSpace", "SpaceToDepth", "Gather", "Resize", "Upsample", PATCHES,
     }
 )  # fmt: skip
 """Operators whose output elements are input elements."""

@@ -65,7 +65,7 @@ class GeneratedCode:
     kernels: tuple[Kernel, ...]
     missing: tuple[Uncompiled, ...]
     executable: Executable
-    """The network that the kernels compute, with values of all their weights: convolutions by Winograd's algorithm are
+    """The network that the kernels compute, with values of all their weights: convolutions that are not direct are
     written out in it."""
 
     @property
@@ -82,12 +82,13 @@ class GeneratedCode:
 def generate(plan: FusionPlan, executable: Executable, tiles: GroupTiles, lanes: int) -> GeneratedCode:
     """Return the code of every kernel of ``plan``, with the loops of ``tiles`` and vectors of up to ``lanes``."""
     analysis = Analysis(plan.graph)
-    sizes = {place: each.winograd for place, each in tiles.items() if isinstance(each, LoopTiles)}
-    winograd = frozenset().union(*[
-        only_convolution(analysis, group.ops, sizes.get(place, 0)) for place, group in enumerate(plan.groups)
+    algorithm_of = {place: each.algorithm for place, each in tiles.items() if isinstance(each, LoopTiles)}
+    algorithms = frozenset([
+        (op, algorithm) for place, algorithm in algorithm_of.items()
+        if algorithm and (op := only_convolution(analysis, plan.groups[place].ops)) is not None
     ])  # fmt: skip
-    out = written_out(analysis, winograd=winograd) if winograd else None
-    executable = executable if out is None else executable_written_out(executable, out, winograd)
+    out = written_out(analysis, algorithms=algorithms) if algorithms else None
+    executable = executable if out is None else executable_written_out(executable, out, algorithms)
     kernels: list[Kernel] = []
     missing: list[Uncompiled] = []
     for position, group in enumerate(plan.groups):

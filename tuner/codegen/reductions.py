@@ -19,7 +19,8 @@ from dsascape.tuner.codegen.arithmetic import (
 from dsascape.tuner.codegen.functions import const, exponential
 from dsascape.tuner.codegen.names import FEW_BITS
 from dsascape.workloads.loopnest import LoopNest
-from dsascape.workloads.winograd.operators import KIND
+from dsascape.workloads.patches import KIND as PATCHES
+from dsascape.workloads.winograd.operators import KIND as WINOGRAD
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def _reciprocal(total: Any, _: Values, __: int) -> Any:
 
 
 _LOWEST = -3.4028234663852886e38
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", FEW_BITS, KIND})
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", FEW_BITS, PATCHES, WINOGRAD})
 _NORMS = {1: Reduction("sum", lambda v: tirx.abs(v[0])), 2: Reduction("sum", _squared, _root)}
 _PRODUCT = Reduction("sum", lambda v: prod(v[1:], start=v[0]))
 _SUM = Reduction("sum", lambda v: v[0])

@@ -7,18 +7,19 @@ import numpy as np
 import onnx
 
 from dsascape.workloads.executable import Executable
-from dsascape.workloads.nest_by_nest import Winograd, WrittenOut
+from dsascape.workloads.nest_by_nest import PATCHES, Algorithms, WrittenOut
 from dsascape.workloads.operators.registry import Array
-from dsascape.workloads.winograd.operators import KIND, TAPS, named
+from dsascape.workloads.winograd.operators import TAPS, named
 from dsascape.workloads.winograd.transforms import Matrix, transforms
 
 
-def executable_written_out(executable: Executable, out: WrittenOut, winograd: Winograd) -> Executable:
-    """Return ``executable`` with the convolutions of ``winograd`` as in the network written out, weights transformed.
+def executable_written_out(executable: Executable, out: WrittenOut, algorithms: Algorithms) -> Executable:
+    """Return ``executable`` with the convolutions of ``algorithms`` as in the network written out.
 
-    Products of the transformation are added up in double precision and rounded once.
+    Weights are transformed where Winograd's algorithm needs it: products of the transformation are added up in double
+    precision and rounded once.
     """
-    graph, sizes = executable.graph, dict(winograd)
+    graph, sizes = executable.graph, dict(algorithms)
     nodes: list[onnx.NodeProto] = []
     values = dict(executable.values)
     for position, node in enumerate(executable.nodes):
@@ -27,7 +28,9 @@ def executable_written_out(executable: Executable, out: WrittenOut, winograd: Wi
             continue
         op = graph.ops[position]
         parts = [out.analysis.graph.ops[part] for part in out.ops_of[position]]
-        nodes += [onnx.NodeProto(op_type=KIND, input=part.inputs, output=part.outputs) for part in parts]
+        nodes += [onnx.NodeProto(op_type=part.kind, input=part.inputs, output=part.outputs) for part in parts]
+        if sizes[position] == PATCHES:
+            continue
         names, shape = named(op, sizes[position]), op.nests[0].write.shape
         values |= constants(names.size, values[names.weight], shape[2:], names.transformed, names.matrices)
     return replace(executable, graph=out.analysis.graph, nodes=tuple(nodes), values=values)

@@ -32,7 +32,7 @@ from dsascape.scheduler.kernels.schedule_file import (
 )
 from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.wording import count
-from dsascape.workloads.nest_by_nest import Winograd
+from dsascape.workloads.nest_by_nest import PATCHES, Algorithms, has_algorithm
 from dsascape.workloads.winograd.accuracy import sizes_of
 
 
@@ -55,6 +55,7 @@ class _Kernel(KernelRecord):
     upstream: Annotated[tuple[_Upstream, ...], Field(strict=False)] = ()
     streamed: bool = False
     winograd: Number = 0
+    patches: bool = False
     threads: Size
     steps: list[dict[str, Any]] | None = None
 
@@ -74,7 +75,8 @@ def _kernel_record(kernel: CpuKernel) -> _Kernel:
     return _Kernel(
         output=kernel.name, group=kernel.group, operators=kernel.layer.ops, tile=tiles.tile, order=tiles.order,
         parallel=tiles.parallel, register_tile=tiles.register, vector_dim=tiles.vector_dim,
-        depth_step=tiles.depth_step, threads=kernel.threads, winograd=tiles.winograd, streamed=tiles.streamed,
+        depth_step=tiles.depth_step, threads=kernel.threads, winograd=tiles.winograd, patches=tiles.patches,
+        streamed=tiles.streamed,
         upstream=tuple([
             _Upstream(order=each.order, register_tile=each.register, vector_dim=each.vector_dim)
             for each in tiles.upstream
@@ -92,35 +94,37 @@ def read_schedule(data: object, costs: CpuCosts) -> CpuSchedule:
     """
     file = parsed(_File, data)
     plan, kernels = read_kernels(
-        file, costs.analysis, costs.dtype, partial(_kernel, costs), costs.transposed, _winograd(file, costs)
+        file, costs.analysis, costs.dtype, partial(_kernel, costs), costs.transposed, _algorithms(file, costs)
     )
     return CpuSchedule(plan, kernels, costs.dtype, file.policy, file.pins)
 
 
-def _winograd(file: _File, costs: CpuCosts) -> Winograd:
-    """Return the convolutions that a file's kernels compute by Winograd's algorithm; refuse what it cannot compute."""
+def _algorithms(file: _File, costs: CpuCosts) -> Algorithms:
+    """Return how a file's kernels compute convolutions that are not direct; refuse what they cannot compute."""
     found = set[tuple[int, int]]()
-    operators = len(costs.analysis.graph.ops)
+    graph = costs.analysis.graph
     for number, kernel in enumerate(file.kernels):
-        if not kernel.winograd:
+        if not kernel.winograd and not kernel.patches:
             continue
-        where = f"schedule: kernels.{number} ({kernel.output}): winograd"
+        where = f"schedule: kernels.{number} ({kernel.output}): {'winograd' if kernel.winograd else 'patches'}"
+        has, needs = (kernel.winograd, "0") if kernel.winograd else ("true", "false")
+        if kernel.winograd and kernel.patches:
+            raise ScheduleError(f"{where}: has {has}; needs 0, as patches has true")
         if kernel.group >= len(file.groups):
             raise ScheduleError(f"{where}: group {kernel.group}: there are {len(file.groups)}")
-        sizes = sizes_of(costs.dtype, kernel.winograd)
-        if kernel.winograd not in sizes:
+        if kernel.winograd and kernel.winograd not in sizes_of(costs.dtype, kernel.winograd):
             allowed = " or ".join(map(str, (0, *sizes_of(costs.dtype, _LARGEST))))
-            raise ScheduleError(f"{where}: has {kernel.winograd}; numbers of {costs.dtype} need {allowed}")
+            raise ScheduleError(f"{where}: has {has}; numbers of {costs.dtype} need {allowed}")
         if kernel.steps is not None:
-            raise ScheduleError(f"{where}: has {kernel.winograd}; a kernel with steps needs 0")
-        ops = [op for op in file.groups[kernel.group].operators if op < operators]
-        own = only_convolution(costs.analysis, ops, kernel.winograd)
-        if not own:
+            raise ScheduleError(f"{where}: has {has}; a kernel with steps needs {needs}")
+        ops = [op for op in file.groups[kernel.group].operators if op < len(graph.ops)]
+        op, algorithm = only_convolution(costs.analysis, ops), kernel.winograd or PATCHES
+        if op is None or not has_algorithm(graph.ops[op], graph.tensors, algorithm):
+            kind = "convolution of 3x3, stride 1" if kernel.winograd else "convolution in two dimensions"
             raise ScheduleError(
-                f"{where}: has {kernel.winograd}; needs 0: its group has no convolution of 3x3, stride 1 and one group"
-                " that is its only reduction"
+                f"{where}: has {has}; needs {needs}: its group has no {kind} and one group that is its only reduction"
             )
-        found |= own
+        found.add((op, algorithm))
     return frozenset(found)
 
 
@@ -142,7 +146,7 @@ def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKe
         tiles = LoopTiles(
             record.tile, record.order, record.parallel, record.register_tile, record.vector_dim, record.depth_step,
             tuple([UpstreamTiles(each.order, each.register_tile, each.vector_dim) for each in record.upstream]),
-            record.streamed, record.winograd,
+            record.streamed, record.winograd, record.patches,
         )  # fmt: skip
     except ValueError as error:
         raise ScheduleError(f"{where}: {error}") from error

@@ -58,11 +58,11 @@ class CpuKernel(Kernel):
             for each in tiles.upstream
         ])  # fmt: skip
         depth += ", softmax in parts" if tiles.streamed else ""
-        winograd = f", Winograd F({tiles.winograd}, 3)" if tiles.winograd else ""
+        algorithm = f", Winograd F({tiles.winograd}, 3)" if tiles.winograd else ", patches" if tiles.patches else ""
         return (
             f"{self.name}: tile {shown(tiles.tile)} of {shown(self.layer.sink.shape)}, loops {_loops(tiles.order)},"
             f" first {tiles.parallel} in parallel, registers {shown(tiles.register)}, {vectors}, depth {depth}"
-            f"{in_front}{winograd}, {count(self.threads, 'thread')}, {count(self.chunks, 'chunk')}"
+            f"{in_front}{algorithm}, {count(self.threads, 'thread')}, {count(self.chunks, 'chunk')}"
         )
 
 
@@ -100,17 +100,17 @@ def as_it_runs(schedule: CpuSchedule) -> CpuSchedule:
 def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> CpuSchedule:
     """Return the schedule that calls the plan's kernels one after the other.
 
-    Operators of several products and recurrences are several kernels each. Convolutions are computed by Winograd's
-    algorithm where that is estimated to be faster (`CpuCosts.winograd_of`).
+    Operators of several products and recurrences are several kernels each. Convolutions are computed by the
+    algorithm that is estimated to be fastest (`CpuCosts.algorithms_of`).
     """
     found = []
-    sizes = [costs.winograd_of(group.ops) for group in plan.groups]
-    winograd = frozenset[tuple[int, int]]().union(*sizes)
-    for number, (group, own) in enumerate(zip(plan.groups, sizes, strict=True)):
-        size = max([each for _, each in own], default=0)
-        for layer in layers_in_order(costs.analysis, group.ops, costs.transposed, winograd):
+    chosen = [costs.algorithms_of(group.ops) for group in plan.groups]
+    algorithms = frozenset[tuple[int, int]]().union(*chosen)
+    for number, (group, own) in enumerate(zip(plan.groups, chosen, strict=True)):
+        algorithm = max([each for _, each in own], default=0)
+        for layer in layers_in_order(costs.analysis, group.ops, costs.transposed, algorithms):
             tiling, steps, threads = costs.decided(layer)
-            tiles = replace(tiling.tiles, winograd=size) if size else tiling.tiles
+            tiles = tiling.tiles.by(algorithm)
             found.append(CpuKernel(layer.sink.name, number, layer, tiles, threads or tiling.threads, steps))
     pins = () if costs.pins is None else costs.pins.applied(kernel.layer for kernel in found)
     return CpuSchedule(plan, tuple(found), costs.dtype, policy, pins)

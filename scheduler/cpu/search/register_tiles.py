@@ -13,10 +13,12 @@ from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.scheduler.cpu.cost.instructions import code_of, least_issued
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.structure.anchors import is_aligned, lanes_along
+from dsascape.scheduler.cpu.structure.chains import depth_of
 from dsascape.scheduler.cpu.structure.nests import nests_of
 from dsascape.scheduler.cpu.view import CpuView, IssueView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
+from dsascape.scheduler.parts import divisors
 from dsascape.workloads.loopnest import Extents
 from dsascape.workloads.memo import memoized
 
@@ -36,6 +38,32 @@ def register_tile_of(layer: Layer, extents: Extents, dtype: str, view: CpuView, 
     Vectors do not reach over multiples of ``begins``, where what is computed at a time may begin.
     """
     return _register_tile(layer, extents, dtype, view.issue, begins)
+
+
+def registers_tried(layer: Layer, dtype: str, view: CpuView) -> list[Extents]:
+    """Return the register tiles that are tried: the one that is fastest, and one that leaves each thread its part.
+
+    The latter where there are fewer of the former than threads.
+    """
+    shape, threads, along = layer.sink.shape, view.thread_counts[0], vector_dim_of(layer)
+    if depth_of(layer) == 1:
+        return [_of_single_row(layer, dtype, view)]
+    fastest = register_tile_of(layer, shape, dtype, view)
+    number = math.prod([-(-size // part) for size, part in zip(shape, fastest, strict=True)])
+    if number >= threads or shape[along] <= view.lanes(dtype):
+        return [fastest]
+    width = -(-fastest[along] * number // (threads * view.lanes(dtype))) * view.lanes(dtype)
+    narrow = tuple([min(width, size) if dim == along else size for dim, size in enumerate(fastest)])
+    return list(dict.fromkeys([fastest, register_tile_of(layer, narrow, dtype, view)]))
+
+
+def _of_single_row(layer: Layer, dtype: str, view: CpuView) -> Extents:
+    """Return the register tile of a layer whose rows share nothing, as it sums up nothing: as wide as divides a row."""
+    nest, along = anchored_nest(layer), vector_dim_of(layer)
+    assert nest is not None
+    lanes = lanes_along(nest, along, view.lanes(dtype))
+    vectors = max([each for each in divisors(-(-layer.sink.shape[along] // lanes)) if each <= _MOST_COLUMNS])
+    return tuple([vectors * lanes if dim == along else 1 for dim in range(len(layer.sink.shape))])
 
 
 @memoized

@@ -24,12 +24,19 @@ from operator import attrgetter, itemgetter
 from dsascape.scheduler.cpu.cost.estimate import Estimate, among_others_ps, bounds_apart_ps, estimate, least_time_ps
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, Spans, UpstreamTiles
 from dsascape.scheduler.cpu.search.fixed import FixedTiles, with_fixed
 from dsascape.scheduler.cpu.search.in_steps import in_steps
-from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, vector_dim_of
+from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, registers_tried, vector_dim_of
 from dsascape.scheduler.cpu.structure.anchors import is_aligned
-from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, sink_spans, streamed_softmax, tile_grains
+from dsascape.scheduler.cpu.structure.chains import (
+    box_in_front,
+    loops_apart,
+    read_spans,
+    sink_spans,
+    streamed_softmax,
+    tile_grains,
+)
 from dsascape.scheduler.cpu.structure.nests import nests_of, sums_one_by_one
 from dsascape.scheduler.cpu.structure.shared_operands import shared_dims
 from dsascape.scheduler.cpu.view import CpuView
@@ -39,7 +46,7 @@ from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.recurrences import ordered_dims
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest, shared_rows
-from dsascape.scheduler.kernels.structure.parts import parts_of
+from dsascape.scheduler.kernels.structure.parts import is_computed_before, parts_of
 from dsascape.scheduler.parts import divisors
 from dsascape.workloads.analysis import Table
 from dsascape.workloads.loopnest import Extents
@@ -72,8 +79,8 @@ class KnownTiles:
     def __init__(self) -> None:
         self.tilings: Table[Tiling] = Table(function=choose_tiling)
         self.most_ps: Table[float] = Table()
-        self.winograd: Table[int] = Table()
-        """Tile of Winograd's algorithm that a convolution is computed in, 0 for none, by its signature."""
+        self.algorithms: Table[int] = Table()
+        """Algorithm that a convolution is computed by, 0 for directly, by its signature."""
 
 
 class Candidate(TiledKernel):
@@ -182,27 +189,12 @@ def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
     wider = _TILES_OF_REGISTERS if len(parts) == 1 or max(grains) > 1 else _TILES_IN_FRONT
     made = [
         _anchored(last, each, vector_dim_of(layer), view, shape, wider, grains)
-        for each in _registers(last, dtype, view)
+        for each in registers_tried(last, dtype, view)
     ]
     found = list(dict.fromkeys(itertools.chain.from_iterable(made)))
     if streamed_softmax(layer) is not None:
         found += in_steps(last, found)
     return [_with_upstream(parts, cut, dtype, view) for cut in found] if parts[1:] else found
-
-
-def _registers(layer: Layer, dtype: str, view: CpuView) -> list[Extents]:
-    """Return the register tiles that are tried: the one that is fastest, and one that leaves each thread its part.
-
-    The latter where there are fewer of the former than threads.
-    """
-    shape, threads, along = layer.sink.shape, view.thread_counts[0], vector_dim_of(layer)
-    fastest = register_tile_of(layer, shape, dtype, view)
-    number = math.prod([-(-size // part) for size, part in zip(shape, fastest, strict=True)])
-    if number >= threads or shape[along] <= view.lanes(dtype):
-        return [fastest]
-    width = -(-fastest[along] * number // (threads * view.lanes(dtype))) * view.lanes(dtype)
-    narrow = tuple([min(width, size) if dim == along else size for dim, size in enumerate(fastest)])
-    return list(dict.fromkeys([fastest, register_tile_of(layer, narrow, dtype, view)]))
 
 
 def best_of(kernels: Sequence[Candidate], threads: int) -> list[Tiling]:
@@ -248,7 +240,8 @@ def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: Cpu
         register = register_tile_of(part, extents, dtype, view, begins)
         spans = tuple([span.rounded(size) for span, size in zip(box, register, strict=True)])
         others = tuple(dim for dim in part.sink.order if dim != vector_dim)
-        order = (vector_dim, *others) if _has_vectors_outermost(part, vector_dim, extents) else (*others, vector_dim)
+        is_outermost = _has_vectors_outermost(part, vector_dim, spans, view)
+        order = (vector_dim, *others) if is_outermost else (*others, vector_dim)
         upstream.append(UpstreamTiles(order, register, vector_dim))
     return replace(cut, upstream=tuple(upstream))
 
@@ -260,15 +253,26 @@ def _of_rows(part: Layer, vector_dim: int, lanes: int) -> UpstreamTiles:
     return UpstreamTiles(order, tuple(register), vector_dim)
 
 
-def _has_vectors_outermost(part: Layer, vector_dim: int, extents: Extents) -> bool:
-    """Whether its loops go along the vectors last: where they use data apart, or where more weights than data."""
+def _has_vectors_outermost(part: Layer, vector_dim: int, spans: Spans, view: CpuView) -> bool:
+    """Whether its loops go along the vectors last: where they use data apart, or where more weights than data.
+
+    Not where it copies for all of ``spans`` more than half of what a core's caches hold: copies are then made, and
+    used, for one register tile after the other.
+    """
     anchor = anchored_nest(part)
     assert anchor is not None
     tensors = part.graph.tensors
     data = [read for read in anchor.reads if tensors[read.tensor].role != "weight"]
     if all(loops_apart(anchor, read, (vector_dim,)) for read in data):
         return True
-    needed = part.tile_work(tuple(map(min, extents, part.sink.shape))).operand_bytes
+    core = view.kinds[0]
+    cache = core.l2 or core.l1
+    made = [read for read in anchor.reads if is_computed_before(part, anchor, read)]
+    boxes = [math.prod([span.extent for span in read_spans(anchor, read, spans)]) for read in made]
+    if 2 * part.sink.bytes_of(sum(boxes)) * cache.shared_by > cache.capacity_bytes:
+        return False
+    extents = [min(span.extent, size) for span, size in zip(spans, part.sink.shape, strict=True)]
+    needed = part.tile_work(tuple(extents)).operand_bytes
     weights = sum([size for name, size in needed.items() if tensors[name].role == "weight"])
     return 2 * weights > sum(needed.values())
 

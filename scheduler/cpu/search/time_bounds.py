@@ -13,7 +13,7 @@ from dsascape.hw_models.cpu.machine import DRAM, L3
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import estimate
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
-from dsascape.scheduler.cpu.search.tiling import KnownTiles, candidates
+from dsascape.scheduler.cpu.search.tiling import KnownTiles, Tiling, candidates
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.structure.parts import parts_of
@@ -27,6 +27,16 @@ _ROUNDED = 1.001
 def least_time_of_ps(layer: Layer, dtype: str, view: CpuView) -> float:
     """Return a time that the kernel of ``layer`` takes no less than."""
     return _least_ps(_vectors(layer, dtype, view), view)
+
+
+def beside_products(layer: Layer, tiling: Tiling, dtype: str, view: CpuView) -> float:
+    """Return how long the instructions of the slowest core take, by what multiply-accumulates on full vectors do.
+
+    Those are split evenly over the threads of ``tiling``; so it is 1 where registers, tiles and threads waste nothing.
+    """
+    pace, _ = view.on_cores(tiling.threads)[-1]
+    cycles = TiledKernel(layer, tiling.tiles.tiled, tiling.threads, dtype, view).chunk_cycles(pace)
+    return cycles * tiling.threads * pace.core.fma_pipes / max(_vectors(layer, dtype, view), 1)
 
 
 def most_time_of_ps(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) -> float:

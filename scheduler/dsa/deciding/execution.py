@@ -37,8 +37,8 @@ from dsascape.scheduler.dsa.tiling.tiling import Route, Tiling
 from dsascape.scheduler.dsa.view import GLOBAL, LOCAL, DsaView
 from dsascape.workloads.memo import Memos, memoized
 
-_MOST_INSTANCES = 256
-"""Size of the cache of executions per prepared layout, in instances; each may have dozens of layer runs."""
+_MOST_STEPS = 1_000
+"""Size of the cache of decisions per prepared layout, in layer runs."""
 
 
 def prefetch_buffers(view: DsaView) -> PrefetchBuffers | None:
@@ -63,7 +63,7 @@ class PreparedLayout:
     requests: TileRequests
     memos: Memos = field(default_factory=dict, compare=False, repr=False)
     memo_key = memo_identity = None
-    """All executions that are stored here belong to the one layout."""
+    """All decisions that are stored here belong to the one layout."""
 
 
 def prepare(
@@ -122,27 +122,14 @@ def _executions(prepared: PreparedLayout, tilings: Sequence[Tiling], most_at_wor
 
     ``most_at_work``: maximum number of earlier runs that may still be executing.
     """
-    first = 0
+    number = 0
     for instance in prepared.layout.instances:
-        requests = prepared.requests.runs[first : first + len(instance.runs)]
-        yield from _of_instance(prepared, first, tuple([tilings[one.request] for one in requests]), most_at_work)
-        first += len(instance.runs)
-
-
-@memoized(most=_MOST_INSTANCES)
-def _of_instance(
-    prepared: PreparedLayout, first: int, tilings: tuple[Tiling, ...], most_at_work: int
-) -> tuple[Execution, ...]:
-    """Return the execution of each run of an instance, whose first run has number ``first``, given their tilings."""
-    at_work: tuple[RunAtWork, ...] = ()
-    executions = []
-    for number, tiling in enumerate(tilings, first):
-        run, one = prepared.layout.runs[number], prepared.requests.runs[number]
-        fetched = fetched_at_once(run, prepared.layout.slices, one.routes, one.exchange)
-        step = _placed(number, run.writes, fetched, one, tiling.with_names(tuple(one.routes)), at_work, most_at_work)
-        executions.append(step.execution)
-        at_work = step.left_at_work
-    return tuple(executions)
+        at_work: tuple[RunAtWork, ...] = ()
+        for _ in instance.runs:
+            tiling = tilings[prepared.requests.runs[number].request]
+            step = _placed_run(prepared, number, tiling, at_work, most_at_work)
+            yield step.execution
+            at_work, number = step.left_at_work, number + 1
 
 
 class _Step(NamedTuple):
@@ -151,6 +138,16 @@ class _Step(NamedTuple):
     execution: Execution
     left_at_work: tuple[RunAtWork, ...]
     """Runs that may still be executing when the next one begins, itself included."""
+
+
+@memoized(most=_MOST_STEPS)
+def _placed_run(
+    prepared: PreparedLayout, number: int, tiling: Tiling, at_work: tuple[RunAtWork, ...], most_at_work: int
+) -> _Step:
+    """Return the decisions about run ``number``, given the tiling of its request and the runs ``at_work``."""
+    run, one = prepared.layout.runs[number], prepared.requests.runs[number]
+    fetched = fetched_at_once(run, prepared.layout.slices, one.routes, one.exchange)
+    return _placed(number, run.writes, fetched, one, tiling.with_names(tuple(one.routes)), at_work, most_at_work)
 
 
 def _placed(

@@ -26,6 +26,9 @@ class RunAtWork(NamedTuple):
     blocks: Blocks
     """Blocks of its tiles, and of slices that are dead once it has ended."""
 
+    def __hash__(self) -> int:
+        return hash((self.number, self.writes))
+
 
 @dataclass(frozen=True, slots=True)
 class FreeSpace:

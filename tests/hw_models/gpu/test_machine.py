@@ -76,6 +76,8 @@ class TestPipes:
             (Issued(fma=800, accumulators=4), "fp16", 800, "lanes"),  # two operations in each
             (Issued(fma=800, accumulators=1), "fp32", 3200, "lanes"),  # one chain of four cycles
             (Issued(fma=400, arithmetic=400, accumulators=4), "fp32", 800, "lanes"),
+            (Issued(fma=800, accumulators=4, per_cycle=0.5), "fp32", 1600, "issue"),  # a warp waits for its own
+            (Issued(fma=800, accumulators=4, per_cycle=8.0), "fp32", 800, "lanes"),  # enough warps beside it
             (Issued(special=100), "fp32", 400, "special"),
             (Issued(scalar=800), "fp32", 400, "issue"),
             (Issued(load=300, store=100), "fp32", 400, "access"),

@@ -61,7 +61,7 @@ def test_multiplications_of_channels_are_as_many_as_winograds_formula_says() -> 
     graph = network(side=24, channels=16)
     direct = graph.ops[2].operations.macs
     for size in (2, 4, 6):
-        out = written_out(Analysis(graph), winograd=frozenset({(2, size)}))
+        out = written_out(Analysis(graph), algorithms=frozenset({(2, size)}))
         product = next(op for op in out.analysis.graph.ops if op.name.endswith(":products"))
         assert product.operations.macs * size**2 * 9 == direct * (size + 2) ** 2
 

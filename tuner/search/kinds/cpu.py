@@ -65,10 +65,10 @@ def tasks_of(schedule: CpuSchedule, view: CpuView) -> tuple[Task, ...]:
     """Return the tasks of a schedule in the order in which they first occur; kernels that run in order are none.
 
     No steps describe the loops of a recurrence or a running sum. Raises ``ValueError`` for a schedule with convolutions
-    by Winograd's algorithm: programs are of a network's own operators, so that searches need ``tuning.winograd=0``.
+    that are not direct: programs are of a network's own operators, so that searches need ``tuning.winograd=0``.
     """
-    if any(kernel.tiles.winograd for kernel in schedule.runs):
-        raise ValueError("a schedule with convolutions by Winograd's algorithm has no tasks; needs tuning.winograd=0")
+    if any(kernel.tiles.algorithm for kernel in schedule.runs):
+        raise ValueError("a schedule with convolutions that are not direct has no tasks; needs tuning.winograd=0")
     machine = SearchMachine.of_cpu(view, schedule.dtype)
     kernels = [kernel for kernel in schedule.runs if not runs_in_order(kernel.layer)]
     return tuple([
