@@ -46,5 +46,8 @@ class GraphTurboOptions:
     """Footprint that has to fit the local buffers when sub-graphs are grouped and split (Algorithm 1's ``peak``):
     ``all``: every tensor an instance touches, inputs from other sub-graphs included; ``made``: intermediates and output
     only, as in section 3.1."""
+    attention: Literal["parts", "whole"] = "parts"
+    """Layers of an attention: ``parts``, those of its operators, as in the paper; ``whole``: plans with it as one
+    layer, a tile of scores at a time, are tried besides, on scratchpads (more local buffer may then cost time)."""
     most_recompute: Annotated[float, Field(ge=0, le=10)] = 0.25
     """Maximum number of operations that overlapping instances may repeat, as a fraction of the sub-graph's own."""

@@ -88,7 +88,8 @@ def _fastest(options: GraphTurboOptions, costs: DsaCosts) -> Evaluated[Schedule]
             return evaluator.chosen()
         if not left:  # layouts for smaller buffers mostly move more, though not always
             break
-    search.consider_whole_attention(costs)
+    if options.attention == "whole":
+        search.consider_whole_attention(costs)
     if options.outputs == "local":
         search.with_outputs("global").consider_plans(costs, known_s)
     for fewer in with_fewer_cores(costs, evaluator):
@@ -154,21 +155,20 @@ class _Search:
                     return
                 search.consider_plans(at, {}, always=True)
 
-    def consider_whole_attention(self, costs: DsaCosts) -> None:
+    def consider_whole_attention(self, at: DsaCosts) -> None:
         """Evaluate the plans for the machine's buffers with attention as one layer of a group, or as one by itself."""
         distinct: dict[PlanKey, FusionPlan] = {}
-        for plan in plans_of(self.options, costs):
-            apart = with_attention_apart(costs.analysis, plan)
-            if holds_attention(costs.analysis, plan):
+        for plan in plans_of(self.options, at):
+            apart = with_attention_apart(at.analysis, plan)
+            if holds_attention(at.analysis, plan):
                 distinct[plan_key(plan)] = plan
             if apart is not None:
                 distinct[plan_key(apart)] = apart
         for plan in distinct.values():
-            if not has_too_many_instances(plan, costs):
-                whole = partial(laid_out, self.options, plan, costs, attention="whole")
-                shown = self.evaluator.laid_out(whole)
+            if not has_too_many_instances(plan, at):
+                shown = self.evaluator.laid_out(partial(laid_out, self.options, plan, at, attention="whole"))
                 if shown is not None:
-                    self.consider(shown, costs)
+                    self.consider(shown, at)
 
     def consider_plans(self, at: DsaCosts, known_s: dict[PlanKey, float], *, always: bool = False) -> bool:
         """Evaluate the cheapest layouts at one size of local buffer; return whether any of them could win.

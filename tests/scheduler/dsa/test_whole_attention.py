@@ -8,7 +8,7 @@ from onnx import helper
 
 from dsascape import Graph, load_hardware, simulate
 from dsascape.fusion import unfused_plan
-from dsascape.scheduler import Placing
+from dsascape.scheduler import Placing, make_policy
 from dsascape.scheduler.dsa.costs import DsaCosts
 from dsascape.scheduler.dsa.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.dsa.schedule.schedule import Schedule
@@ -26,7 +26,8 @@ def attention() -> Graph:
 
 
 def run(policy: str) -> Any:
-    return simulate(attention(), "stcp920", policy, dtype="fp16")
+    options = {"attention": "whole"} if policy == "graphturbo" else {}
+    return simulate(attention(), "stcp920", make_policy(policy, options), dtype="fp16")
 
 
 @pytest.mark.parametrize("policy", ["graphturbo", "astitch"])
