@@ -148,8 +148,13 @@ class CpuCosts:
         return frozenset([(op, algorithm)])
 
     def _algorithm_of(self, op: int) -> int:
-        """Return the algorithm by which a convolution is computed; 0 where none is faster than directly."""
-        (direct,) = layers_in_order(self.analysis, (op,), self.transposed)
+        """Return the algorithm by which a convolution is computed; 0 where none is faster than directly.
+
+        Nor is there any for a convolution whose operands are dequantised in layers before it.
+        """
+        direct, *others = layers_in_order(self.analysis, (op,), self.transposed)
+        if others:
+            return 0
         key = direct.signature, self.dtype, self.view.timing
         return self.known.algorithms.get(key, partial(self._fastest_algorithm_of, op, direct))
 

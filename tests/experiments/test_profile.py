@@ -56,4 +56,4 @@ def test_a_run_sums_the_figures_of_its_workers(tmp_path: Path, capsys: pytest.Ca
     found = table(capsys.readouterr().err)
     entries, hits, misses = found["scheduler.dsa.tiling.candidates._lattice"]
     assert "dsascape.scheduler.dsa.tiling.candidates._lattice" not in own  # this process has computed no point
-    assert hits >= misses >= entries > 0
+    assert min(hits, misses) >= entries > 0

@@ -30,6 +30,7 @@ from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.nest_by_nest import PATCHES
 from tests.graphs import Net
+from tests.tiers import examples
 
 SERVER = load_hardware("epyc", Cpu)
 
@@ -74,7 +75,7 @@ def test_those_that_they_divide_are_direct_and_so_is_all_with_the_option() -> No
 
 
 @settings(
-    max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate),
+    max_examples=examples(12), deadline=None, phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 @given(

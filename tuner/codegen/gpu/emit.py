@@ -46,6 +46,7 @@ from dsascape.tuner.codegen.gpu.phases import (
     when,
 )
 from dsascape.workloads.executable import Executable
+from dsascape.workloads.loopnest import Access
 
 Parts = list[Phase | Steps]
 
@@ -191,7 +192,10 @@ class GridEmitting(Emitting):
         return all(copies.get(read.tensor, read.tensor) in self.memories for read in reads_of(stage, stage.nests))
 
     def _adds_zeros(self, condition: Condition, statement: Statement) -> bool:
-        """Whether a product adds only zeros where a condition does not hold: both of its factors end there."""
+        """Whether a product adds only zeros where a condition does not hold.
+
+        Both of its factors end there, and their copies have room for the zeros behind that.
+        """
         stage = self.stages[statement.stage]
         nest = stage.nests[0]
         if stage.kind != "sum" or not nest.per_iteration.macs:
@@ -200,14 +204,20 @@ class GridEmitting(Emitting):
         if len(ended) != 1 or nest.loops[ended[0]].extent != condition.limit:
             return False
         copies, own = self.program.copies(stage.name), ((ended[0], 1),)
-        return all(
-            read.tensor in copies
-            and any(
-                index.terms == own and not index.offset and size == condition.limit
-                for index, size in zip(read.indices, read.shape, strict=True)
-            )
-            for read in nest.reads[:2]
-        )
+
+        def is_zero(read: Access) -> bool:
+            if read.tensor not in copies:
+                return False
+            stage, buffer = self.stages[copies[read.tensor]], self.program.buffer(copies[read.tensor])
+            extents = dict(zip(stage.order, buffer.shape, strict=False))
+            ends = [
+                dim for dim, (index, size) in enumerate(zip(read.indices, read.shape, strict=True))
+                if index.terms == own and not index.offset and size == condition.limit
+            ]  # fmt: skip
+            places = [(condition.value + buffer.first[dim] * -1).span(self.spans) for dim in ends]
+            return any(first >= 0 and end <= extents[dim] for dim, (first, end) in zip(ends, places, strict=True))
+
+        return all(map(is_zero, nest.reads[:2]))
 
     def _dim_of(self, condition: Condition, statement: Statement) -> int | None:
         """Return the dimension whose elements a condition ends; None for one about anything else."""
