@@ -130,6 +130,7 @@ class TestLatencies:
         issued=st.builds(
             Issued, fma=st.integers(0, 2000), load=st.integers(0, 500), special=st.integers(0, 100),
             accumulators=st.integers(1, 64), waits=st.integers(0, 40), ahead=st.integers(1, 8),
+            per_cycle=st.sampled_from([0.0, 0.3, 1.0, 8.0]),
         ),
         traffic=st.tuples(*[st.tuples(st.just(name), st.integers(0, 20_000)) for name in ("shared", "l2", "dram")]),
         blocks=st.integers(1, 16), at_work=st.integers(1, 4), data=st.data(),
