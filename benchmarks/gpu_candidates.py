@@ -25,7 +25,7 @@ from dsascape.tuner.search.tasks import Task
 
 _DTYPE = "fp32"
 _HEADINGS = (
-    "operator", "programs", "without a time", "first [us]", "fastest [us]", "mean error", "Spearman", "chosen / fastest",
+    "operator", "programs", "no time", "first [us]", "fastest [us]", "mean error", "Spearman", "chosen / fastest",
 )
 
 
