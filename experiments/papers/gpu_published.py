@@ -4,7 +4,8 @@
 
 Figures are in ``gpus/published.csv``, their sources in ``gpus/published.yaml``; those at `BATCHES` are simulated, which
 takes some minutes. TensorRT launches a network as one graph (`GpuTuning.graphs`). PyTorch launches a kernel for each
-operator: ``unfused`` here. What the other runtimes fuse is simulated under ``fixed-pattern``.
+operator of a convolutional network: ``unfused`` here. What the other runtimes fuse, and blocks of transformers, are
+simulated under ``fixed-pattern``, as in [libraries on GPUs](gpu-libraries.md).
 """
 
 import sys
@@ -31,7 +32,9 @@ BATCHES = 1, 32, 256, 512, 1024
 _OTHER_VALUES = {"a100-80gb": ("a100", {"dram.capacity": "80 GiB", "dram.bandwidth": "2039 GB/s"})}
 """Presets and changed values of cards that have no preset of their own: the A100 of 80 GB has HBM2e."""
 _GRAPHS = "TensorRT"
-_EAGER = "PyTorch"
+EAGER = "PyTorch"
+_TRANSFORMERS = {"vit-b16"}
+"""Networks of PyTorch whose attention is one kernel."""
 _HEADINGS = (
     "card", "runtime", "network", "tokens", "batch", "dtype", "published [ms]", "bound", "expected", "source",
 )  # fmt: skip
@@ -96,7 +99,8 @@ def cases() -> tuple[Case, ...]:
 
 def simulated(each: Published) -> Case:
     """Return the figure with the simulated latencies of the same work."""
-    policy = "unfused" if each.runtime == _EAGER else "fixed-pattern"
+    unfused = each.runtime == EAGER and each.network not in _TRANSFORMERS
+    policy = "unfused" if unfused else "fixed-pattern"
     tuning = {"graphs": True} if each.runtime == _GRAPHS else None
     record = simulate(each.graph, each.machine, policy, batch=each.batch, dtype=each.dtype, tuning=tuning).record
     return Case(each, record.latency_s, record.expected_latency_s)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dsascape.hw_models import AnyHardware, Gpu, load_hardware, parameter_paths
+from dsascape.hw_models.common.product_types import ProductType
 from dsascape.hw_models.machine_files.load import plain
 
 
@@ -55,7 +56,7 @@ def test_cards_of_one_design_differ_in_what_the_cards_are(one: str, other: str, 
     ("l40s", "fp16", 362), ("rtx_3090", "fp16", 71), ("rtx_3090", "int8", 284), ("rtx_4090", "fp16", 165),
     ("rtx_4090", "int8", 661),
 ])  # fmt: skip
-def test_tensor_units_have_the_peak_of_the_data_sheet(name: str, dtype: str, tera: float) -> None:
+def test_tensor_units_have_the_peak_of_the_data_sheet(name: str, dtype: ProductType, tera: float) -> None:
     sms = load_hardware(name, Gpu).sms
 
     assert 2 * sms.count * sms.clock_hz * sms.tensor[dtype].macs_per_cycle / 1e12 == pytest.approx(tera, rel=0.015)
