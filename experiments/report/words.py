@@ -188,9 +188,9 @@ def _comparison(ratios: pd.DataFrame, baseline: str, others: Sequence[str], axes
         if least >= 1:
             sentences.append(f"The gain of {best} is largest for {where[0]} and smallest for {where[1]}.")
         elif most > 1:
-            sentences.append(f"{best} gains most for {where[0]} and loses most for {where[1]}.")
+            sentences.append(f"Most is gained by {best} for {where[0]}, and most lost for {where[1]}.")
         else:
-            sentences.append(f"{best} loses least for {where[0]} and most for {where[1]}.")
+            sentences.append(f"Least is lost by {best} for {where[0]}, and most for {where[1]}.")
     ends = {axis: both for axis in axes if (both := trend(of_best, axis, axes))}
     telling = sorted(ends, key=lambda axis: -abs(log10(ends[axis][1] / ends[axis][0])))[:_MOST_NAMED]
     return sentences + [_trend_text(axis, axes[axis], ends[axis]) for axis in axes if axis in telling]

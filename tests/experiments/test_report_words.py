@@ -40,8 +40,8 @@ class TestWords:
         ("unfused_s", "sentence"),
         [
             ((2.0, 4.0), f"The gain of astitch is largest for b (4.00{TIMES}) and smallest for a (2.00{TIMES})."),
-            ((0.5, 4.0), f"astitch gains most for b (4.00{TIMES}) and loses most for a (0.500{TIMES})."),
-            ((0.5, 0.8), f"astitch loses least for b (0.800{TIMES}) and most for a (0.500{TIMES})."),
+            ((0.5, 4.0), f"Most is gained by astitch for b (4.00{TIMES}), and most lost for a (0.500{TIMES})."),
+            ((0.5, 0.8), f"Least is lost by astitch for b (0.800{TIMES}), and most for a (0.500{TIMES})."),
         ],
     )
     def test_a_loss_is_not_called_a_gain(self, unfused_s: tuple[float, float], sentence: str) -> None:
