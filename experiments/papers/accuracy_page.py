@@ -20,6 +20,7 @@ from dsascape.experiments.papers.fusion_pays import OWN, SAME, ratio
 from dsascape.experiments.papers.gemmini_layers import layers
 from dsascape.experiments.papers.gpu_libraries import GPUS, KINDS, cases
 from dsascape.experiments.papers.graphturbo_tables import markdown
+from dsascape.experiments.papers.nvdla_sizes import sizes
 from dsascape.experiments.papers.pages import write_page
 from dsascape.experiments.real.accuracy import mape, spearman
 from dsascape.hw_models import load_hardware
@@ -81,8 +82,11 @@ product, that of memory from copies ([where numbers come from](sources.md#a100))
 """
 _OF_DSAS = """Two rows of GraphTurbo's table 1 have set the launch cost of `stcp920`; its table 2 has set nothing,
 and its rows are looked at one by one in [GraphTurbo](graphturbo.md). Goya's clock, peak and memories are not
-published, so its file is mostly assumed. Areas beside published dies are in
-[machines](machine.md#clustered-scratchpad-accelerator).
+published, so its file is mostly assumed. NVDLA's primer has frames of ResNet-50 a second, which are estimates
+too; they take arithmetic and data alone, and leave out the lanes behind the array and launches. Without these, five
+sizes come out at 1.01, 1.14, 1.11, 1.15 and 1.67 of them (`python -m dsascape.experiments.papers.nvdla_sizes` has each
+with them: 0.87 to 0.69, and 1.5 of the smallest). For Ethos-U65 and TPU v4i no absolute figures of a network of the zoo
+have been found. Areas beside published dies are in [machines](machine.md#clustered-scratchpad-accelerator).
 """
 _ON_RTL = """`gemmini` runs 74 layers of BERT-base, ResNet-50, the head of RetinaNet and U-Net one by one, with
 memories that hold two of the tiles that ran on RTL, and these tiles: those of DOSA's search, and those of Gemmini's
@@ -192,6 +196,7 @@ def page() -> str:
         markdown(_HEADINGS, [
             _tvm_on_stcp920(),
             _published("Goya, graphturbo", "the maker's figures", dsas, "latency_s"),
+            _sizes_of_nvdla(),
         ]),
         "",
         _OF_DSAS,
@@ -298,6 +303,13 @@ def _tvm_on_stcp920() -> tuple[object, ...]:
         ours.append(simulate(each["model"], "stcp920", chosen, batch=each["batch"]).record.throughput_per_s)
         paper.append(each["tvm_per_s"])
     return Compared("STCP920, fixed-pattern", "TVM's throughput, GraphTurbo's table 2", tuple(ours), tuple(paper)).row
+
+
+def _sizes_of_nvdla() -> tuple[object, ...]:
+    """Return the row on ResNet-50 on NVDLA from 64 to 2,048 multipliers."""
+    every = list(sizes())
+    ours, theirs = [size.predicted_frames_per_s() for size in every], [size.frames_per_s for size in every]
+    return Compared("NVDLA, five sizes, fixed-pattern", "its makers' estimates", tuple(ours), tuple(theirs)).row
 
 
 def _on_rtl() -> list[tuple[object, ...]]:

@@ -25,6 +25,7 @@ are drained. Blocks at the edge drain only the rows that they have.
 
 An array that adds up over channels alone (``sums_over``) computes each tap of a window as a product of its own: it is
 drained for every tap, into accumulators that add the taps up, and filled and drained as often where it has one set.
+With ``taps_together``, several taps of few channels fill the native depth together.
 Products of one element's depth lie side by side where the unit has ``separate_columns``.
 
 A unit of several arrays deals the blocks out one after another, those at the edge last; its time is that of the first
@@ -94,7 +95,9 @@ def depth_and_taps(unit: MatrixUnit, shape: MatrixShape) -> tuple[int, int]:
     """Return the depth over which ``unit`` adds up at once, and the number of such parts that make up a result."""
     if unit.sums_over == "channels_and_taps" or not 0 < shape.channels < shape.depth:
         return shape.depth, 1
-    return shape.channels, -(-shape.depth // shape.channels)
+    taps = -(-shape.depth // shape.channels)
+    together = min(max(min(unit.taps_together, unit.native_tile[2] // shape.channels), 1), taps)
+    return shape.channels * together, -(-taps // together)
 
 
 def fill_and_drain_cycles(unit: MatrixUnit) -> tuple[int, int, int]:

@@ -87,6 +87,9 @@ class MatrixUnit(BaseModel):
     """What one product adds up. ``channels``: input channels at one tap of a window; each tap of a convolution is a
     product of its own, whose results are added to those of the taps before, so few channels leave most of the depth
     idle. ``channels_and_taps``: all that a result needs, as where windows are laid out in rows (im2col)."""
+    taps_together: Annotated[int, Field(gt=0, le=256)] = 1
+    """Most taps of a window that an array adds up at once together with their channels, where ``sums_over`` is
+    ``channels``: as many of them as fit the native depth, which few channels, such as an image's, fill better so."""
     separate_columns: bool = False
     """Whether products of which each adds up a single element may share a block, in columns of their own: taps of a
     depthwise convolution then fill the columns with channels, where ``sums_over`` is ``channels``. Otherwise such

@@ -25,7 +25,7 @@ typedef struct {
     double rate, efficiency, special_cycles;
     int64_t is_array, rows, columns, depth, fill_cycles, drain_cycles, drain_cycles_per_row, accumulator_sets, arrays;
     int64_t sums_taps, separate_columns, reused_rows, reused_columns, element_bytes;
-    int64_t is_stationary, issue_cycles;
+    int64_t is_stationary, issue_cycles, taps_together;
 } Unit;
 
 typedef struct { int64_t tensor, is_share; ROWS_OF(int64_t, shape); } Output;
@@ -158,6 +158,8 @@ static int64_t nest_ps(const Layer *layer, const Nest *nest, const int64_t *exte
     double cycles = 0.0;
     if (products > 0 && depth > 0) {
         int64_t added_up = unit->sums_taps ? depth : least(sizes[DEPTH], depth), taps = up(depth, added_up);
+        int64_t together = least(most(least(unit->taps_together, unit->depth / added_up), 1), taps);
+        if (!unit->sums_taps && added_up < depth) added_up *= together, taps = up(taps, together);
         double one_way = unit->is_stationary
             ? streamed_cycles(unit, rows, columns, added_up, count, taps, sizes[RUN])
             : array_cycles(unit, rows, columns, added_up, count, taps);

@@ -45,7 +45,7 @@ static const Field unit_fields[] = {
     SIZE(Unit, fill_cycles), SIZE(Unit, drain_cycles), SIZE(Unit, drain_cycles_per_row),
     WHOLE_FIELD(Unit, accumulator_sets, 1, 2), COUNTS(Unit, arrays), FLAG(Unit, sums_taps),
     FLAG(Unit, separate_columns), COUNTS(Unit, reused_rows), COUNTS(Unit, reused_columns),
-    WHOLE_FIELD(Unit, element_bytes, 0, 64), FLAG(Unit, is_stationary), COUNTS(Unit, issue_cycles),
+    WHOLE_FIELD(Unit, element_bytes, 0, 64), FLAG(Unit, is_stationary), COUNTS(Unit, issue_cycles), COUNTS(Unit, taps_together),
 };
 static Record unit_record = RECORD(Unit, unit_fields);
 

@@ -186,7 +186,7 @@ class _Encoding:
             accumulator_sets=unit.accumulator_sets, arrays=unit.count, sums_taps=unit.sums_over == "channels_and_taps",
             separate_columns=unit.separate_columns, reused_rows=reused_rows, reused_columns=reused_columns,
             element_bytes=BITS[dtype] // BYTE_BITS, is_stationary=unit.array == "weight_stationary",
-            issue_cycles=unit.issue_cycles,
+            issue_cycles=unit.issue_cycles, taps_together=unit.taps_together,
         )  # fmt: skip
 
     def _nest(self, one: CompiledNest) -> Nest:

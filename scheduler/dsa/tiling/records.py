@@ -107,6 +107,8 @@ class Unit(NamedTuple):
     """Whether rows are streamed past blocks of weights that the array holds (``weight_stationary``)."""
     issue_cycles: int = 1
     """Fewest cycles of an instruction that streams them."""
+    taps_together: int = 1
+    """Most taps of few channels that an array adds up at once."""
 
 
 class Output(NamedTuple):

@@ -85,6 +85,13 @@ class TestWeightStationary:
         assert self.cycles(taps, 64, 16, 27, channels=3) == 16 + 9 * 64 + 30
         assert self.cycles(self.held(), 64, 16, 27, channels=3) == 16 + 2 * 64 + 30
 
+    def test_taps_of_few_channels_fill_the_depth_together(self) -> None:
+        """Five taps of three channels fill 15 of 16: 49 taps take ten steps. No more than four of them: thirteen."""
+        five, four = (self.held(sums_over="channels", taps_together=most) for most in (14, 4))
+        assert self.cycles(five, 64, 16, 147, channels=3) == 16 + 10 * 64 + 30
+        assert self.cycles(four, 64, 16, 147, channels=3) == 16 + 13 * 64 + 30
+        assert self.cycles(five, 64, 16, 9 * 16, channels=16) == 16 + 9 * 64 + 30
+
     def test_weights_are_read_once_and_rows_for_every_16_columns(self) -> None:
         unit = self.held(operand_reuse=[65536, 16])
         assert operands_read(unit, MatrixShape(100, 64, 32)) == (100 * 32 * 4, 64 * 32)

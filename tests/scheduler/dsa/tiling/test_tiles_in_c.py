@@ -50,7 +50,7 @@ GAPS = st.lists(st.sampled_from([0, 64, 100, 512, 4096, 30_000, 65_536]), min_si
 MOST_OTHER = {
     "array": ("outer_product", "systolic", "weight_stationary", "dot_product", "ideal"), "accumulator_sets": (1, 2),
     "count": (1, 2, 3, 4), "sums_over": ("channels", "channels_and_taps"), "separate_columns": (False, True),
-    "issue_cycles": (1, 3, 40),
+    "issue_cycles": (1, 3, 40), "taps_together": (1, 2, 14),
 }  # fmt: skip
 CHANNELS_ALONE = {"units.matrix.sums_over": "channels", "units.matrix.separate_columns": True}
 
