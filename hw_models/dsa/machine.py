@@ -6,7 +6,7 @@ from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
 from dsascape.hw_models.dsa.arrays import product_cycles
 from dsascape.hw_models.dsa.levels import CHIP, CLUSTER, CLUSTER_LINK, CORE
-from dsascape.hw_models.dsa.memories import Channel, ClusterLink, OnChipPath
+from dsascape.hw_models.dsa.memories import Channel, ClusterLink, DmaChannel, OnChipPath
 from dsascape.hw_models.dsa.spec import ON_CHIP_PATHS, ClusteredDsa, ComputeUnit, MatrixUnit
 from dsascape.hw_models.simulation.clock import whole_ps
 from dsascape.hw_models.simulation.energy import EnergyModel
@@ -116,6 +116,8 @@ def _moving(name: str, channel: Channel | OnChipPath) -> Serve:
         size = payload.size_bytes
         touches = _moved(payload.source, payload.destination, payload.fan_out)
         duration = ceil_ps(size, channel.bandwidth_bytes_per_s)
+        if isinstance(channel, DmaChannel):
+            duration = max(duration, channel.requests_ps(size, payload.pieces))
         return Service(channel.startup_ps * payload.bursts, duration, size, touches, name)
 
     return serve

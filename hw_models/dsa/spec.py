@@ -71,10 +71,14 @@ class MatrixUnit(BaseModel):
     """Number of identical arrays that share every instruction: each computes an equal number of a product's blocks of
     native rows x columns, over the whole depth, so a product of one block uses one array. All of them read operands
     through the local buffer, whose bandwidth stays that of the core."""
-    array: Literal["outer_product", "systolic", "dot_product", "ideal"] = "outer_product"
+    array: Literal["outer_product", "systolic", "weight_stationary", "dot_product", "ideal"] = "outer_product"
     """Array type: how operands reach the cells and results leave them; ``ideal`` takes no time for either."""
+    issue_cycles: Annotated[int, Field(gt=0, le=1024)] = 1
+    """Fewest cycles between two instructions of a ``weight_stationary`` array, each of which streams at most the native
+    tile's rows past the weights. Other arrays do not read it."""
     accumulator_sets: Literal[1, 2] = 2
-    """Accumulator sets; with two (double-buffered) the results of a block are drained while the next is computed."""
+    """Accumulator sets; with two (double-buffered) the results of a block are drained while the next is computed. Of a
+    ``weight_stationary`` array: sets of weights; with two the next block of weights is loaded meanwhile."""
     operand_reuse: tuple[Extent, Extent] | None = Field(default=None, strict=False)
     """Rows and columns of the block of results for which operands are read from the local buffer once; more than the
     native tile where the array has operand buffers of its own, which all arrays of the unit then share. The default is
@@ -83,6 +87,9 @@ class MatrixUnit(BaseModel):
     """What one product adds up. ``channels``: input channels at one tap of a window; each tap of a convolution is a
     product of its own, whose results are added to those of the taps before, so few channels leave most of the depth
     idle. ``channels_and_taps``: all that a result needs, as where windows are laid out in rows (im2col)."""
+    taps_together: Annotated[int, Field(gt=0, le=256)] = 1
+    """Most taps of a window that an array adds up at once together with their channels, where ``sums_over`` is
+    ``channels``: as many of them as fit the native depth, which few channels, such as an image's, fill better so."""
     separate_columns: bool = False
     """Whether products of which each adds up a single element may share a block, in columns of their own: taps of a
     depthwise convolution then fill the columns with channels, where ``sums_over`` is ``channels``. Otherwise such
@@ -112,6 +119,9 @@ class VectorUnit(BaseModel):
     """Operations per cycle, for each dtype that it computes."""
     special_cycles: Annotated[float, Field(gt=0, le=1e6)] = 4.0
     """Cycles per lane for one division, square root, exponential or the like."""
+    products: bool = True
+    """Whether it also computes products of two operands, such as convolutions; false where its lanes stand behind an
+    array alone, for scaling, activation and pooling of its results."""
     efficiency: Efficiency = 1.0
     """Share of the peak that an instruction with all lanes filled reaches."""
 
@@ -227,6 +237,16 @@ class ClusteredDsa(MachineSpec):
     def _links_global_buffers(self) -> "ClusteredDsa":
         if self.cluster_link is not None and self.global_buffer is None:
             raise ValueError("cluster_link links global buffers; needs a global_buffer, or cluster_link: null")
+        return self
+
+    @model_validator(mode="after")
+    def _requests_rows_of_tiles(self) -> "ClusteredDsa":
+        for name, channel in (("load", self.dma.load), ("store", self.dma.store)):
+            if channel.request_bytes is not None and self.global_buffer is not None:
+                raise ValueError(
+                    f"dma.{name}.request divides what DMA moves between DDR and local buffers; needs global_buffer:"
+                    " null, or no request"
+                )
         return self
 
     @model_validator(mode="after")

@@ -128,7 +128,7 @@ def _sides(layer: Layer, nest: BlockNest) -> _Sides:
     for dim in reversed(order):
         of_dim = {roles[loop] for loop, _ in write.indices[dim].terms} if roles else set()
         if write.shape[dim] > 1:
-            (rows if "rows" in of_dim else columns if "columns" in of_dim else separate).append(dim)
+            (rows if of_dim & {"rows", "run"} else columns if "columns" in of_dim else separate).append(dim)
     return _Sides((*rows, *separate), tuple(columns))
 
 
