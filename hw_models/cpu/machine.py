@@ -13,7 +13,6 @@ from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.cpu.spec import Behind, Cache, CoreKind, Cpu
 from dsascape.hw_models.simulation.clock import whole_ps
-from dsascape.hw_models.simulation.energy import EnergyModel
 from dsascape.hw_models.simulation.instructions import CHIP, Compute, Launch, Payload, ProgramError
 from dsascape.hw_models.simulation.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit
 from dsascape.hw_models.text.quantities import PS_PER_S
@@ -225,12 +224,6 @@ def _launching(spec: Cpu) -> Serve:
         return Service(spec.kernel_call_ps + region_ps, 0, 0, (), LAUNCH)
 
     return serve
-
-
-def cpu_energy(spec: Cpu) -> EnergyModel:
-    """Return the energy model: picojoules per operation and per byte of each memory."""
-    dram_bytes_per_s = spec.dram.bandwidth_bytes_per_s
-    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte, dram_bytes_per_s, spec.core_count)
 
 
 def cpu_summary(spec: Cpu) -> MachineSummary:

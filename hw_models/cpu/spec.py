@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from dsascape.hw_models.common.cached_parts import CachedArea, Dram, LaneEnergy
+from dsascape.hw_models.common.core_energy import Order, cycle_pj
 from dsascape.hw_models.common.interface import interface_mm2
 from dsascape.hw_models.common.machine_spec import MachineSpec
 from dsascape.hw_models.common.product_types import ProductType, operands_of
@@ -23,6 +24,7 @@ from dsascape.hw_models.text.quantities import (
     Bytes,
     BytesPerSecond,
     Hertz,
+    PicojoulesOrByCore,
     PicojoulesPerByteOrBySize,
     Picoseconds,
     SquareMillimetresOrByNode,
@@ -118,7 +120,7 @@ class CoreKind(BaseModel):
     clock_hz: Hertz = Field(alias="clock")
     """Highest clock; the sustained clock is this times the machine's ``sustained_factor`` and, where that is stated,
     the share of ``active_clock`` for the number of cores at work."""
-    order: Literal["in_order", "out_of_order"]
+    order: Order
     """Issue order. In-order cores cannot issue vector loads and stores together with arithmetic, so their times add up;
     in out-of-order cores the busiest port sets the pace."""
     issue_width: Few
@@ -157,6 +159,9 @@ class CoreKind(BaseModel):
     """Second-level cache; null if the shared cache or DRAM is next."""
     dram_bytes_per_s: BytesPerSecond = Field(alias="dram_bandwidth")
     """Peak DRAM bandwidth of a single core of this kind, reads and writes together."""
+    cycle_energy: PicojoulesOrByCore = None
+    """Energy of one active cycle besides instructions: clock tree, pipeline, leakage of a core that computes or waits
+    for memory or other cores; by default from issue width, clock and node (`hw_models.common.core_energy`)."""
     area: SquareMillimetresOrByNode = None
     """Area of one core without caches; by default from issue width, clock and node
     (`hw_models.common.silicon.core_logic_mm2`)."""
@@ -165,10 +170,22 @@ class CoreKind(BaseModel):
         """Return the area of one core without caches: as stated, or derived."""
         return core_logic_mm2(self.issue_width, self.clock_hz, node_nm) if self.area is None else self.area
 
+    def cycle_pj(self, node_nm: float) -> float:
+        """Return picojoules of an active cycle: as stated, or derived."""
+        stated = self.cycle_energy
+        return cycle_pj(self.issue_width, self.clock_hz, node_nm) if stated is None else stated
+
 
 class CpuEnergy(LaneEnergy):
-    """Energy by component, the same for all kinds of cores."""
+    """Energy by component, the same for all kinds of cores but for the cycles of each (`cores.NAME.cycle_energy`)."""
 
+    instruction: PicojoulesOrByCore = None
+    """Energy of executing one scalar or vector instruction besides its arithmetic and vector registers: fetch, decode,
+    rename, control, scalar registers, in the mean over kinds of cores by the products that they compute; by default
+    from the order of issue and the node (`hw_models.common.core_energy`)."""
+    vector_register: PicojoulesOrByCore = None
+    """Energy of reading or writing one vector register, of which an instruction moves one to four; by default from its
+    size, the order of issue and the node."""
     l1: PicojoulesPerByteOrBySize = None
     """Energy per byte read or written; by default that of an SRAM of its size (`hw_models.common.technology`), for the
     first kind of cores if they differ."""

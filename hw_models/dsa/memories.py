@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, Field
 
 from dsascape.hw_models.common.spec_types import STRICT, Count, Efficiency
+from dsascape.hw_models.common.technology import WIDEST_ACCESS_BYTES
 from dsascape.hw_models.simulation.instructions import Pieces
 from dsascape.hw_models.text.quantities import (
     Bytes,
@@ -22,7 +23,10 @@ RESERVED_NAMES = (
 """Names that the figures of a run use: units and memories of every machine, and the wait for space."""
 
 
-_COMPONENTS = ("macs", "vector", "instructions", "on_chip_path", "static")
+_COMPONENTS = (
+    "macs", "vector", "instructions", "registers", "on_chip_path", "clock", "static", "static_cores",
+    "static_interface",
+)  # fmt: skip
 """Names of the components of energy that are no memories."""
 
 
@@ -53,6 +57,9 @@ class LocalBuffer(BaseModel):
     """Capacity per core."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
     """Bandwidth per core, shared by reads and writes."""
+    access_bytes: Annotated[Bytes, Field(ge=8, le=WIDEST_ACCESS_BYTES)] | None = Field(None, alias="access")
+    """Bytes that one access of a bank reads or writes, on which the energy of a byte depends; by default the bytes of a
+    cycle at full bandwidth, from 8 to 64, in whole powers of two."""
     weight_window: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of the capacity that a schedule reserves for streamed weights."""
     reloads: bool = False
@@ -70,6 +77,9 @@ class GlobalBuffer(BaseModel):
     """Capacity per cluster."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
     """Bandwidth per cluster, shared by reads and writes."""
+    access_bytes: Annotated[Bytes, Field(ge=8, le=WIDEST_ACCESS_BYTES)] | None = Field(None, alias="access")
+    """Bytes that one access of a bank reads or writes, on which the energy of a byte depends; by default the bytes of a
+    cycle at full bandwidth, from 8 to 64, in whole powers of two."""
 
 
 class Ddr(BaseModel):
@@ -191,6 +201,9 @@ class FurtherLevel(BaseModel):
     """Capacity of one."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
     """Bandwidth of one, shared by reads and writes."""
+    access_bytes: Annotated[Bytes, Field(ge=8, le=WIDEST_ACCESS_BYTES)] | None = Field(None, alias="access")
+    """Bytes that one access of a bank reads or writes, on which the energy of a byte depends; by default the bytes of a
+    cycle at full bandwidth, from 8 to 64, in whole powers of two."""
     path: Channel
     """Path of one cluster to the global buffer, and one of equal parameters from it."""
     energy: PicojoulesPerByteOrBySize = None

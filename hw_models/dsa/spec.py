@@ -4,6 +4,7 @@ The abstraction is Fig. 1 of GraphTurbo (OSDI '23): DDR behind DMA, a global buf
 buffer per core, compute units of different kinds. Figures of a real part belong in its YAML file, with their source.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
@@ -11,9 +12,17 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from dsascape.hw_models.common.interface import DDR_STATIC_W_PER_GB_PER_S, interface_mm2, interface_w
 from dsascape.hw_models.common.machine_spec import MachineSpec
-from dsascape.hw_models.common.product_types import ProductType, operands_of
+from dsascape.hw_models.common.product_types import BITS, ProductType, operands_of
+from dsascape.hw_models.common.silicon import IDLE_W_PER_MM2
 from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, PerCycle
-from dsascape.hw_models.common.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
+from dsascape.hw_models.common.technology import (
+    LARGEST_NM,
+    SMALLEST_NM,
+    WIDEST_ACCESS_BYTES,
+    register_bit_pj,
+    sram_pj_per_byte,
+    wire_pj_per_byte_mm,
+)
 from dsascape.hw_models.dsa.levels import CHIP, CLUSTER, CORE, MemoryLevel, Mover
 from dsascape.hw_models.dsa.memories import (
     ClusterLink,
@@ -26,11 +35,13 @@ from dsascape.hw_models.dsa.memories import (
     OnChipPath,
     not_reserved,
 )
+from dsascape.hw_models.simulation.energy import STATIC_CORES, STATIC_INTERFACE
 from dsascape.hw_models.text.quantities import (
     PS_PER_S,
     Hertz,
     Nanometres,
     Picojoules,
+    PicojoulesOrByCore,
     PicojoulesPerByte,
     PicojoulesPerByteOrBySize,
     Picoseconds,
@@ -38,6 +49,7 @@ from dsascape.hw_models.text.quantities import (
     SquareMillimetresPerGbPerSOrByNode,
     SquareMillimetresPerMib,
     Watts,
+    WattsOrByArea,
     WattsPerGbPerS,
 )
 
@@ -46,6 +58,8 @@ CLUSTER_EXCHANGE = "cluster_exchange"
 ON_CHIP_PATHS = ("path_load", "path_store", "broadcast")
 """Units that move data between global and local buffers: into those of one core, out of them, and into all."""
 Extent = Annotated[int, Field(gt=0, le=2**16)]
+_SUM_BITS = 32
+"""Bits of a sum in an array."""
 UnitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$"), AfterValidator(not_reserved)]
 
 
@@ -151,12 +165,21 @@ class Energy(BaseModel):
     """Energy per byte read or written; by default that of an SRAM of its size (`hw_models.common.technology`)."""
     global_buffer: PicojoulesPerByteOrBySize = None
     """Energy per byte read or written; by default that of an SRAM of its size."""
-    on_chip_path: PicojoulesPerByte = 0.0
-    """Energy per byte moved between buffers, once per receiver; 0 if the buffers' figures include the wires."""
+    array_registers: PicojoulesOrByCore = None
+    """Energy of the registers of one cell of an array, or of one lane, for one multiply-accumulate; by default from the
+    width of two operands and a sum of 32 bits, and the node (`hw_models.common.technology.register_bit_pj`)."""
+    on_chip_path: PicojoulesPerByteOrBySize = None
+    """Energy per byte moved between buffers, once per receiver; by default that of wires over half the edge of a
+    cluster's part of the die."""
+    dma_path: PicojoulesPerByteOrBySize = None
+    """Energy per byte moved over the chip between memories beyond the global buffer and the clusters; by default that
+    of wires over half the edge of the die."""
     ddr: PicojoulesPerByte
     """Energy per byte read or written: of the DRAM, and of its interface on both sides."""
-    static_power_w: Watts = Field(alias="static_power")
-    """Static power without that of the interface to DDR and ``core_static``, drawn over the whole makespan."""
+    static_power_w: WattsOrByArea = Field(default=None, alias="static_power")
+    """Static power without that of the interface to DDR and ``core_static``, drawn over the whole makespan: leakage and
+    clocks. By default the die's area times the idle power of data centre parts (`hw_models.common.silicon`), less the
+    other two; parts for edge devices draw less by area, and state it."""
     core_static_w: Watts = Field(default=0.0, alias="core_static")
     """Static power of one core: leakage and clock of a core under power, whether it computes or not. All cores of the
     machine draw it over the whole makespan; 0 where ``static_power`` includes it."""
@@ -304,9 +327,38 @@ class ClusteredDsa(MachineSpec):
     @property
     def static_power_w(self) -> float:
         """Static power of the whole chip and the interface to its DDR."""
+        parts_w = sum(self.static_parts_w.values())
+        stated = self.energy.static_power_w
+        return max(IDLE_W_PER_MM2 * self.area_mm2, parts_w) if stated is None else stated + parts_w
+
+    @property
+    def static_parts_w(self) -> dict[str, float]:
+        """Static power of the cores, where it is stated apart, and of the interface to DDR, by energy component."""
         energy = self.energy
-        of_interface = interface_w(self.ddr.bandwidth_bytes_per_s, energy.ddr_static)
-        return energy.static_power_w + of_interface + self.cores * energy.core_static_w
+        parts_w = {
+            STATIC_CORES: self.cores * energy.core_static_w,
+            STATIC_INTERFACE: interface_w(self.ddr.bandwidth_bytes_per_s, energy.ddr_static),
+        }
+        return {name: watts for name, watts in parts_w.items() if watts}
+
+    @property
+    def link_pj(self) -> dict[str, float]:
+        """Energy per byte that each unit moves besides that of the memories at both ends, in picojoules: wires."""
+        cluster_mm, die_mm = [math.sqrt(self.area_mm2 / parts) / 2 for parts in (self.clusters, 1)]
+        per_mm = wire_pj_per_byte_mm(self.energy.node_nm)
+        path, dma = self.energy.on_chip_path, self.energy.dma_path
+        near = per_mm * cluster_mm if path is None else path
+        far = per_mm * die_mm if dma is None else dma
+        return {
+            mover.unit: near if mover.unit in ON_CHIP_PATHS else far
+            for mover in self.movers if mover.unit != CLUSTER_EXCHANGE
+        }  # fmt: skip
+
+    def register_mac_pj(self, dtype: DType) -> float:
+        """Return picojoules of an array's registers for one multiply-accumulate of ``dtype``."""
+        stated = self.energy.array_registers
+        bits = 2 * BITS[dtype] + _SUM_BITS
+        return bits * register_bit_pj(self.energy.node_nm) if stated is None else stated
 
     @property
     def levels(self) -> tuple[MemoryLevel, ...]:
@@ -340,10 +392,12 @@ class ClusteredDsa(MachineSpec):
     @property
     def byte_pj(self) -> dict[str, float]:
         """Energy per byte read from or written to each of the `levels`, in picojoules, by name."""
-        memories = {"local_buffer": (self.energy.local_buffer, self.local_buffer.capacity_bytes)}
+        energy = self.energy
+        memories: dict[str, tuple[float | None, LocalBuffer | GlobalBuffer | FurtherLevel]]
+        memories = {"local_buffer": (energy.local_buffer, self.local_buffer)}
         if self.global_buffer is not None:
-            memories["global_buffer"] = self.energy.global_buffer, self.global_buffer.capacity_bytes
-        memories |= {name: (level.energy, level.capacity_bytes) for name, level in self.further_levels.items()}
+            memories["global_buffer"] = energy.global_buffer, self.global_buffer
+        memories |= {name: (level.energy, level) for name, level in self.further_levels.items()}
         return {name: self._sram_pj(*memory) for name, memory in memories.items()} | {"ddr": self.energy.ddr}
 
     @property
@@ -356,9 +410,11 @@ class ClusteredDsa(MachineSpec):
         exchange = () if link is None else (Mover(CLUSTER_EXCHANGE, CLUSTER, link),)
         return tuple(dict.fromkeys([local.load, local.store, *broadcast, *exchange, *beyond]))
 
-    def _sram_pj(self, given: float | None, capacity_bytes: int) -> float:
-        """Return picojoules per byte of an SRAM: as given, or derived from its size."""
-        return sram_pj_per_byte(capacity_bytes, self.energy.node_nm) if given is None else given
+    def _sram_pj(self, given: float | None, memory: LocalBuffer | GlobalBuffer | FurtherLevel) -> float:
+        """Return picojoules per byte of an SRAM: as given, or derived from its size and the width of its accesses."""
+        cycle_bytes = min(max(int(memory.bandwidth_bytes_per_s / self.clock_hz), 8), WIDEST_ACCESS_BYTES)
+        access_bytes = memory.access_bytes or 1 << cycle_bytes.bit_length() - 1
+        return sram_pj_per_byte(memory.capacity_bytes, self.energy.node_nm, access_bytes) if given is None else given
 
     def ddr_parts(self, clusters: int) -> int:
         """Return the number of clusters that DDR is divided among when ``clusters`` are in use."""

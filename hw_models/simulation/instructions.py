@@ -15,6 +15,8 @@ from typing import NamedTuple, overload
 from dsascape.hw_models.simulation.columns import Column, Rows, column
 from dsascape.wording import count
 
+CLASSES = ("fma", "arithmetic", "special", "load", "store", "scalar", "matrix")
+"""Classes of instructions (`Issued`)."""
 CHIP = "chip"
 """Name of the outermost level, which has one of each of its units and memories."""
 
@@ -98,8 +100,13 @@ class Issued:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Number of instructions of each class: fma, arithmetic, special, load, store, scalar, matrix."""
+        """Number of instructions of each class, in the order of `by_class`."""
         return self.fma, self.arithmetic, self.special, self.load, self.store, self.scalar, self.matrix
+
+    @property
+    def by_class(self) -> dict[str, int]:
+        """Number of instructions by class."""
+        return dict(zip(CLASSES, self.counts, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +140,10 @@ class Compute:
     def instructions(self) -> int:
         """Number of instructions of all classes and steps; 0 for units that execute no instruction streams."""
         return sum([step.issued.total for step in self.steps or (self,) if step.issued is not None])
+
+    def issued_of(self, name: str) -> int:
+        """Return the number of instructions of the class ``name``, such as ``fma``, in all steps."""
+        return sum([step.issued.by_class[name] for step in self.steps or (self,) if step.issued is not None])
 
     @property
     def problem(self) -> str:

@@ -189,8 +189,10 @@ class TestChunks:
         assert spent["instructions"] == 2 * (25 + 5 + 2 + 3 + 1) * 12
         assert spent["macs"] == 2 * 100 * 2
 
-    def test_files_without_it_leave_the_energy_of_instructions_out(self) -> None:
-        assert "instructions" not in run(cpu(), (2, chunk(fma=25))).energy_pj
+    def test_files_without_it_have_the_energy_of_instructions_derived(self) -> None:
+        assert run(cpu(), (2, chunk(fma=25))).energy_pj["instructions"] == pytest.approx(2 * 25 * 70 * 3 / 3)
+        without = with_values(cpu(), {"energy.instruction": "0 pJ"})
+        assert "instructions" not in run(without, (2, chunk(fma=25))).energy_pj
 
     def test_a_dtype_without_lanes_is_refused(self) -> None:
         with pytest.raises(HardwareError, match="small: cores compute fp32, fp16, not int8"):
