@@ -52,10 +52,14 @@ class KnownMachine:
 
     def __init__(self, plan: ProbePlan) -> None:
         self._plan = plan
+        self._threads = plan.threads
         self.ran: list[str] = []
 
     def array(self, shape: tuple[int, ...], dtype: str) -> tuple[int, ...]:
         return shape
+
+    def use_threads(self, count: int) -> None:
+        self._threads = count
 
     def run(self, probe: str, arguments: Sequence[Any]) -> None:
         self.ran.append(probe)
@@ -81,13 +85,13 @@ class KnownMachine:
             "short_product": self._product_s, "long_product": self._product_s,
             "short_few": self._product_s, "long_few": self._product_s,
             "chains_split": lambda _, column, result: (
-                result[1] * probing.DEPTH * probing.ACCUMULATORS * 1.5e-10 * (1.1 if result[0] > 1 else 1.0)
+                result[1] * probing.DEPTH * probing.ACCUMULATORS * 1.5e-10 * (1 + 0.1 * (result[0] - 1))
             ),
             "special": lambda *_: probing.VECTORS * 2 * 5e-9,
             "sum": self._sum_s, "sums": self._sum_s, "panels": self._panels_s,
             "chase": lambda chain, _: probing.STEPS * self.LOAD_S[self._memory(math.prod(chain) * 4)],
             "write": self._written_s, "writes": self._written_s, "fill1": self._filled_s, "fill2": lambda _: 1e-9,
-            "little": lambda *_: 1e-8, "little_split": lambda *_: 1e-8 + 1e-6,
+            "little": lambda *_: 1e-8, "little_split": lambda *_: 1e-8 + 5e-7 * self._threads,
         }  # fmt: skip
         return formulas[probe](*shapes)
 
@@ -201,6 +205,22 @@ class TestFacts:
         text = host_yaml(replace(FACTS, processor="one\nkind: gpu\r\u2028x"))
 
         assert text.splitlines()[0] == "# onekind: gpux (x86_64), 2 cores."
+
+
+def test_loops_on_fewer_threads_are_measured_by_themselves() -> None:
+    facts = replace(FACTS, cores=6)
+    found = probed(plan := probe_plan(facts, probe_s=1e-4), KnownMachine(plan))
+
+    assert [each.threads for each in found.fewer] == [2, 4]
+    assert [each.region_s for each in found.fewer] == pytest.approx([1e-6, 2e-6])
+    assert (found.region_s, found.slowed) == pytest.approx((3e-6, 1.5))
+    spec = host_spec(facts, found)
+    assert [spec.region_ps(threads) for threads in (1, 2, 3, 4, 5, 6)] == pytest.approx(
+        [0, 1e6, 1.5e6, 2e6, 2.5e6, 3e6]
+    )
+    # 1.1, 1.3 and 1.5 times as long as alone on two, four and six cores
+    shares = [spec.active_share(active) for active in (1, 2, 3, 6)]
+    assert shares == pytest.approx([1, 1 / 1.1, 1 / 1.3, 1 / 1.5], abs=1e-3)
 
 
 def test_figures_become_the_values_of_the_machine() -> None:

@@ -131,6 +131,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         "write_allocate: true  # ordinary stores fetch their line",
         f"kernel_call: {_seconds(None if figures is None else figures.call_s, 0.5e-6)}",
         f"parallel_region: {_seconds(None if figures is None else figures.region_s, 3e-6)}",
+        *_fewer_regions(figures),
         f"sustained_factor: {pace.sustained}",
         *_active_clock(facts, figures),
         "energy:",
@@ -149,8 +150,21 @@ def _active_clock(facts: HostFacts, figures: Figures | None) -> list[str]:
     """Return the line of clocks by active cores: those of one and of all cores; none where they were not measured."""
     if figures is None or facts.cores == 1:
         return []
-    shares = f"{{1: 1.0, {facts.cores}: {1 / figures.slowed:.3f}}}"
-    return [f"active_clock: {shares}  # {_MEASURED}: multiply-accumulates on one core and on all"]
+    measured = [*((each.threads, each.slowed) for each in figures.fewer), (facts.cores, figures.slowed)]
+    shares = [(1, 1.0)]
+    for cores, slowed in measured:
+        shares.append((cores, min(1 / slowed, shares[-1][1])))
+    told = _mapping({str(cores): f"{share:.3f}" for cores, share in shares})
+    return [f"active_clock: {told}  # {_MEASURED}: multiply-accumulates on so many cores, by one alone"]
+
+
+def _fewer_regions(figures: Figures | None) -> list[str]:
+    """Return the line of what a split loop costs on fewer threads than all; none where that was not measured."""
+    if figures is None or not figures.fewer:
+        return []
+    taken_s = {each.threads: min(each.region_s, figures.region_s) for each in figures.fewer}
+    told = _mapping({str(threads): f"{_picoseconds(seconds)} ps" for threads, seconds in taken_s.items()})
+    return [f"fewer_threads_region: {told}  # {_MEASURED}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +363,12 @@ def _speed(value: float | None, usual: float) -> _Value:
 
 
 def _seconds(value: float | None, usual: float) -> _Value:
-    picoseconds = round((usual if value is None else value) * PS_PER_S)
-    return _Value(f"{max(picoseconds, 1)} ps", "assumed" if value is None else _MEASURED)
+    picoseconds = _picoseconds(usual if value is None else value)
+    return _Value(f"{picoseconds} ps", "assumed" if value is None else _MEASURED)
+
+
+def _picoseconds(seconds: float) -> int:
+    return max(round(seconds * PS_PER_S), 1)
 
 
 def one_line(text: str) -> str:

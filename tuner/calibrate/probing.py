@@ -6,10 +6,11 @@ independent check. A bundle carries this module, so it uses the standard library
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, Protocol
 
-from dsascape.tuner.calibrate.figures import Far, Figures, Idle, Level, Reading
+from dsascape.tuner.calibrate.figures import Far, Figures, Idle, Level, OnThreads, Reading
 from dsascape.tuner.calibrate.plan import ProbePlan
 from dsascape.tuner.measure.timing import measured
 
@@ -55,6 +56,9 @@ class Bench(Protocol):
 
     def array(self, shape: tuple[int, ...], dtype: str) -> Any:
         """Return uninitialised memory at an aligned address."""
+
+    def use_threads(self, count: int) -> None:
+        """Run loops that are split on ``count`` threads from now on."""
 
     def run(self, probe: str, arguments: Sequence[Any]) -> None:
         """Run a probe once."""
@@ -113,6 +117,7 @@ def probed(plan: ProbePlan, bench: Bench) -> Figures:
         call_s=probing.call_s(),
         region_s=probing.region_s(),
         slowed=probing.slowed(),
+        fewer=probing.fewer(),
     )
 
 
@@ -152,6 +157,17 @@ class _Probing:
             for _ in range(_TRIES)
         ]
         return max(statistics.median(all_s / one_s for all_s, one_s in tries), 1.0)
+
+    def fewer(self) -> tuple[OnThreads, ...]:
+        """Measure what splitting a loop takes, and the pace of arithmetic, on two threads, on four and so on."""
+        found, threads = [], 2
+        while threads < self._plan.threads:
+            self._bench.use_threads(threads)
+            few = _Probing(replace(self._plan, threads=threads), self._bench)
+            found.append(OnThreads(threads, few.region_s(), few.slowed()))
+            threads *= 2
+        self._bench.use_threads(self._plan.threads)
+        return tuple(found)
 
     def tile_s(self, rows: int) -> float:
         """Return the overhead of a product's register tile of ``rows`` beyond its rank-one updates, in seconds."""
