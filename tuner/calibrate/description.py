@@ -14,7 +14,7 @@ from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.hw_models.text.yaml_file import parse_yaml
 from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
 from dsascape.tuner.calibrate.figures import Far, Figures
-from dsascape.tuner.calibrate.probing import COLUMNS, TILES_OF_PANEL, few_rows, register_rows
+from dsascape.tuner.calibrate.probing import COLUMNS, PANEL_BY_L1, TILES_OF_PANEL, few_rows, register_rows
 from dsascape.wording import count
 
 _FMA_LATENCY_CYCLES = 4.0
@@ -62,7 +62,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
     clock_hz = pace.sustained_hz
     l1, l2, l3 = (facts.cache(level) for level in (1, 2, 3))
     assert l1 is not None
-    one, both = _rates(figures)
+    one, both = _rates(figures, facts.cores)
     vectors = facts.source("register_bytes")
     measured_on = "" if figures is None else f", {day or datetime.date.today().isoformat()}"
     lacking = [text for name, text in _NAMES.items() if name in facts.assumed and (figures is None or name != _CLOCK)]
@@ -192,7 +192,7 @@ def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
         return _Pace(facts.clock_hz, source, *assumed)
     pipes = max(round(figures.fma_chain_s / figures.fma_s / _FMA_LATENCY_CYCLES), 1)
     clock_hz = 1 / (figures.fma_s * pipes)
-    share = min(figures.fma_s / figures.fed_fma_s, 1.0)
+    share = min(figures.fma_s / min(figures.fed_fma_s, *_fed_from_afar(facts, figures)), 1.0)
     sustained_hz = clock_hz * share
     end_s, vector_s = _loop_ends(facts.registers, figures)
     return _Pace(
@@ -203,6 +203,20 @@ def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
         _Value(f"{vector_s * sustained_hz:.2f}", f"{_MEASURED}: the same in register tiles of two sizes"),
         _Value(f"{share:.3f}", f"{_MEASURED}: the same in a matrix product, weights from the first cache"),
     )  # fmt: skip
+
+
+def _fed_from_afar(facts: HostFacts, figures: Figures) -> list[float]:
+    """Return the seconds of a multiply-accumulate in tiles that use a panel of weights in the second cache.
+
+    Each is no less than that of weights in the first cache, which another process may have disturbed.
+    """
+    l1 = next(level.size_bytes for level in figures.levels if level.name == "l1")
+    panel_bytes = PANEL_BY_L1 * l1
+    updates = panel_bytes / facts.register_bytes * TILES_OF_PANEL * register_rows(facts.registers)
+    return [
+        (far.near_s * panel_bytes - TILES_OF_PANEL * figures.tile_s) / updates
+        for far in figures.far if far.name != "l2" and any(each.name == "l2" for each in figures.far)
+    ]  # fmt: skip
 
 
 def _ports(vectors: float) -> float:
@@ -222,11 +236,13 @@ def _loop_ends(registers: int, figures: Figures) -> tuple[float, float]:
     return max(figures.tile_s - vectors * vector_s, 0.0), vector_s
 
 
-def _rates(figures: Figures | None) -> tuple[dict[str, float], dict[str, float]]:
+def _rates(figures: Figures | None, threads: int) -> tuple[dict[str, float], dict[str, float]]:
     """Return the bytes per second read per memory: (by one thread, by all threads)."""
     if figures is None:
         return {}, {}
     one = {level.name: 1 / level.byte_s for level in figures.levels}
+    if threads > 1:  # a core by itself is no slower than one of all
+        one = {level.name: max(one[level.name], 1 / level.byte_of_all_s / threads) for level in figures.levels}
     both = {level.name: max(1 / level.byte_of_all_s, one[level.name]) for level in figures.levels}
     for each in figures.far:  # a byte that is written is fetched, too
         both[each.name] = max(2 / each.written_of_all_s, both[each.name])

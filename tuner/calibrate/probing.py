@@ -23,7 +23,7 @@ TILES_OF_PANEL = 4
 """Number of register tiles that use one panel of weights."""
 TILES = 16
 """Number of register tiles of a product computed in sequence where results should stay in the first cache."""
-_PANEL_BY_L1 = 4
+PANEL_BY_L1 = 4
 """Size of far panels of weights relative to the first cache's array, so that all tiles but the first read them from the
 second cache."""
 SHORT, LONG = 16, 128
@@ -98,12 +98,14 @@ def probed(plan: ProbePlan, bench: Bench) -> Figures:
     paces.append(probing.pace())
     far = tuple(probing.far(level) for level in levels[1:])
     paces += [probing.pace() for _ in range(_ROUNDS - len(paces))]
-    fma_chain_s, fma_s, panel_s, tile_s, few_tile_s = map(statistics.median, zip(*paces, strict=True))
+    fma_chain_s, fma_s, _, tile_s, few_tile_s = map(statistics.median, zip(*paces, strict=True))
+    # By the pace of arithmetic of its own round: the clock may be another one in each.
+    fed = statistics.median([probing.fed_fma_s(panel_s, end_s) / by_s for _, by_s, panel_s, end_s, _ in paces])
     idle += [probing.idle() for _ in range(_ROUNDS - len(idle))]
     return Figures(
         fma_chain_s=fma_chain_s,
         fma_s=fma_s,
-        fed_fma_s=probing.fed_fma_s(panel_s, tile_s),
+        fed_fma_s=fed * fma_s,
         tile_s=tile_s,
         few_tile_s=few_tile_s,
         special_s=probing.special_s(),
@@ -152,11 +154,12 @@ class _Probing:
         wide, threads = ACCUMULATORS * self._lanes, self._plan.threads
         if threads == 1:
             return 1.0
-        tries = [
+        # Others on the machine only add to either time: the least ones count.
+        all_s, one_s = map(min, zip(*[
             [self._seconds("chains_split", (DEPTH,), (wide,), (each, _ROWS_BY_THREAD, wide)) for each in (threads, 1)]
             for _ in range(_TRIES)
-        ]
-        return max(statistics.median(all_s / one_s for all_s, one_s in tries), 1.0)
+        ], strict=True))  # fmt: skip
+        return max(all_s / one_s, 1.0)
 
     def fewer(self) -> tuple[OnThreads, ...]:
         """Measure what splitting a loop takes, and the pace of arithmetic, on two threads, on four and so on."""
@@ -247,7 +250,7 @@ class _Probing:
         written_s = self._written_s("write", size, 1, 1)
         of_all_s = self._written_s("writes", size * threads, threads, 1) if threads > 1 else written_s
         apart_s = self._written_s("write", size, 1, _APART)
-        short, long = self._panel_depth(1), self._panel_depth(_PANEL_BY_L1 if "l2" in self._plan.sizes_bytes else 1)
+        short, long = self._panel_depth(1), self._panel_depth(PANEL_BY_L1 if "l2" in self._plan.sizes_bytes else 1)
         panels = max(size // self._panel_bytes(long), 1)
         near, far = ((1, short), (1, long)) if level.name == "l2" else ((1, long), (panels, long))
         # A small difference of two large times, to which others on the machine only add: the least ones count.
