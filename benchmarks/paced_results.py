@@ -12,6 +12,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,23 @@ def _ready(model: Path, decided: Sequence[str], machine: str, threads: int) -> P
     return prepared(requested_point(arguments, BUNDLE), Budget())
 
 
-def predicted(model: Path, policy: str, built_for: str, built_threads: int, machine: str, threads: int) -> Prepared:
-    """Return the simulation of a schedule for ``built_threads`` on another machine and on fewer threads."""
-    ready = _ready(model, ["--policy", policy], built_for, built_threads)
+@cache
+def _schedule(model: Path, policy: str, machine: str, threads: int) -> str:
+    """Return a policy's schedule as JSON."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "schedule.json"
-        write_schedule(ready.outcome.schedule, load_hardware(built_for), path)
-        document = json.loads(path.read_text(encoding="utf-8"))
-        for kernel in document["kernels"]:
-            kernel["threads"] = min(kernel["threads"], threads)
+        ready = _ready(model, ["--policy", policy], machine, threads)
+        write_schedule(ready.outcome.schedule, load_hardware(machine), path)
+        return path.read_text(encoding="utf-8")
+
+
+def predicted(model: Path, policy: str, built_for: str, built_threads: int, machine: str, threads: int) -> Prepared:
+    """Return the simulation of a schedule for ``built_threads`` on another machine and on fewer threads."""
+    document = json.loads(_schedule(model, policy, built_for, built_threads))
+    for kernel in document["kernels"]:
+        kernel["threads"] = min(kernel["threads"], threads)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "schedule.json"
         path.write_text(json.dumps(document), encoding="utf-8")
         return _ready(model, ["--schedule", str(path)], machine, threads)
 

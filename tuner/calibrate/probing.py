@@ -47,6 +47,8 @@ _APART = 16
 _WAITS_MS = (0, 4, 8, 16, 32)
 """Pauses in milliseconds before an array in the shared cache is read again."""
 TRIES_AFTER_WAIT = 7
+_REPEATED = 16
+"""Times that an almost empty loop is repeated."""
 _ROUNDS = 3
 """Rounds of pauses and clock readings, spread over the probes because cache use by others and clocks change."""
 
@@ -91,10 +93,10 @@ def summed_vectors(registers: int) -> int:
 def probed(plan: ProbePlan, bench: Bench) -> Figures:
     """Measure the figures of the processor of ``bench``; repeats about forty probes for ``plan.probe_s`` each."""
     probing = _Probing(plan, bench)
-    idle = [probing.idle()]
-    paces = [probing.pace()]
+    idle, slowed, paces = [probing.idle()], [probing.slowed()], [probing.pace()]
     levels = tuple(probing.level(name, size) for name, size in plan.sizes_bytes.items())
     idle.append(probing.idle())
+    slowed.append(probing.slowed())
     paces.append(probing.pace())
     far = tuple(probing.far(level) for level in levels[1:])
     paces += [probing.pace() for _ in range(_ROUNDS - len(paces))]
@@ -118,7 +120,7 @@ def probed(plan: ProbePlan, bench: Bench) -> Figures:
         far=far,
         call_s=probing.call_s(),
         region_s=probing.region_s(),
-        slowed=probing.slowed(),
+        slowed=statistics.median([*slowed, probing.slowed()]),
         fewer=probing.fewer(),
     )
 
@@ -346,7 +348,8 @@ class _Probing:
     def region_s(self) -> float:
         """Return the extra seconds of a loop that is split over all threads; 0 for a single thread.
 
-        The loop follows another split loop that evicts its data, as most loops of a network do.
+        The loop follows another split loop that evicts its data, as most loops of a network do; it costs no less than
+        by itself, which is measured as well, as the first is a small difference of large times.
         """
         threads = self._plan.threads
         if threads == 1:
@@ -357,7 +360,8 @@ class _Probing:
         for _ in range(_TRIES):
             split_s, whole_s = (self._bench.row_s([large, loop], self._plan.probe_s) for loop in loops)
             extra_s.append(split_s - whole_s)
-        return max(statistics.median(extra_s), 0.0)
+        split_s, whole_s = (self._bench.row_s([loop] * _REPEATED, self._plan.probe_s) for loop in loops)
+        return max(statistics.median(extra_s), (split_s - whole_s) / _REPEATED, 0.0)
 
     def _zeros(self, shape: tuple[int, ...]) -> Any:
         """Return an array of zeros that were written explicitly: untouched pages may not be mapped."""
