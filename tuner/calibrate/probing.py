@@ -159,10 +159,12 @@ class _Probing:
         if threads == 1:
             return 1.0
         # Others on the machine only add to either time: the least ones count.
-        all_s, one_s = map(min, zip(*[
-            [self._seconds("chains_split", (DEPTH,), (wide,), (each, _ROWS_BY_THREAD, wide)) for each in (threads, 1)]
-            for _ in range(_TRIES)
-        ], strict=True))  # fmt: skip
+        all_s, one_s = [
+            min(
+                self._seconds("chains_split", (DEPTH,), (wide,), (each, _ROWS_BY_THREAD, wide)) for _ in range(_TRIES)
+            )
+            for each in (threads, 1)
+        ]  # fmt: skip
         return max(all_s / one_s, 1.0)
 
     def fewer(self) -> tuple[OnThreads, ...]:
