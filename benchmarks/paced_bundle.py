@@ -26,15 +26,18 @@ UPDATES = _CHAINS * _DEPTH * _ROWS
 _FEWEST, _MOST, _ROW_S = 12, 100, 0.4
 
 
-def pace_of(bench: Any, lanes: int, threads: int) -> Callable[[], float]:
-    """Return a function that reads the seconds of one multiply-accumulate on the slowest of ``threads`` threads."""
-    arrays = []
-    for shape in ((_DEPTH,), (_CHAINS * lanes,), (threads, _ROWS, _CHAINS * lanes)):
-        arrays.append(bench.array(shape, "float32"))
-        bench.run(f"fill{len(shape)}", arrays[-1:])
-    bench.run("chains_split", arrays)
-    clock = bench.clock("chains_split", arrays, 1)
-    return lambda: float(clock()) / UPDATES
+class Pace:
+    """Reads the seconds of one multiply-accumulate on the slowest of all threads; keeps the arrays of its probe."""
+
+    def __init__(self, bench: Any, lanes: int, threads: int) -> None:
+        self._arrays = []
+        for shape in ((_DEPTH,), (_CHAINS * lanes,), (threads, _ROWS, _CHAINS * lanes)):
+            self._arrays.append(bench.array(shape, "float32"))
+            bench.run(f"fill{len(shape)}", self._arrays[-1:])
+        self._clock = bench.clock("chains_split", self._arrays, 1)
+
+    def __call__(self) -> float:
+        return float(self._clock()) / UPDATES
 
 
 def sampled(timed: Callable[[], float], pace: Callable[[], float]) -> tuple[float, float, float]:
@@ -64,7 +67,7 @@ def main(probes: Path, folder: Path, out: Path, rounds: int, seconds: float) -> 
     steps = import_module("dsascape.tuner.bundle.steps").Steps(folder, manifest, budget)
     runtime = native.Runtime([folder / "lib" / name for name in contents.RUNTIME], probes / contents.CODE)
     bench = import_module("dsascape.tuner.bundle.probes").NativeBench(runtime)
-    pace = pace_of(bench, of_probes.lanes, threads)
+    pace = Pace(bench, of_probes.lanes, threads)
     machine, wrong = steps.machine, {}
     for kernel in manifest.kernels:
         machine.run(kernel)
