@@ -233,8 +233,8 @@ def _launching(spec: Cpu) -> Serve:
         del blocks
         if not isinstance(payload, Launch):
             raise ProgramError(f"launch starts kernels only, not {type(payload).__name__}")
-        region_ps = spec.parallel_region_ps * payload.regions if payload.threads > 1 else 0
-        return Service(spec.kernel_call_ps + region_ps, 0, 0, (), LAUNCH)
+        regions_ps = spec.region_ps(payload.threads) * payload.regions
+        return Service(spec.kernel_call_ps + whole_ps(regions_ps), 0, 0, (), LAUNCH)
 
     return serve
 

@@ -237,6 +237,9 @@ class Cpu(MachineSpec):
     """Time of one kernel call, including look-up and checks of its arguments."""
     parallel_region_ps: Picoseconds = Field(alias="parallel_region")
     """Overhead of one loop that is split over threads: waking them, and waiting for the last."""
+    fewer_threads_region: dict[ActiveCores, Picoseconds] = Field(default_factory=dict)
+    """That overhead on fewer threads than there are cores, by their number: ``{2: 1 us, 8: 2 us}``. On numbers in
+    between it is interpolated, on fewer than the least that of the least, on all cores ``parallel_region``."""
     sustained_factor: Efficiency = 1.0
     """Share of the highest clock that the cores sustain in long runs (heat, power, wide vectors), however many work."""
     active_clock: dict[ActiveCores, Efficiency] = Field(default_factory=dict)
@@ -355,6 +358,23 @@ class Cpu(MachineSpec):
             active -= used
             found += [(core, used)] if used else []
         return found
+
+    def region_ps(self, threads: int) -> float:
+        """Return the overhead of a loop that is split over ``threads`` threads; 0 for one thread."""
+        if threads <= 1:
+            return 0.0
+        if not self.fewer_threads_region:
+            return self.parallel_region_ps
+        stated = {int(number): taken_ps for number, taken_ps in self.fewer_threads_region.items()}
+        stated[max(self.core_count, *stated, 2)] = self.parallel_region_ps
+        points = sorted(stated.items())
+        first, taken_ps = points[0]
+        for number, more_ps in points:
+            if number >= threads:
+                share = 1.0 if number == first else (threads - first) / (number - first)
+                return taken_ps + share * (more_ps - taken_ps)
+            first, taken_ps = number, more_ps
+        return taken_ps
 
     def active_share(self, active: int) -> float:
         """Return the share of the highest clock while ``active`` cores work, 1.0 where the machine states none."""

@@ -243,6 +243,14 @@ class TestSpec:
         with pytest.raises(ValidationError, match=message):
             cpu(active_clock={2: 0.8, 4: 0.9})
 
+    @pytest.mark.parametrize(("threads", "us"), [(1, 0), (2, 1), (3, 1), (4, 1), (6, 3), (8, 5)])
+    def test_splitting_a_loop_costs_what_is_stated_for_so_many_threads(self, threads: int, us: int) -> None:
+        spec = cpu(cores={"big": core(count=8)}, fewer_threads_region={4: "1 us"}, parallel_region="5 us")
+        result = run(spec, (1, chunk(fma=0)), threads=threads)
+
+        assert spec.region_ps(threads) == us * US
+        assert result.makespan_ps == (1 + us) * US  # the call, and the region
+
     def test_a_number_of_active_cores_may_be_changed_by_its_path(self) -> None:
         changed = with_values(cpu(active_clock={1: 1.0, 2: 0.8}), {"active_clock.2": 0.5})
 
