@@ -12,6 +12,9 @@ from dsascape.workloads.graph import Graph, Op
 from dsascape.workloads.mapping import mapping_of
 from dsascape.workloads.subgraph import Subgraph
 
+_ROWS_AND_KEYS = 2
+"""Last dimensions of scores: queries and keys."""
+
 
 def eager_plan(graph: Graph) -> FusionPlan:
     """Return one group per function of ``graph``; views join the producer of their tensor."""
@@ -97,9 +100,14 @@ def _has_only(graph: Graph, op: Op, ops: set[int], inputs: set[str]) -> bool:
 
 
 def _attentions(graph: Graph) -> Iterator[Sequence[int]]:
-    """Yield two products around a softmax, with what lies between and the movements into and out of heads."""
+    """Yield two products around a softmax, with what lies between and the movements into and out of heads.
+
+    For a single query, as of a token that is decoded, libraries divide the keys among blocks and add up in another
+    kernel: products and softmax stay apart.
+    """
     for position, op in enumerate(graph.ops):
-        if not any(nest.running for nest in op.nests):
+        shape = graph.tensors[op.outputs[0]].shape
+        if not any(nest.running for nest in op.nests) or len(shape) < _ROWS_AND_KEYS or shape[-_ROWS_AND_KEYS] == 1:
             continue
         scores, last = _product_before(graph, position), _product_behind(graph, position)
         if scores is None or last is None:

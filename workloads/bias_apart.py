@@ -1,5 +1,7 @@
-"""Convolutions without their bias, and its addition as an operator of its own, as frameworks run it that call a library
-for the convolution alone (PyTorch calls cuDNN, then adds)."""
+"""Convolutions without their bias, and its addition as an operator of its own.
+
+Frameworks run it so that call a library for the convolution alone: PyTorch calls cuDNN, then adds.
+"""
 
 from dataclasses import replace
 

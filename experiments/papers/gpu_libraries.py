@@ -21,7 +21,7 @@ from typing import Any
 from dsascape.experiments.api import simulate
 from dsascape.experiments.papers.graphturbo_tables import markdown
 from dsascape.experiments.papers.pages import write_page
-from dsascape.hw_models import load_hardware
+from dsascape.hw_models import Gpu, load_hardware
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.bias_apart import with_biases_apart
 from dsascape.workloads.single_operators import Attribute, SingleOperator, single_operator
@@ -32,7 +32,7 @@ PRODUCTS, OPERATORS, TRANSFORMERS, CONVOLUTIONS = "products", "operators", "tran
 NETWORKS = TRANSFORMERS, CONVOLUTIONS
 KINDS = PRODUCTS, OPERATORS, *NETWORKS
 _ROTATED_BYTES, _MOST_COPIES = 256 << 20, 32
-"""Inputs of a single operator are copied until they take so much together, but no more often (the script's constants)."""
+"""Inputs of an operator are copied until they take so much together, but no more often: constants of the script."""
 _BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 _OF_PICTURES = {
     "resnet50": "resnet50", "resnet18": "resnet18", "mobilenet_v2": "mobilenet-v2", "vgg16": "vgg16",
@@ -77,7 +77,9 @@ def cases(gpu: str) -> tuple[Case, ...]:
 
 def simulated(gpu: str, results: Sequence[Mapping[str, Any]]) -> Iterator[Case]:
     """Yield those of the measured ``results`` of a GPU that the zoo and single operators have, simulated."""
-    l2_bytes = load_hardware(gpu).l2.capacity_bytes
+    machine = load_hardware(gpu)
+    assert isinstance(machine, Gpu)
+    l2_bytes = machine.l2.capacity_bytes
     for each in results:
         work = _work(each)
         if work is None:
@@ -94,7 +96,8 @@ def simulated(gpu: str, results: Sequence[Mapping[str, Any]]) -> Iterator[Case]:
 
 def copied_bytes(result: Mapping[str, Any]) -> int:
     """Return the bytes of all copies of a single operator's inputs, and of its result."""
-    shape, each = result["shape"], _BYTES[result["dtype"]]
+    shape: Mapping[str, int] = result["shape"]
+    each = _BYTES[result["dtype"]]
     rows, columns, depth, batch = [shape.get(name, 1) for name in ("rows", "columns", "depth", "batch")]
     if result["kind"] == "product":
         read, written = batch * (rows + columns) * depth * each, batch * rows * columns * each

@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 from dsascape.hw_models import Gpu
 from dsascape.hw_models.common.spec_types import MEMORY, TENSOR
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.gpu.candidates import unit_of
+from dsascape.scheduler.gpu.fronts import unit_of
 from dsascape.scheduler.gpu.nests import Product, nests_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.workloads.kernel_kinds import PRODUCT, kind_of_kernel
-from dsascape.workloads.mapping import mapping_of
+from dsascape.workloads.kernel_kinds import DEPTHWISE, PRODUCT, kind_of_kernel
 
 _SUM_BYTES = 4
 _COPY_BYTES = 16
@@ -63,9 +62,12 @@ def library_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
         return 0.0
     unit = unit_of(max(product.rows, 1), max(product.columns, 1), product.depth, view)
     anchor = nests.nests[nests.anchor]
+    kind = kind_of_kernel([anchor.compiled.nest])
+    if kind == DEPTHWISE:
+        return 0.0
     width = max([read.element_bytes for read in anchor.reads[:2]])
     piece = float(_COPY_BYTES)
-    if kind_of_kernel([anchor.compiled.nest]) == PRODUCT:
+    if kind == PRODUCT:
         piece = min([math.gcd(int(size * width), _COPY_BYTES) for size in (product.depth, product.columns)])
     moved_ps = dram_bytes * PS_PER_S / (spec.dram.sustained_bytes_per_s * spec.library_efficiency.get(MEMORY, 1.0))
     timed = _on_tensor_units if unit == "tensor" else _on_lanes
@@ -75,10 +77,13 @@ def library_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
 def _repeats(layer: Layer) -> bool:
     """Return whether a layer is one elementwise operator with an operand of several elements that is repeated."""
     nests = [each.nest for each in layer.nests]
-    if len(nests) != 1 or mapping_of(nests[0]) != "elementwise":
+    if len(nests) != 1 or nests[0].has_reduction or nests[0].ordered:
         return False
-    written = nests[0].write
-    return any(1 < math.prod(read.shape) and read.indices != written.indices for read in nests[0].reads)
+    written, reads = nests[0].write, nests[0].reads
+    are_whole = [read.shape == written.shape and read.indices == written.indices for read in reads]
+    return any(are_whole) and any(
+        not is_whole and math.prod(read.shape) > 1 for is_whole, read in zip(are_whole, reads, strict=True)
+    )
 
 
 def _of_elements(layer: Layer, spec: Gpu, dram_bytes: float) -> float:
@@ -108,7 +113,8 @@ def _on_tensor_units(
 ) -> NDArray[np.float64]:
     """Return the time of each choice where blocks compute a tile of sums on tensor units, one block an SM at a time."""
     spec, units = view.spec, view.tensor
-    assert spec.library is not None and units is not None
+    assert spec.library is not None
+    assert units is not None
     tiles = _choices(spec.library.tile_sides, spec.library.other_sides, spec.library.most_sums)
     step = spec.library.step_bytes / width
     efficiency = spec.library_efficiency.get(TENSOR, 1.0)
