@@ -5,8 +5,11 @@ with trips to memory that nothing hides: for descriptors, for the first operands
 them every SM computes its tiles one after the other, step by step of the depth; the busiest SM sets the time, unless
 what all move between SMs, L2 and DRAM takes longer. A step takes no less than its instructions need one after the
 other, however small the tile. The results of a tile leave before the SM begins with the next one. Where tiles are few,
-blocks share a reduction and another kernel adds up what they have. Rows of operands that are no multiple of 16 B cannot
-be copied in pieces of 16 B, only element by element, as every thread's access.
+blocks share a reduction and another kernel adds up what they have. Rows that are no multiple of 16 B cannot be copied
+in pieces of 16 B behind the threads: these copy smaller ones themselves, as kernels of earlier GPUs do.
+
+An operator of elements with an operand that is repeated (a bias along channels) is computed by threads that take a few
+elements each, one after the other, with a division for every address, as PyTorch does it.
 """
 
 import itertools
@@ -70,6 +73,8 @@ def library_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
     if kind == PRODUCT:
         piece = min([math.gcd(int(size * width), _COPY_BYTES) for size in (product.depth, product.columns)])
     moved_ps = dram_bytes * PS_PER_S / (spec.dram.sustained_bytes_per_s * spec.library_efficiency.get(MEMORY, 1.0))
+    if unit == "lanes" and min(product.rows, product.columns) == 1:  # a matrix by a vector: a kernel of its own
+        return spec.launch_ps + spec.library.round_trips * spec.dram.latency_ps + moved_ps
     timed = _on_tensor_units if unit == "tensor" else _on_lanes
     return float(timed(product, view, width, max(piece, 1.0), moved_ps).min())
 
