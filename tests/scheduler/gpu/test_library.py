@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dsascape.experiments.api import simulate
 from dsascape.hw_models import Gpu, load_hardware, with_values
-from dsascape.scheduler.gpu.kind import GPU
+from dsascape.scheduler import kind_of
 from dsascape.scheduler.gpu.library import library_ps
 from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
@@ -92,7 +92,7 @@ def test_expected_is_no_less_than_the_bound_and_follows_the_library(network: str
     given_library, without = [
         simulate(network, machine, policy, dtype="fp16", tuning={"graphs": True}) for machine in (spec, unknown)
     ]
-    times_ps = GPU.library(spec, GRAPHS, given_library.schedule)  # type: ignore[arg-type]
+    times_ps = kind_of(spec).library(spec, GRAPHS, given_library.schedule)
 
     assert given_library.record.latency_s == without.record.latency_s
     assert given_library.record.expected_latency_s >= given_library.record.latency_s
