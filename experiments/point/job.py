@@ -72,6 +72,8 @@ def _outcome(run: Callable[[], Evaluated[MachineSchedule]], policy: str, job: Jo
         raise WorkloadError(f"{schedule.graph.name}: there is nothing to compute")
     hardware = job.placing.hardware
     summary = job.placing.kind.summary(hardware)
+    library = job.placing.kind.library(hardware, job.placing.tuning, schedule)
+    expected = expected_ps(schedule, evaluated.program, result, hardware, library)
     computed = (1 if job.shares_kernels else job.placing.parts) * job.iterations * schedule.graph.batch
     record = RunRecord(
         model=job.label,
@@ -90,7 +92,7 @@ def _outcome(run: Callable[[], Evaluated[MachineSchedule]], policy: str, job: Jo
         off_chip_bytes_per_s=summary.off_chip_bytes_per_s,
         language={},
         latency_s=latency_s,
-        expected_latency_s=expected_ps(schedule, evaluated.program, result, hardware) / PS_PER_S * job.iterations,
+        expected_latency_s=expected / PS_PER_S * job.iterations,
         throughput_per_s=job.batch / latency_s,
         energy_j=result.energy_j * job.iterations,
         energy_parts_j={name: spent * job.iterations for name, spent in result.energy_parts_j.items()},
