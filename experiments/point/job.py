@@ -101,6 +101,7 @@ def _outcome(run: Callable[[], Evaluated[MachineSchedule]], policy: str, job: Jo
         peak_occupancy_bytes=dict(result.peak_occupancy_bytes),
         tensor_scopes=dict(schedule.tensor_scopes),
         bottleneck=result.bottleneck,
+        clock_share=evaluated.clock_share,
         critical=_rounded({name: spent / result.makespan_ps for name, spent in result.critical_ps.items()}),
         simulated_events=result.simulated_events,
         engine=result.engine,

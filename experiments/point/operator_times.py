@@ -100,8 +100,9 @@ def operator_times(outcome: Outcome, hardware: AnyHardware) -> tuple[OperatorTim
     """Return the figures of every layer of a run on ``hardware``, in the order in which they start."""
     graph, iterations = outcome.schedule.graph, outcome.record.iterations
     images = outcome.record.batch / max(graph.batch, 1)
-    energies_pj = energy_of_works_pj(outcome.program, kind_of(hardware).energy(hardware))
-    static_w = kind_of(hardware).energy(hardware).static_power_w
+    kind = kind_of(hardware)
+    energy = kind.energy(kind.slowed(hardware, outcome.record.clock_share))
+    energies_pj, static_w = energy_of_works_pj(outcome.program, energy), energy.static_power_w
     works, spans_ps, nodes = works_of_layers(outcome), spans_of_layers(outcome), operators_of(outcome)
     figures = layers_of(outcome)
     position_of = {op.name: position for position, op in enumerate(graph.ops)}

@@ -341,6 +341,8 @@ class RunRecord:
     peak_occupancy_bytes: Mapping[str, int]
     tensor_scopes: Mapping[str, int]
     bottleneck: str
+    clock_share: float
+    """Share of the machine's sustained clock that it ran at: below 1 where its power limit allows no more."""
     critical: Mapping[str, float]
     """Fraction of the latency per limiting resource on the critical path; the fractions sum to one."""
     parts: int

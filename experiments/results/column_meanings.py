@@ -36,6 +36,7 @@ RUNS: Mapping[str, Column] = {
     "energy_j": Column("J", "energy of the whole machine for the batch"),
     "kernels": Column("", "kernel launches, of all iterations of one cluster"),
     "bottleneck": Column("", "resource with the largest share of the critical path"),
+    "clock_share": Column("share", "clock of the run by the sustained one: below 1 where power is limited"),
     "parts": Column("", "clusters of the machine, which split the batch"),
     "parts_at_work": Column("", "clusters in use"),
     "parts_share": Column("", "`batch`: each cluster has images of its own; `kernels`: a part of every layer"),

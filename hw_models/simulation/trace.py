@@ -153,3 +153,8 @@ class SimulationResult:
     @property
     def energy_j(self) -> float:
         return sum(self.energy_pj.values()) * 1e-12
+
+    @property
+    def power_w(self) -> float:
+        """Mean power in watts; 0 for a run that takes no time."""
+        return sum(self.energy_pj.values()) / self.makespan_ps if self.makespan_ps else 0.0

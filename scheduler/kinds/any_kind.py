@@ -1,6 +1,6 @@
 """Machine kinds behind one type: for callers that do not know the classes of machines, cost models and schedules."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -11,10 +11,11 @@ from dsascape.hw_models import (
     MachineSpec,
     MachineSummary,
     Program,
+    SimulationResult,
     simulate,
 )
 from dsascape.scheduler.errors import PinError, ScheduleError
-from dsascape.scheduler.evaluated import Evaluated
+from dsascape.scheduler.evaluated import Evaluated, OfPlan
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.sources import KernelSource
 from dsascape.scheduler.kinds.kind import (
@@ -27,9 +28,11 @@ from dsascape.scheduler.kinds.kind import (
 from dsascape.scheduler.kinds.schedule import MachineSchedule
 from dsascape.scheduler.pins.pins import LayerPin, Pins
 from dsascape.scheduler.pins.selectors import PlacedLayers
+from dsascape.scheduler.power import within_power
 from dsascape.workloads.analysis import Analysis
 
 _T = TypeVar("_T")
+_S = TypeVar("_S", bound=OfPlan)
 SpecT_co = TypeVar("SpecT_co", bound=MachineSpec, covariant=True)
 TuningT_co = TypeVar("TuningT_co", bound=Tuning, covariant=True)
 CacheT_co = TypeVar("CacheT_co", covariant=True)
@@ -174,6 +177,27 @@ class OpaqueKind(Generic[SpecT_co, TuningT_co, CacheT_co, CostsT_co, ScheduleT_c
         own, model = self.own_schedule(schedule), self.own_costs(costs)
         program, machine = self.kind.lower(own, model), costs.view.spec
         return Evaluated(own, program, simulate(program, self.machine(machine), self.energy(machine)))
+
+    def slowed(self, machine: MachineSpec, clock_share: float) -> SpecT_co:
+        """Return a machine at a share of its sustained clock; itself for a kind whose clocks do not fall."""
+        spec = self.own_spec(machine)
+        return spec if self.kind.power is None else self.kind.power.slowed(spec, clock_share)
+
+    def within_power(self, evaluated: Evaluated[_S], machine: MachineSpec) -> Evaluated[_S]:
+        """Return a run at the highest clock at which it draws no more than a machine may; itself if it does not.
+
+        What was scheduled stays: compilers do not know the clock.
+        """
+        limit_w = None if self.kind.power is None else self.kind.power.limit_w(self.own_spec(machine))
+        if limit_w is None:
+            return evaluated
+
+        def run(clock_share: float) -> SimulationResult:
+            spec = self.slowed(machine, clock_share)
+            return simulate(evaluated.program, self.machine(spec), self.energy(spec))
+
+        share, result = within_power(limit_w, evaluated.result, run)
+        return replace(evaluated, result=result, clock_share=share)
 
     def write(self, schedule: MachineSchedule) -> dict[str, Any]:
         """Return the JSON document of a schedule."""
