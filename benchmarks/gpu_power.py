@@ -12,6 +12,7 @@ import datetime
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -21,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-WARM_S, WINDOW_S, REST_S, SAMPLE_S = 0.35, 0.85, 0.2, 0.01
+WARM_S, WINDOW_S, QUEUED_S, SAMPLE_S = 0.35, 0.85, 0.1, 0.005
 GRAPH_S = 5e-3
-"""Least duration of one graph of launches, so that few wait in the driver's queue."""
+"""Least duration of one graph of launches, so that few wait in the driver's queue: those of ``QUEUED_S``."""
 FIELD_AVERAGE, SCOPE_MEMORY = 185, 2
 """Identifiers of NVML: average power over a second, of the memory."""
 SM_CLOCK, MEMORY_CLOCK = 1, 2
@@ -61,17 +62,53 @@ class Counters:
         code = self._library.nvmlDeviceGetFieldValues(self._device, 1, ctypes.byref(field))
         return None if code or field.code else 1e-3 * (field.value & 0xFFFFFFFF)
 
-    def energy_edge(self) -> tuple[float, float]:
+    def energy_edge(self, queue: "Queue") -> tuple[float, float]:
         """Wait until the energy counter moves on; return joules since the driver was loaded, and the time."""
         first, until = self.read("TotalEnergyConsumption"), time.perf_counter() + 0.25
         while (now := self.read("TotalEnergyConsumption")) == first and time.perf_counter() < until:
-            pass
+            queue.fill()
         return 1e-3 * now, time.perf_counter()
+
+
+class Queue:
+    """Launches that wait for the GPU, so many that it never idles; without a launch nothing ever waits."""
+
+    def __init__(self, launch: Callable[[], object] | None, calls: int) -> None:
+        self._calls = calls
+        self._graph = None if launch is None else recorded(launch, calls)
+        once_s = 1.0 if self._graph is None else min(taken_s(self._graph.replay, 1) for _ in range(3))
+        self._most = int(QUEUED_S / once_s) + 2
+        self._waiting: deque[torch.cuda.Event] = deque()
+        self._ended: list[torch.cuda.Event] = []
+
+    def fill(self) -> None:
+        """Start as many launches as have ended."""
+        if self._graph is None:
+            return
+        while self._waiting and self._waiting[0].query():
+            self._ended.append(self._waiting.popleft())
+        while len(self._waiting) < self._most:
+            self._graph.replay()
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._waiting.append(event)
+
+    @property
+    def ended(self) -> int:
+        """Number of launches that have ended, as far as `fill` has seen."""
+        return len(self._ended)
+
+    def mean_s(self, first: int, last: int) -> float:
+        """Return the mean seconds of a call between the ends of two launches; 0 if they are the same."""
+        if first >= last:
+            return 0.0
+        between_ms = float(self._ended[first].elapsed_time(self._ended[last]))
+        return 1e-3 * between_ms / (last - first) / self._calls
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Outcome of one case; ``seconds`` is one launch's."""
+    """Outcome of one case; ``seconds`` is one call's, 0 where nothing runs."""
 
     name: str
     shape: dict[str, Any]
@@ -84,44 +121,29 @@ class Measured:
     celsius: int
     reasons: int
     """Why clocks are what they are, NVML's bits: 4 is the power limit, 1 idle."""
-    has_ended_early: bool
-    """Whether the counters were read for longer than the case ran."""
 
 
 def measured(name: str, shape: dict[str, Any], launch: Callable[[], object] | None, counters: Counters) -> Measured:
     """Run a launch again and again and return what the counters say; None: do nothing."""
-    each_s, calls, events = WINDOW_S, 1, []
-    if launch is not None:
-        calls = max(round(GRAPH_S / taken_s(launch, 3)), 1)
-        graph = recorded(launch, calls)
-        once_s = taken_s(graph.replay, 2)
-        started = time.perf_counter()
-        for _ in range(int((WARM_S + WINDOW_S + REST_S) / once_s) + 1):
-            graph.replay()
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            events.append(event)
-    else:
-        time.sleep(1.0)
-        started = time.perf_counter()
+    queue = Queue(launch, 1 if launch is None else max(round(GRAPH_S / taken_s(launch, 3)), 1))
+    started = time.perf_counter()
     while time.perf_counter() < started + WARM_S:
+        queue.fill()
         time.sleep(SAMPLE_S)
-    from_j, from_s = counters.energy_edge()
-    clocks = []
+    from_j, from_s = counters.energy_edge(queue)
+    clocks, first = [], queue.ended
     while time.perf_counter() < from_s + WINDOW_S - 0.05:
+        queue.fill()
         clocks.append(counters.read("ClockInfo", SM_CLOCK))
         time.sleep(SAMPLE_S)
-    to_j, to_s = counters.energy_edge()
+    to_j, to_s = counters.energy_edge(queue)
     memory_w, reasons = counters.memory_w, counters.read("CurrentClocksEventReasons")
     memory_clock_mhz, celsius = counters.read("ClockInfo", MEMORY_CLOCK), counters.read("Temperature", 0)
-    has_ended_early = bool(events) and events[-1].query()
+    seconds = queue.mean_s(first, queue.ended - 1)
     torch.cuda.synchronize()
-    if events:
-        late = events[len(events) // 4 :]
-        each_s = 1e-3 * late[0].elapsed_time(late[-1]) / (len(late) - 1) / calls
     return Measured(
-        name, shape, each_s, (to_j - from_j) / (to_s - from_s), memory_w, sum(clocks) / max(len(clocks), 1),
-        min(clocks, default=-1), memory_clock_mhz, celsius, reasons, has_ended_early,
+        name, shape, seconds, (to_j - from_j) / (to_s - from_s), memory_w, sum(clocks) / max(len(clocks), 1),
+        min(clocks, default=-1), memory_clock_mhz, celsius, reasons,
     )  # fmt: skip
 
 
@@ -185,31 +207,21 @@ def of_kernels(kernels: Kernels, sms: int) -> Iterator[Case]:
     """Yield the kernels that do one thing."""
     yield "idle", {}, None
     wide = [
-        ("asleep", (1, sms), 30), ("spinning", (1, sms), 20000), ("fp32", (sms // 4, sms // 2, 2 * sms), 6000),
-        ("fp16", (2 * sms,), 6000), ("integers", (sms // 2, 2 * sms), 3000), ("reciprocals", (2 * sms,), 2000),
-        ("shared", (sms // 2, 2 * sms), 2000),
+        ("asleep", (sms,), 30), ("spinning", (1, sms), 20000), ("fp32", (sms // 2, 2 * sms), 6000),
+        ("fp16", (sms,), 6000), ("integers", (sms // 2, 2 * sms), 3000), ("sines", (2 * sms,), 2000),
+        ("shared", (sms // 2, 2 * sms), 1000), ("tensor", (sms // 4, sms // 2, 4 * sms), 10000),
     ]  # fmt: skip
     for name, blocks, repeats in wide:
+        operands = kernels.halves if name == "tensor" else kernels.random
         for each in blocks:
-            shape = {"blocks": each, "repeats": repeats}
-            yield name, shape, kernels.launch(name, each, repeats, kernels.random)
-    yield "fp32", {"blocks": 2 * sms, "repeats": 6000, "zeros": True}, kernels.launch(
-        "fp32", 2 * sms, 6000, kernels.zero
-    )
-    for each in (sms, 2 * sms, 3 * sms, 4 * sms):
-        shape = {"blocks": each, "repeats": 10000}
-        yield "tensor", shape, kernels.launch("tensor", each, 10000, kernels.halves)
-    yield "tensor", {"blocks": sms // 4, "repeats": 10000}, kernels.launch("tensor", sms // 4, 10000, kernels.halves)
-    yield "tensor", {"blocks": sms // 2, "repeats": 10000}, kernels.launch("tensor", sms // 2, 10000, kernels.halves)
-    yield "tensor", {"blocks": 4 * sms, "repeats": 10000, "zeros": True}, kernels.launch(
-        "tensor", 4 * sms, 10000, kernels.zero
-    )
+            yield name, {"blocks": each, "repeats": repeats}, kernels.launch(name, each, repeats, operands)
+    for name, blocks, repeats in (("fp32", (2 * sms,), 6000), ("tensor", (4 * sms,), 10000)):
+        shape = {"blocks": blocks[0], "repeats": repeats, "zeros": True}
+        yield name, shape, kernels.launch(name, blocks[0], repeats, kernels.zero)
     for size_bytes, repeats in ((16 << 20, 400), (GIB, 5)):
         shape = {"blocks": 2 * sms, "repeats": repeats, "bytes": size_bytes}
         yield "reads", shape, kernels.launch("reads", 2 * sms, repeats, kernels.random, size_bytes)
         yield "writes", shape, kernels.launch("writes", 2 * sms, repeats, kernels.random, size_bytes)
-    shape = {"blocks": sms // 2, "repeats": 400, "bytes": 16 << 20}
-    yield "reads", shape, kernels.launch("reads", sms // 2, 400, kernels.random, 16 << 20)
 
 
 def of_libraries() -> Iterator[Case]:
@@ -219,9 +231,9 @@ def of_libraries() -> Iterator[Case]:
     yield "copy", {"bytes": 2 * GIB}, partial(target.copy_, source)
     yield "relu", {"bytes": 2 * GIB}, partial(torch.relu_, target)
     for dtype, side, zeros, share in (
-        ("fp16", 5120, False, 1.0), ("fp16", 5120, True, 1.0), ("fp16", 5120, False, 0.25), ("fp16", 5120, False, 0.5),
-        ("fp16", 5120, False, 0.75), ("bf16", 5120, False, 1.0), ("fp16", 2560, False, 1.0),
-        ("fp16", 10240, False, 1.0), ("fp32", 5120, False, 1.0), ("fp32", 5120, True, 1.0), ("fp32", 5120, False, 0.5),
+        ("fp16", 5120, False, 1.0), ("fp16", 5120, False, 0.7), ("fp16", 5120, False, 0.5), ("fp16", 5120, False, 0.3),
+        ("fp16", 5120, True, 1.0), ("bf16", 5120, False, 1.0), ("fp16", 10240, False, 1.0), ("fp32", 5120, False, 1.0),
+        ("fp32", 5120, False, 0.5), ("fp16", 2560, False, 1.0), ("fp16", 7168, False, 1.0), ("fp32", 5120, True, 1.0),
     ):  # fmt: skip
         kind = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[dtype]
         make = torch.zeros if zeros else torch.randn

@@ -7,30 +7,41 @@ long; single kernels may draw more.
 from collections.abc import Callable
 
 from dsascape.hw_models import SimulationResult
+from dsascape.hw_models.text.quantities import PS_PER_S
 
 STEPS = 128
 """Clocks are multiples of this part of the sustained one: some 15 MHz, the step of server GPUs."""
 LOWEST = STEPS // 8
 """Steps of the lowest clock, an eighth: a run that draws too much even there is left there."""
+Lasting = Callable[[SimulationResult], float]
+"""From a simulated run to the picoseconds that it is taken to last."""
 
 
-def within_power(
-    limit_w: float, at_full_clock: SimulationResult, run: Callable[[float], SimulationResult]
+def makespan(result: SimulationResult) -> float:
+    """Return the picoseconds that a simulated run lasts."""
+    return float(result.makespan_ps)
+
+
+def highest_clock(
+    limit_w: float, run: Callable[[float], SimulationResult], lasting: Lasting
 ) -> tuple[float, SimulationResult]:
-    """Return the share of the sustained clock at which a run keeps within ``limit_w``, and the run there.
+    """Return the highest share of the sustained clock at which a run keeps within ``limit_w``, and the run there.
 
-    ``run`` simulates at a share of the clock, ``at_full_clock`` is the run at 1. A higher limit never has a lower
-    share.
+    ``run`` simulates at a share of the clock. A higher limit never has a lower share.
     """
-    if at_full_clock.power_w <= limit_w:
-        return 1.0, at_full_clock
+
+    def fits(result: SimulationResult) -> bool:
+        lasting_ps = lasting(result)
+        return result.energy_lasting_j(lasting_ps) * PS_PER_S <= limit_w * lasting_ps
+
+    if fits(found := run(1.0)):
+        return 1.0, found
     below, above = LOWEST, STEPS
-    found = None
+    found = run(below / STEPS)
     while above - below > 1:
         middle = (below + above) // 2
-        result = run(middle / STEPS)
-        if result.power_w <= limit_w:
+        if fits(result := run(middle / STEPS)):
             below, found = middle, result
         else:
             above = middle
-    return below / STEPS, found or run(below / STEPS)
+    return below / STEPS, found

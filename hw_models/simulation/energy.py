@@ -10,6 +10,8 @@ from dsascape.hw_models.simulation.program import Program
 
 INSTRUCTIONS = "instructions"
 """Name of the component for the energy of executing instructions."""
+STATIC = "static"
+"""Name of the component for static power times makespan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +48,14 @@ def energy_pj(program: Program, model: EnergyModel, makespan_ps: int) -> dict[st
     """
     links = (model.link,) if model.link_pj else ()
     issuing = (INSTRUCTIONS,) if model.instruction_pj else ()
-    components = ("macs", "vector", *issuing, *model.byte_pj, *links, "static")
+    components = ("macs", "vector", *issuing, *model.byte_pj, *links, STATIC)
     spent: dict[str, list[float]] = {name: [] for name in components}
     table = program.instructions
     for number, count in table.counts().items():
         work = table.works[number]
         for component, energy in _spent_pj(work, count * program.executions(work), model):
             spent[component].append(energy)
-    spent["static"].append(model.static_power_w * makespan_ps)
+    spent[STATIC].append(model.static_power_w * makespan_ps)
     return {name: math.fsum(parts) for name, parts in spent.items()}
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import starmap
 from typing import NamedTuple
 
+from dsascape.hw_models.simulation.energy import STATIC
 from dsascape.hw_models.simulation.instructions import InstructionTable, Launch, base_name
 
 _STARTUP = "-startup"
@@ -154,7 +155,7 @@ class SimulationResult:
     def energy_j(self) -> float:
         return sum(self.energy_pj.values()) * 1e-12
 
-    @property
-    def power_w(self) -> float:
-        """Mean power in watts; 0 for a run that takes no time."""
-        return sum(self.energy_pj.values()) / self.makespan_ps if self.makespan_ps else 0.0
+    def energy_lasting_j(self, makespan_ps: float) -> float:
+        """Return the joules of the same work in another time, over which static power is drawn."""
+        longer = makespan_ps / self.makespan_ps - 1 if self.makespan_ps else 0.0
+        return self.energy_j + self.energy_pj.get(STATIC, 0.0) * longer * 1e-12

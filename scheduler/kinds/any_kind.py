@@ -28,7 +28,7 @@ from dsascape.scheduler.kinds.kind import (
 from dsascape.scheduler.kinds.schedule import MachineSchedule
 from dsascape.scheduler.pins.pins import LayerPin, Pins
 from dsascape.scheduler.pins.selectors import PlacedLayers
-from dsascape.scheduler.power import within_power
+from dsascape.scheduler.power import Lasting, highest_clock, makespan
 from dsascape.workloads.analysis import Analysis
 
 _T = TypeVar("_T")
@@ -183,20 +183,25 @@ class OpaqueKind(Generic[SpecT_co, TuningT_co, CacheT_co, CostsT_co, ScheduleT_c
         spec = self.own_spec(machine)
         return spec if self.kind.power is None else self.kind.power.slowed(spec, clock_share)
 
-    def within_power(self, evaluated: Evaluated[_S], machine: MachineSpec) -> Evaluated[_S]:
-        """Return a run at the highest clock at which it draws no more than a machine may; itself if it does not.
+    def within_power(
+        self, evaluated: Evaluated[_S], machine: MachineSpec, lasting: Lasting = makespan
+    ) -> Evaluated[_S]:
+        """Return a run at the highest clock at which it draws no more than the machine may; itself if it does not.
 
-        What was scheduled stays: compilers do not know the clock.
+        What was scheduled stays: compilers do not know the clock. ``lasting`` is how long the run takes, by default
+        what the simulation says.
         """
         limit_w = None if self.kind.power is None else self.kind.power.limit_w(self.own_spec(machine))
         if limit_w is None:
             return evaluated
 
         def run(clock_share: float) -> SimulationResult:
+            if clock_share == evaluated.clock_share:
+                return evaluated.result
             spec = self.slowed(machine, clock_share)
             return simulate(evaluated.program, self.machine(spec), self.energy(spec))
 
-        share, result = within_power(limit_w, evaluated.result, run)
+        share, result = highest_clock(limit_w, run, lasting)
         return replace(evaluated, result=result, clock_share=share)
 
     def write(self, schedule: MachineSchedule) -> dict[str, Any]:
