@@ -80,6 +80,9 @@ class MeasuredKind(Protocol):
         Raises ``MeasureError``, which begins with ``named``, for more threads than there are cores.
         """
 
+    def of_code(self, machine: AnyHardware) -> dict[str, object]:
+        """Return the scheduler tuning with which generated code on ``machine`` is simulated."""
+
     def is_only_written(self, point: DesignPoint, target: str, device: str, out: Path | None) -> bool:
         """Return whether the code of a point is written to the folder ``out`` and not run.
 

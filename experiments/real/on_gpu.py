@@ -109,9 +109,7 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
     raises.
     """
     check_installed()
-    point = as_measured(point, {**dict.fromkeys(_LEFT_OUT, False), **_OF_CODE, "warm_l2": True}, on_gpu=True)
-    in_graph = _SCHEDULED.own_spec(point.hardware).graph_launch_ps is not None
-    point = replace(point, tuning={**point.tuning, "graphs": in_graph})
+    point = as_measured(point, GPUS.of_code(point.hardware), on_gpu=True)
     outcome = simulated(point)
     check_whole_batch(outcome)
     schedule = _SCHEDULED.own_schedule(outcome.schedule)
@@ -199,6 +197,11 @@ class _Gpus:
         """Return nothing: the schedule sets the number of threads."""
         del machine, threads, device, named
         return {}
+
+    def of_code(self, machine: AnyHardware) -> dict[str, object]:
+        """Return a tuning of lanes alone, a warm L2, and launches of a graph where the machine states their cost."""
+        in_graph = _SCHEDULED.own_spec(machine).graph_launch_ps is not None
+        return {**dict.fromkeys(_LEFT_OUT, False), **_OF_CODE, "warm_l2": True, "graphs": in_graph}
 
     def is_only_written(self, point: DesignPoint, target: str, device: str, out: Path | None) -> bool:
         """Return whether no device measures; raise ``TargetError`` where there is no folder for files either."""

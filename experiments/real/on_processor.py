@@ -105,7 +105,8 @@ def prepared(point: DesignPoint, budget: Budget) -> Prepared:
     """
     check_installed()
     on = _measured_on(point)
-    point = as_measured(point, {"folds_dequantisation": False, "warm_caches": not on.flush_caches}, on_gpu=False)
+    tuning = {**PROCESSORS.of_code(point.hardware), "warm_caches": not on.flush_caches}
+    point = as_measured(point, tuning, on_gpu=False)
     outcome = simulated(point)
     check_whole_batch(outcome)
     check_single_precision(outcome.schedule.plan.graph)
@@ -135,6 +136,11 @@ class _Processors:
     def tuning(self, machine: AnyHardware, threads: int | None, device: str, named: str) -> dict[str, object]:
         """Return the scheduler tuning for ``threads`` on ``device``; None: one per core."""
         return {"threads": threads_on(_SCHEDULED.own_spec(machine), threads, device, named)}
+
+    def of_code(self, machine: AnyHardware) -> dict[str, object]:
+        """Return a tuning in which a product does not dequantise its weights."""
+        del machine  # the same for all
+        return {"folds_dequantisation": False}
 
     def is_only_written(self, point: DesignPoint, target: str, device: str, out: Path | None) -> bool:
         """Return whether the target's code does not run on this machine, no other is given, and files are wanted."""

@@ -12,6 +12,7 @@ from typing import Any
 from dsascape.experiments.point.evaluate import job_of
 from dsascape.experiments.point.pipeline import schedule_of
 from dsascape.experiments.question.points import Workload
+from dsascape.experiments.real.measured_kinds import measured_kind
 from dsascape.experiments.results.files import write_whole
 from dsascape.hw_models import AnyHardware, HardwareError
 from dsascape.scheduler import Placing, Policy, make_policy, network_of
@@ -52,7 +53,7 @@ class TunedOn:
     """``simulate``, the address of a device (`tuner.measure.address`), or ``bundle`` for one that is not reached."""
     target: str = "llvm"
     threads: int = 0
-    """Threads of a kernel; 0: on a device one per core, simulated as many as are best."""
+    """Threads of a kernel; 0: simulated as many as are best, on a GPU as many as the kernel asks for."""
 
     @property
     def device(self) -> str:
@@ -67,8 +68,9 @@ class TunedOn:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Scheduler tuning of kernels that are tuned: their threads, and on CPUs convolutions that are direct."""
-        return self.kind.settings(self.threads)
+        """Scheduler tuning of kernels that are tuned: that of generated code on a device, and what the kind needs."""
+        of_code = {} if self.runner == SIMULATE else measured_kind(self.hardware).of_code(self.hardware)
+        return {**of_code, **self.kind.settings(self.threads)}
 
     def simulated(self, dtype: str) -> Runner:
         """Return the machine model as a runner, for kernels in ``dtype``."""
@@ -80,7 +82,7 @@ class TunedOn:
             return self.simulated(dtype)
         if self.runner == BUNDLE:
             return None
-        return MeasuredRunner(self.runner, self.target, self.threads)
+        return MeasuredRunner(self.runner, self.target, max(self.threads, 1))
 
 
 def tuned_on(
@@ -88,9 +90,9 @@ def tuned_on(
 ) -> TunedOn:
     """Return what to tune on; raise ``HardwareError`` for a machine whose kernels have no sketches.
 
-    It is raised too for a runner or a number of threads that machines of this kind do not have.
+    It is raised too for a number of threads that machines of this kind do not have.
     """
-    kind_to_tune(hardware).check(hardware, threads, is_simulated=runner == SIMULATE)
+    kind_to_tune(hardware).check(hardware, threads)
     return TunedOn(hardware, runner, target, threads)
 
 

@@ -184,10 +184,14 @@ def _comparison(ratios: pd.DataFrame, baseline: str, others: Sequence[str], axes
     if of_best["speedup"].nunique() > 1:
         ranked = of_best.sort_values("speedup", kind="stable")
         lowest, highest = ranked.iloc[0], ranked.iloc[-1]
-        sentences.append(
-            f"The gain of {best} is largest for {_place(highest, axes)} ({times(highest['speedup'])})"
-            f" and smallest for {_place(lowest, axes)} ({times(lowest['speedup'])})."
-        )
+        most, least = highest["speedup"], lowest["speedup"]
+        where = [f"{_place(point, axes)} ({times(point['speedup'])})" for point in (highest, lowest)]
+        if least >= 1:
+            sentences.append(f"The gain of {best} is largest for {where[0]} and smallest for {where[1]}.")
+        elif most > 1:
+            sentences.append(f"Most is gained by {best} for {where[0]}, and most lost for {where[1]}.")
+        else:
+            sentences.append(f"Least is lost by {best} for {where[0]}, and most for {where[1]}.")
     ends = {axis: both for axis in axes if (both := trend(of_best, axis, axes))}
     telling = sorted(ends, key=lambda axis: -abs(log10(ends[axis][1] / ends[axis][0])))[:_MOST_NAMED]
     return sentences + [_trend_text(axis, axes[axis], ends[axis]) for axis in axes if axis in telling]
@@ -198,7 +202,7 @@ def _trend_text(axis: str, values: Sequence[str], ends: tuple[float, float]) -> 
     change = ends[1] / ends[0]
     verb = "grows" if change > NOTEWORTHY else "shrinks" if change < 1 / NOTEWORTHY else "hardly moves"
     return (
-        f"As {axis} goes from {values[0]} to {values[-1]}, its lead {verb}"
+        f"As {axis} goes from {values[0]} to {values[-1]}, its {'lead' if max(ends) > 1 else 'speed-up'} {verb}"
         f" ({times(ends[0])} to {times(ends[1])})."
     )
 

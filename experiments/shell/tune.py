@@ -16,8 +16,8 @@ from dsascape.experiments.question.config import ExperimentError
 from dsascape.experiments.question.hints import read_hints
 from dsascape.experiments.question.network import check_dtype, default_dtype
 from dsascape.experiments.question.shapes import is_shapes, read_shapes
-from dsascape.experiments.real.measured_kind import MEASURED_DTYPE
-from dsascape.experiments.real.on_processor import requested_cpu, threads_on
+from dsascape.experiments.real.measured_kind import MEASURED_DTYPE, Asked
+from dsascape.experiments.real.measured_kinds import kind_of_target
 from dsascape.experiments.real.search_options import search_options
 from dsascape.experiments.real.tuning import (
     SIMULATE,
@@ -138,10 +138,11 @@ def _tuned_on(arguments: argparse.Namespace) -> TunedOn:
         check_cpu_target(arguments.target)
     elif remote_address(arguments.runner) is None:
         check_target(arguments.target)
-    is_here = arguments.runner == LOCAL
-    spec = requested_cpu(arguments.hardware, arguments.target, 0 if is_here else arguments.threads or 0)
-    threads = threads_on(spec, arguments.threads, arguments.runner, "--threads has")
-    return tuned_on(spec, arguments.runner, arguments.target, threads)
+    asked = Asked(arguments.hardware, arguments.target, arguments.runner, arguments.threads)
+    setting = kind_of_target(arguments.target).setting(asked)
+    threads = setting.tuning.get("threads", 0)
+    assert isinstance(threads, int)
+    return tuned_on(setting.hardware, arguments.runner, arguments.target, threads)
 
 
 def _dtype(arguments: argparse.Namespace, on: TunedOn) -> str:

@@ -36,6 +36,23 @@ class TestWords:
             " and unfused is 4.00 times slower than it."
         )
 
+    @pytest.mark.parametrize(
+        ("unfused_s", "sentence"),
+        [
+            ((2.0, 4.0), f"The gain of astitch is largest for b (4.00{TIMES}) and smallest for a (2.00{TIMES})."),
+            ((0.5, 4.0), f"Most is gained by astitch for b (4.00{TIMES}), and most lost for a (0.500{TIMES})."),
+            ((0.5, 0.8), f"Least is lost by astitch for b (0.800{TIMES}), and most for a (0.500{TIMES})."),
+        ],
+    )
+    def test_a_loss_is_not_called_a_gain(self, unfused_s: tuple[float, float], sentence: str) -> None:
+        rows = [
+            point(policy, latency_s, model)
+            for model, slow_s in zip("ab", unfused_s, strict=True)
+            for policy, latency_s in (("unfused", slow_s), ("astitch", 1.0))
+        ]
+
+        assert sentence in answer(prepared(pd.DataFrame(rows), ()), {})
+
     def test_failures_are_counted(self) -> None:
         points = prepared(pd.DataFrame([*two_by_two(), failure("astitch", "too large")]), BUFFERS)
 

@@ -99,7 +99,7 @@ class TestWithABase:
     @pytest.mark.parametrize(
         ("text", "complaint"),
         [
-            ("base: stpc920", "mine.yaml: base: hardware stpc920 is unknown (did you mean stcp920?); known: a100"),
+            ("base: stpc920", "mine.yaml: base: hardware stpc920 is unknown (did you mean stcp920?); known: a10"),
             ("base: other.yaml", "mine.yaml: base: FOLDER/other.yaml: no such file or directory"),
             ("base: 3", "mine.yaml: base: has 3; needs a machine's name, or the path of a YAML file"),
             ("base: null", "mine.yaml: base: has null; needs a machine's name"),

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dsascape.hw_models import AnyHardware, load_hardware, parameter_paths
+from dsascape.hw_models import AnyHardware, Gpu, load_hardware, parameter_paths
+from dsascape.hw_models.common.product_types import ProductType
 from dsascape.hw_models.machine_files.load import plain
 
 
@@ -32,6 +33,33 @@ def test_an_h200_is_an_h100_with_other_dram() -> None:
     of_its_interface = {"area.dram", "energy.static_power"}
 
     assert differences("h100", "h200") <= of_dram | of_its_interface
+
+
+_OF_THE_CARD = {
+    "name", "sms.count", "sms.clock", "l2.capacity", "l2.bandwidth", "l2.latency", "dram.capacity", "dram.bandwidth",
+    "energy.dram", "energy.static_power", "area.dram", "library_efficiency.tensor", "power_limit",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other", "more"), [
+    ("a100", "a30", {"energy.static_power"}),
+    ("a10", "rtx_3090", {"sms.tensor.fp16.macs_per_cycle", "sms.tensor.bf16.macs_per_cycle"}),
+    ("l40s", "l4", {"dram.latency"}),
+    ("l40s", "rtx_4090", {f"sms.tensor.{each}.macs_per_cycle" for each in ("fp16", "bf16", "fp8")}),
+])  # fmt: skip
+def test_cards_of_one_design_differ_in_what_the_cards_are(one: str, other: str, more: set[str]) -> None:
+    assert differences(one, other) <= _OF_THE_CARD | more
+
+
+@pytest.mark.parametrize(("name", "dtype", "tera"), [
+    ("t4", "fp16", 65), ("t4", "int8", 130), ("a30", "fp16", 165), ("a10", "fp16", 125), ("l4", "int8", 242),
+    ("l40s", "fp16", 362), ("rtx_3090", "fp16", 71), ("rtx_3090", "int8", 284), ("rtx_4090", "fp16", 165),
+    ("rtx_4090", "int8", 661),
+])  # fmt: skip
+def test_tensor_units_have_the_peak_of_the_data_sheet(name: str, dtype: ProductType, tera: float) -> None:
+    sms = load_hardware(name, Gpu).sms
+
+    assert 2 * sms.count * sms.clock_hz * sms.tensor[dtype].macs_per_cycle / 1e12 == pytest.approx(tera, rel=0.015)
 
 
 @pytest.mark.parametrize(("one", "other", "core", "other_core"), [

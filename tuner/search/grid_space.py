@@ -327,7 +327,12 @@ class GridSpace(Space):
         return math.prod([-(-outer[dim] // inner[dim]) for dim in outer]) * (self.machine.warp if is_tensor else 1)
 
     def _can_share_blocks(self, tensor: str, described: BlockNest) -> bool:
-        """Whether blocks can share a reduction: it is the kernel's only one, and the sink's threads accumulate it."""
+        """Whether blocks can share a reduction: it is the kernel's only one, and the sink's threads accumulate it.
+
+        Not on a machine whose tuning rules it out, such as one that generated code runs on.
+        """
+        if not self.machine.grid.tuning.shared_reductions:
+            return False
         alone = [name for name, (_, each) in self.held.nests.items() if each.compiled.nest.has_reduction]
         holder = self.held.holder(self.naive.stages[tensor + SUMS])
         return alone == [tensor] and holder == self.sink and not described.is_shared

@@ -87,3 +87,23 @@ def test_a_device_that_fails_costs_each_candidate_its_own_process(around: dict[s
 
     assert [seconds for seconds, _ in found] == [None] * 2
     assert all("an illegal memory access was encountered" in reason for _, reason in found)
+
+
+def test_the_command_tune_searches_on_the_gpu_of_this_machine(around: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("operators:\n  gmm: {op: MatMul, inputs: [[24, 20]], weights: [[20, 16]]}\n")
+    command = [
+        sys.executable, "-m", "dsascape", "tune", "one.yaml", "--runner", "local", "--target", "cuda-sm_90",
+        "--hardware", "h100", "--trials", "3", "--out", "tuned", "--json",
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, cwd=tmp_path, env=around, capture_output=True, text=True, check=False, timeout=300
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+    found = json.loads(done.stdout)
+
+    assert (found["runner"], found["target"], found["hardware"]) == ("local", "cuda-sm_90", "h100")
+    assert (found["trials"], found["failed"]) == (3, 0)
+    (task,) = found["tasks"]
+    assert 0 < task["after_s"] <= task["before_s"]
+    assert "Tensorise" not in {step["step"] for step in task["steps"]}, "code is for lanes"

@@ -96,7 +96,7 @@ def _builtin(kernel: CpuKernel, machine: SearchMachine) -> Steps:
 class _Processors:
     """CPUs: convolutions are direct, and bounded loops have the form that code is generated for."""
 
-    def check(self, machine: MachineSpec, threads: int, *, is_simulated: bool) -> None:
+    def check(self, machine: MachineSpec, threads: int) -> None:
         """Do nothing: candidates run on devices or are simulated, on any number of threads."""
 
     def check_hints(self, machine: MachineSpec, hints: str) -> None:

@@ -101,12 +101,10 @@ def _builtin(kernel: GpuKernel, machine: SearchMachine) -> Steps:
 
 
 class _Gpus:
-    """GPUs: candidates are simulated, and run all threads that their kernels ask for."""
+    """GPUs: candidates run all threads that their kernels ask for."""
 
-    def check(self, machine: MachineSpec, threads: int, *, is_simulated: bool) -> None:
-        """Raise ``HardwareError`` for candidates that are to run on a device, and for a number of threads."""
-        if not is_simulated:
-            raise HardwareError(f"{machine.name}: is a GPU; kernels of GPUs are tuned with --runner simulate")
+    def check(self, machine: MachineSpec, threads: int) -> None:
+        """Raise ``HardwareError`` for a number of threads."""
         if threads:
             raise HardwareError(f"{machine.name}: is a GPU; threads are for CPUs")
 

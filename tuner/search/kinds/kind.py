@@ -60,8 +60,8 @@ class KernelSpace(Space, ABC):
 class TunedKind(Protocol):
     """Kind of machine that programs are searched for."""
 
-    def check(self, machine: MachineSpec, threads: int, *, is_simulated: bool) -> None:
-        """Raise ``HardwareError`` for a way of tuning that machines of this kind do not have."""
+    def check(self, machine: MachineSpec, threads: int) -> None:
+        """Raise ``HardwareError`` for a number of threads that machines of this kind do not take; 0: the usual."""
 
     def check_hints(self, machine: MachineSpec, hints: str) -> None:
         """Raise ``HintError`` where hints, from the file ``hints``, say nothing about programs of this kind."""
