@@ -25,6 +25,8 @@ class Evaluated(Generic[ScheduleT_co]):
     schedule: ScheduleT_co
     program: Program
     result: SimulationResult
+    clock_share: float = 1.0
+    """Share of the machine's sustained clock in that simulation; below 1 where a power limit demands it."""
 
     @property
     def plan(self) -> FusionPlan:

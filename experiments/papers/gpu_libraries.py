@@ -60,12 +60,18 @@ class Case:
     joules: float | None
     bound_s: float
     expected_s: float
-    predicted_w: float
+    expected_j: float
+    """Simulated energy, with static power over the expected latency."""
 
     @property
     def watts(self) -> float | None:
         """Measured power; None where it was not."""
         return None if self.joules is None else self.joules / self.seconds
+
+    @property
+    def predicted_w(self) -> float:
+        """Predicted power of a run that takes as long as expected."""
+        return self.expected_j / self.expected_s
 
 
 @cache
@@ -90,7 +96,7 @@ def simulated(gpu: str, results: Sequence[Mapping[str, Any]]) -> Iterator[Case]:
         name = " ".join([each["name"], *[f"{key} {size}" for key, size in each["shape"].items() if kind in NETWORKS]])
         yield Case(
             gpu, kind, name, each["dtype"], each["seconds"], each.get("joules"), record.latency_s,
-            record.expected_latency_s, record.energy_j / record.latency_s,
+            record.expected_latency_s, record.expected_energy_j,
         )  # fmt: skip
 
 

@@ -100,8 +100,9 @@ def operator_times(outcome: Outcome, hardware: AnyHardware) -> tuple[OperatorTim
     """Return the figures of every layer of a run on ``hardware``, in the order in which they start."""
     graph, iterations = outcome.schedule.graph, outcome.record.iterations
     images = outcome.record.batch / max(graph.batch, 1)
-    energies_pj = energy_of_works_pj(outcome.program, kind_of(hardware).energy(hardware))
-    always_w = background_w(outcome.program, kind_of(hardware).energy(hardware))
+    kind = kind_of(hardware)
+    energy = kind.energy(kind.slowed(hardware, outcome.record.clock_share))
+    energies_pj, always_w = energy_of_works_pj(outcome.program, energy), background_w(outcome.program, energy)
     works, spans_ps, nodes = works_of_layers(outcome), spans_of_layers(outcome), operators_of(outcome)
     figures = layers_of(outcome)
     position_of = {op.name: position for position, op in enumerate(graph.ops)}

@@ -22,6 +22,7 @@ from dsascape.scheduler import (
     simulated_network,
 )
 from dsascape.scheduler.layer_names import layers_of_kernels, layers_of_plan
+from dsascape.scheduler.power import Lasting
 from dsascape.workloads.analysis import Analysis
 
 
@@ -66,13 +67,25 @@ def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Machine
 
 
 def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Evaluated[MachineSchedule]:
-    """Schedule a network under a policy and simulate it, its caches changed in place."""
-    return evaluate_network(policy, placing, _simulated_costs(analysis, policy, placing))
+    """Schedule a network under a policy and simulate it, its caches changed in place, at the clock that power allows.
+
+    Policies decide at the sustained clock.
+    """
+    costs = _simulated_costs(analysis, policy, placing)
+    return placing.kind.within_power(evaluate_network(policy, placing, costs), costs.view.spec)
 
 
 def run_schedule(schedule: MachineSchedule, analysis: Analysis, placing: Placing) -> Evaluated[MachineSchedule]:
-    """Lower a schedule and simulate it."""
-    return placing.kind.run(schedule, placing.costs(analysis))
+    """Lower a schedule and simulate it, at the clock that power allows."""
+    costs = placing.costs(analysis)
+    return placing.kind.within_power(placing.kind.run(schedule, costs), costs.view.spec)
+
+
+def run_within_power(
+    evaluated: Evaluated[MachineSchedule], analysis: Analysis, placing: Placing, lasting: Lasting
+) -> Evaluated[MachineSchedule]:
+    """Return a run that lasts longer than simulated, at the clock that power allows then."""
+    return placing.kind.within_power(evaluated, placing.costs(analysis).view.spec, lasting)
 
 
 def _simulated_costs(analysis: Analysis, policy: Policy, placing: Placing) -> MachineCosts:

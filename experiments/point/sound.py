@@ -13,7 +13,8 @@ _SLACK = 1e-6
 OF_FIGURES: Ranges = {
     (RunRecord, "batch"): COUNT, (RunRecord, "latency_s"): (SHORTEST_S, LONGEST_S), (RunRecord, "parts"): COUNT,
     (RunRecord, "parts_at_work"): COUNT, (RunRecord, "batch_at_once"): COUNT, (RunRecord, "iterations"): COUNT,
-    (RunRecord, "utilisation"): SHARE, (RunRecord, "utilisation_at_work"): SHARE, (RunRecord, "critical"): SHARE,
+    (RunRecord, "clock_share"): SHARE, (RunRecord, "expected_clock_share"): SHARE, (RunRecord, "utilisation"): SHARE,
+    (RunRecord, "utilisation_at_work"): SHARE, (RunRecord, "critical"): SHARE,
     (LayerFigures, "critical_s"): (0, LONGEST_S),
 }  # fmt: skip
 """Valid ranges of figures, beyond the general rules of `unsound`."""

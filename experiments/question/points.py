@@ -329,6 +329,8 @@ class RunRecord:
     """Latency with every kernel at the machine's ``library_efficiency`` for its kind; `latency_s` if it states none."""
     throughput_per_s: float
     energy_j: float
+    expected_energy_j: float
+    """Energy of a run that takes ``expected_latency_s``: static power is drawn for longer."""
     energy_parts_j: Mapping[str, float]
     """Energy by component: ``macs``, ``vector``, ``instructions``, each memory, links, ``static``; they sum to
     `energy_j`."""
@@ -341,6 +343,10 @@ class RunRecord:
     peak_occupancy_bytes: Mapping[str, int]
     tensor_scopes: Mapping[str, int]
     bottleneck: str
+    clock_share: float
+    """Share of the machine's sustained clock that it ran at: below 1 where its power limit allows no more."""
+    expected_clock_share: float
+    """The same of a run that takes ``expected_latency_s``, which draws less power."""
     critical: Mapping[str, float]
     """Fraction of the latency per limiting resource on the critical path; the fractions sum to one."""
     parts: int

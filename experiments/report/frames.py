@@ -16,8 +16,8 @@ from dsascape.experiments.results.files import for_terminal
 
 NAMES = ("model", "hardware", "policy", "dtype", "bottleneck", "command", "error", "violates")
 FIGURES = (
-    "latency_s", "expected_latency_s", "throughput_per_s", "energy_j", "power_w", "area_mm2", "kernels", "macs",
-    "peak_macs_per_s",
+    "latency_s", "expected_latency_s", "throughput_per_s", "energy_j", "power_w", "area_mm2", "clock_share", "kernels",
+    "macs", "peak_macs_per_s",
     "off_chip_bytes_per_s", "is_base", "simulated_events", "wall_s",
 )  # fmt: skip
 DICTIONARIES = (

@@ -127,6 +127,8 @@ def _fastest(evaluation: Evaluation) -> tuple[Figure, ...]:
     ]
     if (best["expected_latency_s"] > best["latency_s"]).any():
         names.insert(1, "expected_latency_s")
+    if (best["clock_share"] < 1).any():
+        names.append("clock_share")
     table = best[["network", "policy", *evaluation.axes, *names, "bottleneck"]]
     source = source_of(evaluation.every)
     formats = figure_formats(table, names, source)

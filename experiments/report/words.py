@@ -41,6 +41,7 @@ _MEANINGS = {
     "expected_latency_s": ("latency expected of libraries", "s"),
     "energy_j": ("energy", "J"),
     "power_w": ("power", "W"),
+    "clock_share": ("clock that power allows", ""),
     "area_mm2": ("area", "mm²"),
     "throughput_per_s": ("throughput", "1/s"),
     "language.tokens_per_s": ("tokens per second", "1/s"),

@@ -82,9 +82,10 @@ def _launching(spec: Gpu) -> Serve:
 
 
 def gpu_energy(spec: Gpu) -> EnergyModel:
-    """Return the energy model: picojoules per operation and per byte of each memory."""
+    """Return the energy model: picojoules per operation and per byte of each memory, at the sustained clock."""
     dram_bytes_per_s = spec.dram.bandwidth_bytes_per_s
-    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte, dram_bytes_per_s, spec.sms.count)
+    model = spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte, dram_bytes_per_s, spec.sms.count)
+    return spec.energy.at_clock(model, spec.sustained_factor, DRAM)
 
 
 def gpu_summary(spec: Gpu) -> MachineSummary:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from dsascape.hw_models.common.cached_parts import CachedArea, Dram, LaneEnergy
+from dsascape.hw_models.common.cached_parts import CachedArea, Dram
 from dsascape.hw_models.common.interface import interface_mm2
 from dsascape.hw_models.common.machine_spec import MachineSpec
 from dsascape.hw_models.common.product_types import ProductType, operands_of
@@ -23,6 +23,7 @@ from dsascape.hw_models.common.silicon import (
     sram_mm2_per_mib,
 )
 from dsascape.hw_models.common.spec_types import NETWORK_DTYPES, STRICT, Count, DType, Efficiency, PerCycle
+from dsascape.hw_models.gpu.energy import GpuEnergy
 from dsascape.hw_models.gpu.library import LibraryProducts
 from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.quantities import (
@@ -31,9 +32,9 @@ from dsascape.hw_models.text.quantities import (
     BytesFromZero,
     BytesPerSecond,
     Hertz,
-    PicojoulesPerByteOrBySize,
     Picoseconds,
     SquareMillimetresOrByNode,
+    Watts,
 )
 
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
@@ -153,15 +154,6 @@ class L2(BaseModel):
     """Latency from the request to the first bytes."""
 
 
-class GpuEnergy(LaneEnergy):
-    """Energy by component."""
-
-    shared: PicojoulesPerByteOrBySize = None
-    """Energy per byte read or written; by default that of an SRAM of its size (`hw_models.common.technology`)."""
-    l2: PicojoulesPerByteOrBySize = None
-    """Energy per byte read or written; by default that of an SRAM of its size."""
-
-
 class GpuArea(CachedArea):
     """Silicon by component."""
 
@@ -184,7 +176,10 @@ class Gpu(MachineSpec):
     graph_launch_ps: Picoseconds | None = Field(None, alias="graph_launch")
     """Launch time of a kernel inside of a recorded graph (CUDA graphs); null where none is published."""
     sustained_factor: Efficiency = 1.0
-    """Share of the peak clock that the SMs sustain when all are busy (heat, power)."""
+    """Share of the peak clock that the SMs sustain when all are busy, whatever they do (heat)."""
+    power_limit_w: Watts | None = Field(None, alias="power_limit")
+    """Most power of the whole board in the mean over a run that is repeated. Where a run would draw more, the clock of
+    the SMs falls further, until it does not; null: clocks never fall for power."""
     library: LibraryProducts | None = None
     """Kernels that libraries have for products, from which expected latencies follow; null: nothing is known."""
     energy: GpuEnergy
@@ -213,6 +208,15 @@ class Gpu(MachineSpec):
     def _has_energy_for_every_dtype(self) -> "Gpu":
         computed = dict.fromkeys([*self.sms.lanes, *[operands_of(product)[0] for product in self.sms.tensor]])
         self.energy.check_dtypes(computed, "sms")
+        return self
+
+    @model_validator(mode="after")
+    def _has_power_to_run(self) -> "Gpu":
+        if self.power_limit_w is not None and self.power_limit_w <= self.energy.static_power_w:
+            raise ValueError(
+                f"power_limit is {self.power_limit_w:g} W; needs more than energy.static_power:"
+                f" {self.energy.static_power_w:g} W"
+            )
         return self
 
     @model_validator(mode="after")
@@ -275,6 +279,10 @@ class Gpu(MachineSpec):
     def clock_hz(self) -> float:
         """Sustained clock of the SMs."""
         return self.sms.clock_hz * self.sustained_factor
+
+    def slowed(self, share: float) -> "Gpu":
+        """Return the machine with its SMs at a share of their sustained clock."""
+        return self if share == 1 else self.model_copy(update={"sustained_factor": self.sustained_factor * share})
 
     @property
     def cycle_ps(self) -> float:

@@ -1,11 +1,13 @@
 """Trace of a run: start, end and pace of every instruction, the critical path, and the figures of a run."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import starmap
 from typing import NamedTuple
 
+from dsascape.hw_models.simulation.energy import ALWAYS
 from dsascape.hw_models.simulation.instructions import InstructionTable, Launch, base_name
 
 _STARTUP = "-startup"
@@ -153,3 +155,8 @@ class SimulationResult:
     @property
     def energy_j(self) -> float:
         return sum(self.energy_pj.values()) * 1e-12
+
+    def energy_lasting_j(self, makespan_ps: float) -> float:
+        """Return the joules of the same work in another time, over which static power and clocks are drawn."""
+        longer = makespan_ps / self.makespan_ps - 1 if self.makespan_ps else 0.0
+        return self.energy_j + math.fsum([self.energy_pj.get(name, 0.0) for name in ALWAYS]) * longer * 1e-12

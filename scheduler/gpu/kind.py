@@ -10,7 +10,7 @@ from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
 from dsascape.scheduler.gpu.tiling import KnownTiles
 from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
-from dsascape.scheduler.kinds.kind import LoopKernels, MachineKind, Pinning
+from dsascape.scheduler.kinds.kind import LoopKernels, MachineKind, Pinning, PowerLimit
 from dsascape.workloads.analysis import Analysis
 
 
@@ -50,6 +50,7 @@ GPU = MachineKind(
     machine=gpu_machine,
     energy=gpu_energy,
     library=_library,
+    power=PowerLimit(limit_w=lambda spec: spec.power_limit_w, slowed=Gpu.slowed),
     loops=LoopKernels(with_source=GpuCosts.with_kernels, text=_loops_text),
     pins=Pinning[GpuCosts, GpuPin](GpuPin, GpuCosts.with_pins),
     json="dsascape.scheduler.gpu.schedule_json",

@@ -15,7 +15,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, only, without
 from dsascape.workloads.operand_dtypes import QUANTISED, Pair
 
-_UNTIMED: Unread = {"energy": True, "area": True}
+_UNTIMED: Unread = {"energy": True, "area": True, "power_limit_w": True}
 _OF_CODE = "sms.warp", "sms.threads_per_block", "sms.shared.banks", "sms.cluster", "sms.tensor", "l2.sector_bytes"
 _OF_FRONTS = *_OF_CODE, "sms.shared.per_block_bytes", "sms.issued_per_cycle"
 

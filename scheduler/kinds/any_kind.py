@@ -1,7 +1,7 @@
 """Machine kinds behind one type: for callers that do not know the classes of machines, cost models and schedules."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -12,10 +12,11 @@ from dsascape.hw_models import (
     MachineSpec,
     MachineSummary,
     Program,
+    SimulationResult,
     simulate,
 )
 from dsascape.scheduler.errors import PinError, ScheduleError
-from dsascape.scheduler.evaluated import Evaluated
+from dsascape.scheduler.evaluated import Evaluated, OfPlan
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.sources import KernelSource
 from dsascape.scheduler.kinds.kind import (
@@ -28,9 +29,11 @@ from dsascape.scheduler.kinds.kind import (
 from dsascape.scheduler.kinds.schedule import MachineSchedule
 from dsascape.scheduler.pins.pins import LayerPin, Pins
 from dsascape.scheduler.pins.selectors import PlacedLayers
+from dsascape.scheduler.power import Lasting, highest_clock, makespan
 from dsascape.workloads.analysis import Analysis
 
 _T = TypeVar("_T")
+_S = TypeVar("_S", bound=OfPlan)
 SpecT_co = TypeVar("SpecT_co", bound=MachineSpec, covariant=True)
 TuningT_co = TypeVar("TuningT_co", bound=Tuning, covariant=True)
 CacheT_co = TypeVar("CacheT_co", covariant=True)
@@ -180,6 +183,32 @@ class OpaqueKind(Generic[SpecT_co, TuningT_co, CacheT_co, CostsT_co, ScheduleT_c
         own, model = self.own_schedule(schedule), self.own_costs(costs)
         program, machine = self.kind.lower(own, model), costs.view.spec
         return Evaluated(own, program, simulate(program, self.machine(machine), self.energy(machine)))
+
+    def slowed(self, machine: MachineSpec, clock_share: float) -> SpecT_co:
+        """Return a machine at a share of its sustained clock; itself for a kind whose clocks do not fall."""
+        spec = self.own_spec(machine)
+        return spec if self.kind.power is None else self.kind.power.slowed(spec, clock_share)
+
+    def within_power(
+        self, evaluated: Evaluated[_S], machine: MachineSpec, lasting: Lasting = makespan
+    ) -> Evaluated[_S]:
+        """Return a run at the highest clock at which it draws no more than the machine may; itself if it does not.
+
+        What was scheduled stays: compilers do not know the clock. ``lasting`` is how long the run takes, by default
+        what the simulation says.
+        """
+        limit_w = None if self.kind.power is None else self.kind.power.limit_w(self.own_spec(machine))
+        if limit_w is None:
+            return evaluated
+
+        def run(clock_share: float) -> SimulationResult:
+            if clock_share == evaluated.clock_share:
+                return evaluated.result
+            spec = self.slowed(machine, clock_share)
+            return simulate(evaluated.program, self.machine(spec), self.energy(spec))
+
+        share, result = highest_clock(limit_w, run, lasting)
+        return replace(evaluated, result=result, clock_share=share)
 
     def write(self, schedule: MachineSchedule) -> dict[str, Any]:
         """Return the JSON document of a schedule."""

@@ -91,6 +91,16 @@ class LoopKernels(Generic[SpecT, CostsT, ScheduleT]):
     """Returns a kernel of a schedule for a machine as text, given its number in the order of runs."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PowerLimit(Generic[SpecT]):
+    """Power that machines of a kind may draw, and what they are at lower clocks."""
+
+    limit_w: Callable[[SpecT], float | None]
+    """Returns the most power in watts, in the mean over a run; None: there is no limit."""
+    slowed: Callable[[SpecT, float], SpecT]
+    """Returns the machine at a share of its sustained clock."""
+
+
 class ScheduleFiles(Protocol[CostsT_contra, ScheduleT]):
     """Module that writes and reads the schedules of a kind."""
 
@@ -160,6 +170,8 @@ class MachineKind(Generic[SpecT, TuningT, CacheT, CostsT, ScheduleT]):
     """Lowers a schedule, given its cost model, to a program of instructions."""
     machine: Callable[[SpecT], Machine]
     energy: Callable[[SpecT], EnergyModel]
+    power: PowerLimit[SpecT] | None = None
+    """How clocks fall where a run would draw more power than the machine may; None: they do not."""
     loops: LoopKernels[SpecT, CostsT, ScheduleT] | None = None
     """Kernels as loop programs; None where they are none."""
     why_slow: Callable[[Layer], str] = _no_reason

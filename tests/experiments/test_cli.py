@@ -20,9 +20,10 @@ from tests.scheduler.test_policy import install
 MEMORIES = {"local_buffer", "global_buffer", "ddr"}
 SIMULATE_KEYS = [
     "model", "hardware", "policy", "batch", "dtype", "latency_s", "expected_latency_s", "throughput_per_s", "energy_j",
-    "energy_parts_j", "kernels",
+    "expected_energy_j", "energy_parts_j", "kernels",
     "traffic_bytes", "utilisation", "utilisation_at_work", "peak_occupancy_bytes", "tensor_scopes", "bottleneck",
-    "critical", "parts", "parts_at_work", "parts_share", "padded", "batch_at_once", "iterations", "macs",
+    "clock_share", "expected_clock_share", "critical",
+    "parts", "parts_at_work", "parts_share", "padded", "batch_at_once", "iterations", "macs",
     "peak_macs_per_s", "off_chip_bytes_per_s", "simulated_events", "engine", "wall_s", "batch_dims", "no_batch",
     "layers", "warnings",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from dsascape.hw_models import (
     with_values,
 )
 from dsascape.hw_models.common.technology import low_share, over_45nm, sram_pj_per_byte
+from dsascape.hw_models.machine_files.sources import CALIBRATED, sources_of
 
 KIB, MIB = 2**10, 2**20
 SIZES, NODES = st.integers(64, 2**30), st.floats(5, 65)
@@ -101,6 +102,8 @@ def in_order_share(spec: Cpu) -> float:
 def test_every_preset_has_the_instruction_energy_that_its_comment_derives(name: str) -> None:
     spec = load_hardware(name)
     assert isinstance(spec, Cpu | Gpu)
+    if sources_of(spec)["energy.instruction"].mark == CALIBRATED:  # of these a test of its own holds
+        return
     if isinstance(spec, Gpu):
         at_45_nm_pj = 30.0 * spec.sms.warp
     else:
