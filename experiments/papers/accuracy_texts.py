@@ -116,12 +116,12 @@ nothing since; but they had been looked at in an earlier version, for which DRAM
 taps became products of their own, and a few of U-Net while the published mappings were read.
 
 What is left, as kinds: weights in rows of 16 bytes far apart (1024 channels of 28 x 28 and 54 x 54, 0.31 and 0.56),
-of which memory moves whole lines, and strides of 1 KiB or more, which are slower than their requests; one channel of
-570 x 570 (0.46) and two results of 388 x 388 (0.33), whose biases are not modelled; what is small runs from an L2
-cache that earlier runs have filled (4 x 4 and 2 x 2, up to 1.54; with the library's tiles, which ran first, the same
-tile is at 0.95), and within a tile of a product, arithmetic overlaps with loads and stores (128 x 64 by 64 x 128,
-1.7). Where a mapping splits a window, as many blocks of channels stand for its parts. The library's tiles of deep
-layers of 7 x 7 (0.46 to 0.6) take 17 to 23 cycles a request, of which no cause has been found.
+slower than their requests for a cause not found (whole lines of memory would explain a part); one channel of 570 x
+570 (0.46) and two results of 388 x 388 (0.33), of a byte or two a pixel; small images (4 x 4 and 2 x 2, up to 1.54),
+perhaps from an L2 cache that is warm, as RTL takes 14,176 and 22,894 cycles for one and the same tile, and within a
+tile of a product, arithmetic overlaps with loads and stores (128 x 64 by 64 x 128, 1.7). Where a mapping splits a
+window, as many blocks of channels stand for its parts. The library's tiles of deep layers of 7 x 7 (0.46 to 0.6) take
+17 to 23 cycles a request, of which no cause has been found.
 """
 ON_POWER = """Predicted power of ResNet-50 at batch 16 under `fixed-pattern`, energy by latency, beside what a GPU is
 rated at. A rating is a limit, not the power of this network. Executing an instruction (fetch, decode, rename,
