@@ -146,11 +146,11 @@ has 44; the file of `platinum_8124m` has 105 pJ, and 193 pJ of registers and 39 
 multiply-accumulate. It has set no number, but was looked at when the energy of registers was chosen among published
 ones. So was NVDLA, which stood at 0.67 W, when SRAM got its energy by the width of its accesses. Measured:
 """
-OF_MEASURED_PARTS = """The board's 5.1 W have Ethernet, USB and regulators in them, which are no part of the file. No
-measured power of CPUs of these phones at networks was found. Goya's latency is predicted 2.3 times too long, so that
-its power is low where the energy of an image is not: 100 W and 15,000 images a second are 6.7 mJ. On `ipu_mk1` weights
-come from the host in every run, so that arrays wait. Left out: losses of regulators (of phones they are in the cores'
-cycles), fans, boards, voltage that falls with the clock, cores that sleep.
+OF_MEASURED_PARTS = """The boards' 5.1 and 6.4 W have Ethernet, USB and regulators in them, which are no part of the
+file. No measured power of CPUs of these phones at networks was found. Goya's latency is predicted 2.3 times too long,
+so that its power is low where the energy of an image is not: 100 W and 15,000 images a second are 6.7 mJ. On `ipu_mk1`
+weights come from the host in every run, so that arrays wait. Left out: losses of regulators (of phones they are in the
+cores' cycles), fans, boards, voltage that falls with the clock, cores that sleep.
 """
 POWERS_MEASURED = """Measured by the drivers' counters over a second of the same work ([each](gpu-libraries.md)).
 Shares are in the mean of the cases: of the power in the latency that is expected, and of the energy of a run. Where too
@@ -168,8 +168,8 @@ BLIND = """## Blind spots
   and four threads. Cores of several kinds: beside published times only.
 - Mobile GPUs: no measurement; the level is off by a factor, see above.
 - Generated code on GPUs other than H100, code for tensor units; the host that launches kernels.
-- Energy of GPUs other than those of one die: none measured. Energy of CPUs and scratchpads: four measured figures, of a
-  board, a card and two chips; no counter was at hand.
+- Energy of GPUs other than those of one die: none measured. Energy of CPUs and scratchpads: five measured figures, of
+  two boards, a card and two chips; no counter was at hand.
 - Kernels of a CPU without an anchor are costed by rows. Over random programs errors are 140 to 217 %
   ([Ansor](ansor.md)), though programs that a search keeps are predicted as the tables above say.
 """
