@@ -54,39 +54,6 @@ _LEAST_RANKED = 4
 _ON_CPUS = """Code that TVM generates from the same loops, on the processor that `dsascape calibrate` has described
 with small kernels; no network has calibrated it. [Each network](measured.md), [each pair](fusion-pays.md).
 """
-<<<<<<< HEAD
-=======
-_SEEN = """The networks of these tables were looked at while the model was made, the held-out pairs only once, after
-the model was final. Code and model have changed since these tables were measured; `dsascape run
-experiments/measured/cpu.yaml` measures them again.
-"""
-_ON_OWN_GPU = """Generated code on an H100 ([each network](gpu.md)): FP32 on lanes, each run a CUDA graph, all results
-correct. The code had been seen by no GPU before; what the first runs showed was mended in the code (copies that run
-behind the threads, stores of four elements, no guards where zeros are added) and then in the model of the code (loads
-of one element, instructions of addresses, which are counted in machine code). One number is set by times, those of
-SqueezeNet, which is left out of the table: three cycles between instructions of a warp. These networks were looked at
-meanwhile, so none of them is blind. Before all that, kernels were off by 64 % in the mean. What is left: kernels are
-mostly predicted too short. Convolutions with windows took 2.5 times their prediction, and have been read in machine
-code: guards around each sum made loads and multiply-accumulates wait for each other, which the code has no more
-(ResNet-50 takes 0.56 of before), and bank conflicts had been hidden behind other pipes. They take 1.8 times what is
-predicted now, with instructions as they are counted: of two such kernels a profiler finds 40 and 42 % of issue slots
-and 55 and 49 % of the first cache busy. An SM holds one block of them, whose few warps copy, multiply and wait at a
-barrier in step; the model has these overlap. Depthwise ones of MobileViT took up to 4.8 times, as each thread of a
-warp read a line of its own, for which the cache takes a pass each (measured: 34 cycles for 32 lines); these passes
-are in the model now, and threads lie along channels.
-"""
-_LIBRARIES = """[PyTorch's libraries](gpu-libraries.md) on an H100 and an H200, beside the presets of that name, in
-which none of these figures has set anything. `bound` is the simulated latency, `expected` the one with the library
-efficiency that the machine's file states. The H200 ran the same cases, and its comparison has changed nothing.
-"""
-_OF_LIBRARIES = """Large products in FP16 reach 635 to 675 TFLOPS at some 700 W, the power limit, with clocks of 1.29 to
-1.40 GHz in place of 1.83; the model has no power limit, and expects 0.78 to 0.83 of the measured time. Large ones in
-FP32 are mostly within 3 %; small ones take up to 2.8 times what is expected, and in 16 bits those of an odd depth (147,
-777) 2.6 to 6.3 times. Softmax and transposition by PyTorch move less than half of what memory gives. Convolutional
-networks take 2.5 times the simulated latency of one kernel an operator, and have not been looked at kernel by kernel.
-Encoders are expected at 0.65 to 1.0 of what they take, prompts at 0.67 to 0.95, decoding at 0.58 to 0.79.
-"""
->>>>>>> convs
 _ON_GPUS = """`bound` is the simulated latency under `fixed-pattern`, `expected` the one with the library efficiency
 that the machine's file states; it is the same where the file states none.
 """
