@@ -24,8 +24,9 @@ from dsascape.scheduler import ScheduleError, make_policy
 PRESETS: Mapping[str, tuple[str, ...]] = {
     "dsa": ("stcp920", "stcp920_paper", "ascend910", "goya", "ipu_mk1"),
     "cpu": (
-        "epyc", "kirin980", "kirin990", "platinum_8124m", "platinum_8269cy", "raspberry_pi_3b_plus", "snapdragon810",
-        "snapdragon855", "snapdragon865",
+        "epyc", "kirin970", "kirin980", "kirin990", "platinum_8124m", "platinum_8269cy", "raspberry_pi_3b_plus",
+        "raspberry_pi_4", "rk3399", "snapdragon410", "snapdragon660", "snapdragon810", "snapdragon835", "snapdragon855",
+        "snapdragon865",
     ),
     "gpu": ("a100", "adreno640", "adreno650", "h100", "h200", "mali_g76", "p100", "v100"),
 }

@@ -2,7 +2,8 @@
 
 from dsascape.hw_models.common.machine_spec import MachineSpec
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
-from dsascape.hw_models.cpu.machine import cpu_dtypes, cpu_energy, cpu_machine, cpu_summary
+from dsascape.hw_models.cpu.energy import cpu_energy
+from dsascape.hw_models.cpu.machine import cpu_dtypes, cpu_machine, cpu_summary
 from dsascape.hw_models.cpu.spec import Cpu
 from dsascape.hw_models.dsa.arrays import operands_read
 from dsascape.hw_models.dsa.machine import compute_ps, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
@@ -27,6 +28,7 @@ from dsascape.hw_models.simulation.instructions import (
     Issued,
     Launch,
     MatrixShape,
+    Pieces,
     ProgramError,
     Transfer,
     Work,
@@ -61,6 +63,7 @@ __all__ = [
     "Members",
     "Memory",
     "OnChipTotal",
+    "Pieces",
     "Program",
     "ProgramError",
     "Service",

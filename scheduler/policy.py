@@ -78,6 +78,7 @@ class EvaluatingPolicy(Policy, Protocol):
 
 BUILT_IN: Mapping[str, str] = {
     "unfused": "dsascape.scheduler.policies.unfused:Unfused",
+    "eager": "dsascape.scheduler.policies.eager:Eager",
     "fixed-pattern": "dsascape.scheduler.policies.fixed_pattern:FixedPattern",
     "astitch": "dsascape.scheduler.policies.astitch:AStitch",
     "graphturbo": "dsascape.scheduler.policies.graphturbo:GraphTurbo",

@@ -3,9 +3,11 @@
     python -m dsascape.experiments.papers.gpu_libraries [OUT.md]
 
 Times and energies are measured by ``benchmarks.gpu_libraries`` (``experiments/measured/libraries``, one file per
-GPU, named like its preset). Every case is a CUDA graph, so it is simulated with `GpuTuning.graphs`. PyTorch launches a
-kernel for each operator of a convolutional network: ``unfused`` here. Blocks of transformers have their attention in
-one kernel, and are simulated under ``fixed-pattern``, which does not quite do that and fuses more elsewhere.
+GPU, named like its preset). Every case is a CUDA graph, so it is simulated with `GpuTuning.graphs`. Networks are
+simulated under ``eager``, a kernel for each function that PyTorch calls; it adds the bias of a convolution by a kernel
+of its own, and so it is in the network that is simulated. Networks run again and again on one set of inputs, single
+operators on copies in turn, so the L2 holds what the run before has left (`GpuTuning.warm_l2`) where it holds all
+copies.
 """
 
 import json
@@ -19,13 +21,19 @@ from typing import Any
 from dsascape.experiments.api import simulate
 from dsascape.experiments.papers.graphturbo_tables import markdown
 from dsascape.experiments.papers.pages import write_page
-from dsascape.workloads import Graph
+from dsascape.hw_models import Gpu, load_hardware
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.bias_apart import with_biases_apart
 from dsascape.workloads.single_operators import Attribute, SingleOperator, single_operator
 
 FOLDER = Path(__file__).parents[1] / "measured" / "libraries"
 GPUS = "h100", "h200"
 PRODUCTS, OPERATORS, TRANSFORMERS, CONVOLUTIONS = "products", "operators", "transformers", "convolutional networks"
-KINDS = PRODUCTS, OPERATORS, TRANSFORMERS, CONVOLUTIONS
+NETWORKS = TRANSFORMERS, CONVOLUTIONS
+KINDS = PRODUCTS, OPERATORS, *NETWORKS
+_ROTATED_BYTES, _MOST_COPIES = 256 << 20, 32
+"""Inputs of an operator are copied until they take so much together, but no more often: constants of the script."""
+_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 _OF_PICTURES = {
     "resnet50": "resnet50", "resnet18": "resnet18", "mobilenet_v2": "mobilenet-v2", "vgg16": "vgg16",
     "squeezenet1_1": "squeezenet", "efficientnet_b0": "efficientnet-b0", "densenet121": "densenet121",
@@ -75,17 +83,34 @@ def cases(gpu: str) -> tuple[Case, ...]:
 
 def simulated(gpu: str, results: Sequence[Mapping[str, Any]]) -> Iterator[Case]:
     """Yield those of the measured ``results`` of a GPU that the zoo and single operators have, simulated."""
+    machine = load_hardware(gpu)
+    assert isinstance(machine, Gpu)
+    l2_bytes = machine.l2.capacity_bytes
     for each in results:
         work = _work(each)
         if work is None:
             continue
         kind, network, policy, more = work
-        record = simulate(network, gpu, policy, dtype=each["dtype"], tuning={"graphs": True}, **more).record
-        name = " ".join([each["name"], *[f"{key} {size}" for key, size in each["shape"].items() if kind in KINDS[2:]]])
+        tuning = {"graphs": True, "warm_l2": kind in NETWORKS or copied_bytes(each) <= l2_bytes}
+        record = simulate(network, gpu, policy, dtype=each["dtype"], tuning=tuning, **more).record
+        name = " ".join([each["name"], *[f"{key} {size}" for key, size in each["shape"].items() if kind in NETWORKS]])
         yield Case(
             gpu, kind, name, each["dtype"], each["seconds"], each.get("joules"), record.latency_s,
             record.expected_latency_s, record.expected_energy_j,
         )  # fmt: skip
+
+
+def copied_bytes(result: Mapping[str, Any]) -> int:
+    """Return the bytes of all copies of a single operator's inputs, and of its result."""
+    shape: Mapping[str, int] = result["shape"]
+    each = _BYTES[result["dtype"]]
+    rows, columns, depth, batch = [shape.get(name, 1) for name in ("rows", "columns", "depth", "batch")]
+    if result["kind"] == "product":
+        read, written = batch * (rows + columns) * depth * each, batch * rows * columns * each
+    else:
+        read = written = rows * columns * each
+        read *= 1 + result["name"].startswith("add")
+    return min(-(-_ROTATED_BYTES // read), _MOST_COPIES) * read + written
 
 
 def _work(result: Mapping[str, Any]) -> "tuple[str, str | Graph, str, dict[str, Any]] | None":
@@ -96,14 +121,15 @@ def _work(result: Mapping[str, Any]) -> "tuple[str, str | Graph, str, dict[str, 
     if result["kind"] == "memory":
         word = name.split()[0]
         return (OPERATORS, _operator(word, shape), "unfused", {}) if word in _OPERATORS else None
-    more: dict[str, Any] = {"batch": shape.get("batch")}
     if name in _OF_PICTURES:
-        return CONVOLUTIONS, _OF_PICTURES[name], "unfused", more
+        graph = load_network(_OF_PICTURES[name]).with_batch(shape["batch"])
+        return CONVOLUTIONS, with_biases_apart(graph), "eager", {}
+    more: dict[str, Any] = {"batch": shape.get("batch")}
     if name.startswith("llama"):
         sizes = {each: shape[each] for each in ("tokens", "context")}
-        return TRANSFORMERS, name, "fixed-pattern", {**more, "dims": sizes}
+        return TRANSFORMERS, name, "eager", {**more, "dims": sizes}
     encoder = "vit-b16" if name == "vit_b_16" else _ENCODERS.get(f"{name} {shape.get('sequence')}")
-    return None if encoder is None else (TRANSFORMERS, encoder, "fixed-pattern", more)
+    return None if encoder is None else (TRANSFORMERS, encoder, "eager", more)
 
 
 def _product(shape: Mapping[str, int]) -> Graph:

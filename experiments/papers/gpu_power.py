@@ -246,7 +246,7 @@ class Energies:
         fp16 = self.mac_pj("fp16")
         share = self.spec.sms.clock_hz / self.highest_hz
         for path, unit, value, factor, states in (
-            ("energy.instruction", "pJ", self.instruction_pj, on_chip, energy.instruction),
+            ("energy.instruction", "pJ", self.instruction_pj, on_chip, energy.instruction or 0.0),
             ("energy.special_op", "pJ", self.special_pj, on_chip, energy.special_op),
             ("energy.mac.fp32", "pJ", self.mac_pj("fp32"), on_chip, energy.mac["fp32"]),
             ("energy.mac.fp16", "pJ", fp16, on_chip, energy.mac["fp16"]),
@@ -268,7 +268,7 @@ class Energies:
         if kernel.name not in (*_INSTRUCTIONS, *_OF_ACCESS, "idle"):
             return None
         lanes_pj = {"fp32": energy.mac["fp32"], "fp16": 2 * energy.mac["fp16"], "spinning": energy.mac["fp32"]}
-        of_instruction = energy.instruction + _WARP * lanes_pj.get(kernel.name, 0.0)
+        of_instruction = (energy.instruction or 0.0) + _WARP * lanes_pj.get(kernel.name, 0.0)
         sines_pj = _WARP * (2 * energy.vector_op + energy.special_op) / 3
         tensor_pj = 16 / 17 * _MMA_MACS * energy.mac["fp16"]
         others_pj = {"integers": _WARP * energy.vector_op, "sines": sines_pj, "tensor": tensor_pj}

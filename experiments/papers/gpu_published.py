@@ -27,12 +27,15 @@ from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.workloads import Graph, load_network
 
 FOLDER = Path(__file__).parent / "gpus"
-BATCHES = 1, 32, 256, 512, 1024
+BATCHES = 1, 32, 256, 512, 1024, 1536, 2048
 """Batches that are simulated: each figure with another one lies between two of them, by network and runtime."""
 _OTHER_VALUES = {"a100-80gb": ("a100", {"dram.capacity": "80 GiB", "dram.bandwidth": "2039 GB/s"})}
 """Presets and changed values of cards that have no preset of their own: the A100 of 80 GB has HBM2e."""
 _GRAPHS = "TensorRT"
 EAGER = "PyTorch"
+"""Runtime whose host launches every kernel by itself."""
+FED = "Paddle-TRT"
+"""Runtime whose figures hold more than what the card does."""
 _TRANSFORMERS = {"vit-b16"}
 """Networks of PyTorch whose attention is one kernel."""
 _HEADINGS = (

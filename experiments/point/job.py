@@ -74,8 +74,10 @@ def _outcome(
         raise WorkloadError(f"{schedule.graph.name}: there is nothing to compute")
     hardware = job.placing.hardware
 
+    library = job.placing.kind.library(hardware, job.placing.tuning, schedule)
+
     def expected(result: SimulationResult) -> float:
-        return expected_ps(schedule, evaluated.program, result, hardware)
+        return expected_ps(schedule, evaluated.program, result, hardware, library)
 
     has_time = evaluated.clock_share < 1 and expected(result) > result.makespan_ps
     slower = run_within_power(evaluated, analysis, job.placing, expected) if has_time else evaluated

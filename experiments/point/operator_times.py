@@ -13,7 +13,7 @@ from dsascape.experiments.point.layers import (
     works_of_layers,
 )
 from dsascape.hw_models import AnyHardware
-from dsascape.hw_models.simulation.energy import energy_of_works_pj
+from dsascape.hw_models.simulation.energy import background_w, energy_of_works_pj
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler import kind_of
 from dsascape.workloads.graph import Graph, Tensor
@@ -102,7 +102,7 @@ def operator_times(outcome: Outcome, hardware: AnyHardware) -> tuple[OperatorTim
     images = outcome.record.batch / max(graph.batch, 1)
     kind = kind_of(hardware)
     energy = kind.energy(kind.slowed(hardware, outcome.record.clock_share))
-    energies_pj, static_w = energy_of_works_pj(outcome.program, energy), energy.static_power_w
+    energies_pj, always_w = energy_of_works_pj(outcome.program, energy), background_w(outcome.program, energy)
     works, spans_ps, nodes = works_of_layers(outcome), spans_of_layers(outcome), operators_of(outcome)
     figures = layers_of(outcome)
     position_of = {op.name: position for position, op in enumerate(graph.ops)}
@@ -126,7 +126,7 @@ def operator_times(outcome: Outcome, hardware: AnyHardware) -> tuple[OperatorTim
                 runs=layer.runs,
                 seconds=layer.critical_s,
                 span_s=spans_ps[layer.layer] / PS_PER_S * iterations,
-                energy_j=dynamic_pj * _PJ * iterations + static_w * layer.critical_s,
+                energy_j=dynamic_pj * _PJ * iterations + always_w * layer.critical_s,
                 operations=Operations(*(round(each * images) for each in (total.macs, total.simple, total.special))),
                 traffic_bytes=layer.traffic_bytes,
                 limited_by=layer.limited_by,

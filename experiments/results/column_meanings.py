@@ -77,7 +77,7 @@ RUNS: Mapping[str, Column] = {
 """Columns of ``runs``, one row a design point."""
 
 PREFIXED: Mapping[str, Column] = {
-    "energy_parts_j.": Column("J", "energy of a component: operations, instructions, a memory, links, static power"),
+    "energy_parts_j.": Column("J", "energy of a component: operations, instructions, a memory, clocks, static power"),
     "traffic_bytes.": Column("B", "bytes read and written of a memory, all copies and iterations together"),
     "utilisation.": Column("share", "busy time of a unit or memory port by the latency, the mean over all copies"),
     "utilisation_at_work.": Column("share", "the same, the mean over the clusters at work"),

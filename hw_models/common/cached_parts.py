@@ -14,6 +14,7 @@ from dsascape.hw_models.text.quantities import (
     BytesPerSecond,
     Nanometres,
     Picojoules,
+    PicojoulesOrByCore,
     PicojoulesPerByte,
     PicojoulesPerByteOrBySize,
     Picoseconds,
@@ -62,10 +63,9 @@ class LaneEnergy(BaseModel):
     """Energy of one operation of a lane, except special functions."""
     special_op: Picojoules
     """Energy of one division, square root, exponential or the like."""
-    instruction: Picojoules = 0.0
+    instruction: PicojoulesOrByCore = 0.0
     """Energy of executing one instruction besides its arithmetic, whatever it computes: fetch, decode, rename,
-    registers, control. On CPUs of one scalar or vector instruction, in the mean over kinds of cores; on GPUs of one
-    instruction of a warp. A file without it leaves this energy out."""
+    registers, control. On GPUs of one instruction of a warp; a file without it, or with ``by core``, leaves it out."""
     dram: PicojoulesPerByte
     """Energy per byte read or written: of the DRAM, and of its interface on both sides."""
     static_power_w: Watts = Field(alias="static_power")
@@ -85,6 +85,11 @@ class LaneEnergy(BaseModel):
             has, needs = ", ".join(self.mac), ", ".join(lacking)
             raise ValueError(f"energy.mac has {has}; needs {needs} too, which {where} computes")
 
+    @property
+    def estimate_share(self) -> float:
+        """Factor of ``estimate`` on the energy of operations and instructions."""
+        return low_share(self.node_nm) if self.estimate == "low" else 1.0
+
     def sram_pj_per_byte(
         self, sizes: Mapping[str, int], given: Mapping[str, PicojoulesPerByteOrBySize]
     ) -> dict[str, float]:
@@ -95,15 +100,18 @@ class LaneEnergy(BaseModel):
     def model(
         self, machine: str, dram: str, on_chip_pj: Mapping[str, float], dram_bytes_per_s: int, cores: int
     ) -> EnergyModel:
-        """Return the energy model; ``on_chip_pj`` is per byte of each on-chip memory, ``dram`` names the off-chip."""
+        """Return the energy model; ``on_chip_pj`` is per byte of each on-chip memory, ``dram`` names the off-chip.
+
+        An instruction whose energy is not stated takes none; a CPU's is derived (`hw_models.cpu.energy`).
+        """
         of_interface = interface_w(dram_bytes_per_s, self.dram_static)
-        share = low_share(self.node_nm) if self.estimate == "low" else 1.0
+        share = self.estimate_share
         return EnergyModel(
             machine=machine,
             mac_pj={str(dtype): value * share for dtype, value in self.mac.items()},
             simple_pj=self.vector_op * share,
             special_pj=self.special_op * share,
-            instruction_pj=self.instruction * share,
+            instruction_pj=(self.instruction or 0.0) * share,
             byte_pj={**on_chip_pj, dram: self.dram},
             static_power_w=self.static_power_w + of_interface + cores * self.core_static_w,
         )

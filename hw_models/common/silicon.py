@@ -40,6 +40,10 @@ with 80 KiB at 20 nm) and Zen 4 (6 wide, 3.7 GHz, 3.84 mm2 with 1 MiB of L2 at 5
 _DDR_PHY_MM2, _DDR_CONTROLLER_MM2, _DDR_GB_PER_S = 1.45, 0.99, 16.0
 """Interface of 32 bit of DDR: PHY, controller at 7 nm (90.4 million transistors), both from LLMCompass (DDR5);
 gigabytes per second at 4 GT/s, assumed. Other kinds of DRAM have their own figure in the machine's file."""
+IDLE_W_PER_MM2 = 0.104
+"""Watts per square millimetre of an accelerator's die that computes nothing: leakage and clocks, interfaces included.
+Geometric mean of four generations of TPU, "Ten lessons from three generations", ISCA 2021, table 1: 28 W of 330 mm2 at
+28 nm, 53 W of 625 and 84 W of 700 mm2 at 16 nm, 55 W of 400 mm2 at 7 nm (areas at the most); no trend with the node."""
 SMALLEST_CLOCK_GHZ = 1.0
 """Clock below which a core's logic no longer shrinks, assumed."""
 

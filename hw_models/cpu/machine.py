@@ -13,7 +13,6 @@ from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.cpu.spec import Behind, Cache, CoreKind, Cpu
 from dsascape.hw_models.simulation.clock import whole_ps
-from dsascape.hw_models.simulation.energy import EnergyModel
 from dsascape.hw_models.simulation.instructions import CHIP, Compute, Launch, Payload, ProgramError
 from dsascape.hw_models.simulation.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit
 from dsascape.hw_models.text.quantities import PS_PER_S
@@ -55,6 +54,7 @@ def _cache_level(spec: Cpu, name: str, copies: list[tuple[CoreKind, Cache]]) -> 
     if all(cache.shared_by == 1 for _, cache in copies):
         return Memory(name, CORE, max(cache.capacity_bytes for _, cache in copies), max(rates))
     counts = [-(-core.count // cache.shared_by) for core, cache in copies]
+    rates = [cache.whole_bytes_per_cycle * spec.clock_hz(core) for core, cache in copies]
     capacity = sum(count * cache.capacity_bytes for count, (_, cache) in zip(counts, copies, strict=True))
     return Memory(name, CHIP, capacity, sum(count * rate for count, rate in zip(counts, rates, strict=True)))
 
@@ -92,7 +92,10 @@ Step = tuple[float, Sequence[Moved], Mapping[str, float]]
 
 
 class CorePace:
-    """Cost model of one core of a kind for chunks of work, without contention, while ``active`` cores work."""
+    """Cost model of one core of a kind for chunks of work while ``active`` cores do the same, the fastest first.
+
+    Of a level that cores share, each has what it reaches alone or its part of the whole, whichever is less.
+    """
 
     def __init__(self, spec: Cpu, core: CoreKind, active: int = 1) -> None:
         self.spec, self.core = spec, core
@@ -100,17 +103,20 @@ class CorePace:
         clock_hz = spec.clock_hz(core, active)
         rates = {L1: core.l1.bytes_per_cycle * clock_hz}
         latencies = {L1: core.l1.latency_cycles * self.cycle_ps}
+        at_work = spec.at_work(active)
         if core.l2 is not None:
-            rates[L2] = core.l2.bytes_per_cycle * clock_hz
+            beside = min(core.l2.shared_by, max([number for kind, number in at_work if kind is core], default=1))
+            rates[L2] = clock_hz * min(core.l2.bytes_per_cycle, core.l2.whole_bytes_per_cycle / beside)
             latencies[L2] = core.l2.latency_cycles * self.cycle_ps
         if spec.l3 is not None:
-            rates[L3] = min(spec.l3.bytes_per_cycle * clock_hz, spec.l3.bandwidth_bytes_per_s)
+            wanted = [(spec.l3.bytes_per_cycle * spec.clock_hz(kind, active), number) for kind, number in at_work]
+            rates[L3] = _part(spec.l3.bytes_per_cycle * clock_hz, wanted, spec.l3.bandwidth_bytes_per_s)
             latencies[L3] = float(spec.l3.latency_ps)
-        rates[DRAM] = min(core.dram_bytes_per_s, spec.dram.sustained_bytes_per_s)
+        wanted = [(kind.dram_bytes_per_s, number) for kind, number in at_work]
+        rates[DRAM] = _part(core.dram_bytes_per_s, wanted, spec.dram.sustained_bytes_per_s)
         latencies[DRAM] = float(spec.dram.latency_ps)
         self.exposed: list[dict[str, float]] = [
-            {name: given.get(name, 1 - core.overlap) for name in _BEHIND}
-            for given in (core.exposed, core.exposed_stores)
+            {name: of(name) for name in _BEHIND} for of in (core.exposed_of, core.exposed_stores_of)
         ]
         """Fraction of each memory's time that is not overlapped with arithmetic: for loads, for stores."""
         self.writing: dict[str, float] = {name: core.writing.get(name, 1.0) for name in _BEHIND}
@@ -193,8 +199,13 @@ class CorePace:
         return issue_cycles(self.core, work.issued), traffic, dict(work.issued.meanwhile)
 
 
+def _part(alone: float, wanted: Sequence[tuple[float, int]], whole: float) -> float:
+    """Return what one core gets of the bandwidth ``whole`` if cores want so much each, and it ``alone``."""
+    return min(alone, whole) * min(1.0, whole / sum([min(each, whole) * number for each, number in wanted]))
+
+
 def _computing(spec: Cpu, core: CoreKind) -> Serve:
-    paces = {share: CorePace(spec, core, active) for active, share in spec.clock_steps}
+    paces: dict[int, CorePace] = {}
     services: dict[Payload, Service] = {}
 
     def serve(payload: Payload, blocks: int) -> Service:
@@ -202,7 +213,8 @@ def _computing(spec: Cpu, core: CoreKind) -> Serve:
             raise ProgramError(f"a core computes only, not {type(payload).__name__}")
         service = services.get(payload)
         if service is None:
-            pace = paces[spec.active_share(payload.at_work or spec.core_count)]
+            active = payload.at_work or spec.core_count
+            pace = paces.get(active) or paces.setdefault(active, CorePace(spec, core, active))
             startup_ps, duration_ps, limit = pace.work_ps(payload)
             largest = max((size for _, size in payload.traffic), default=0)
             touches = tuple((memory, size / largest) for memory, size in payload.traffic if size)
@@ -221,16 +233,10 @@ def _launching(spec: Cpu) -> Serve:
         del blocks
         if not isinstance(payload, Launch):
             raise ProgramError(f"launch starts kernels only, not {type(payload).__name__}")
-        region_ps = spec.parallel_region_ps * payload.regions if payload.threads > 1 else 0
-        return Service(spec.kernel_call_ps + region_ps, 0, 0, (), LAUNCH)
+        regions_ps = spec.region_ps(payload.threads) * payload.regions
+        return Service(spec.kernel_call_ps + whole_ps(regions_ps), 0, 0, (), LAUNCH)
 
     return serve
-
-
-def cpu_energy(spec: Cpu) -> EnergyModel:
-    """Return the energy model: picojoules per operation and per byte of each memory."""
-    dram_bytes_per_s = spec.dram.bandwidth_bytes_per_s
-    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte, dram_bytes_per_s, spec.core_count)
 
 
 def cpu_summary(spec: Cpu) -> MachineSummary:

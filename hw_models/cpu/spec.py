@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from dsascape.hw_models.common.cached_parts import CachedArea, Dram, LaneEnergy
+from dsascape.hw_models.common.core_energy import Order, cycle_pj
 from dsascape.hw_models.common.interface import interface_mm2
 from dsascape.hw_models.common.machine_spec import MachineSpec
 from dsascape.hw_models.common.product_types import ProductType, operands_of
@@ -23,6 +24,7 @@ from dsascape.hw_models.text.quantities import (
     Bytes,
     BytesPerSecond,
     Hertz,
+    PicojoulesOrByCore,
     PicojoulesPerByteOrBySize,
     Picoseconds,
     SquareMillimetresOrByNode,
@@ -39,6 +41,8 @@ ActiveCores = Annotated[
 """Number of active cores as the key of a mapping, where YAML and JSON differ in what a number may be."""
 Behind = Literal["l2", "l3", "dram"]
 """Memory levels beyond the first cache."""
+_EXPOSED: dict[Behind, float] = {"l2": 0.1, "l3": 0.5, "dram": 1.0}
+_EXPOSED_STORES: dict[Behind, float] = {"l2": 0.0, "l3": 0.1, "dram": 0.6}
 
 
 class Simd(BaseModel):
@@ -85,6 +89,13 @@ class Cache(BaseModel):
     """Latency from the request to the first bytes, in cycles of the core."""
     shared_by: Count = 1
     """Number of cores that share one copy and its bandwidth; 1 for a private cache."""
+    shared_bytes_per_cycle: Rate | None = None
+    """Bandwidth of one copy to all cores that share it, in bytes per cycle; ``null``: no more than one core reaches."""
+
+    @property
+    def whole_bytes_per_cycle(self) -> float:
+        """Bandwidth of one copy to all cores that share it, in bytes per cycle."""
+        return self.bytes_per_cycle if self.shared_bytes_per_cycle is None else self.shared_bytes_per_cycle
 
 
 class SharedCache(BaseModel):
@@ -118,7 +129,7 @@ class CoreKind(BaseModel):
     clock_hz: Hertz = Field(alias="clock")
     """Highest clock; the sustained clock is this times the machine's ``sustained_factor`` and, where that is stated,
     the share of ``active_clock`` for the number of cores at work."""
-    order: Literal["in_order", "out_of_order"]
+    order: Order
     """Issue order. In-order cores cannot issue vector loads and stores together with arithmetic, so their times add up;
     in out-of-order cores the busiest port sets the pace."""
     issue_width: Few
@@ -138,14 +149,18 @@ class CoreKind(BaseModel):
     loop_vector_cycles: Annotated[float, Field(ge=0, le=100)] = 0.0
     """Further cycles lost there for each vector of the register tile: its sums are stored and its registers cleared
     while no multiply-accumulate is in flight."""
-    overlap: Annotated[float, Field(ge=0, le=1)] = 1.0
+    overlap: Annotated[float, Field(ge=0, le=1)] | None = None
     """Share of the time of data movement that overlaps with arithmetic, or with data movement at another level. 1: the
-    slowest sets the pace; 0: their times add up."""
+    slowest sets the pace; 0: their times add up. ``null``: as cores of this ``order`` do, see ``exposed``."""
     exposed: dict[Behind, Annotated[float, Field(ge=0, le=10)]] = Field(default_factory=dict)
-    """Per-memory override of the fraction of loads' time that is not overlapped (default: 1 - ``overlap``), relative to
-    the time of a stream of reads. It exceeds 1 if data arrives more slowly while the core computes."""
+    """Per-memory override of the fraction of loads' time that is not overlapped, relative to the time of a stream of
+    reads. It exceeds 1 if data arrives more slowly while the core computes. Default: 1 - ``overlap``; without that, 1
+    in order, where the first use of what is missing stops the core, and out of order 0.1 (l2), 0.5 (l3) and 1 (dram),
+    rounded from what `dsascape calibrate` has measured on a server's core (0.10, 0.47 and 1.27)."""
     exposed_stores: dict[Behind, Annotated[float, Field(ge=0, le=10)]] = Field(default_factory=dict)
-    """Per-memory override of the fraction of stores' time that is not overlapped, relative to a stream of writes."""
+    """Per-memory override of the fraction of stores' time that is not overlapped, relative to a stream of writes.
+    Default: 1 - ``overlap``; without that 0 (l2), 0.1 (l3) and 0.6 (dram) in both orders, as stores wait in buffers,
+    measured likewise (0.00, 0.09 and 0.56)."""
     writing: dict[Behind, Annotated[float, Field(ge=0, le=100)]] = Field(default_factory=dict)
     """Time to write a line back to a memory, relative to fetching a sequential one; 1 if not stated, 0 if write-backs
     are never waited for."""
@@ -156,19 +171,44 @@ class CoreKind(BaseModel):
     l2: Cache | None
     """Second-level cache; null if the shared cache or DRAM is next."""
     dram_bytes_per_s: BytesPerSecond = Field(alias="dram_bandwidth")
-    """Peak DRAM bandwidth of a single core of this kind, reads and writes together."""
+    """Peak DRAM bandwidth of a single core of this kind, reads and writes together. Cores that together want more than
+    ``dram`` sustains get parts of that in proportion."""
+    cycle_energy: PicojoulesOrByCore = None
+    """Energy of one active cycle besides instructions: clock tree, pipeline, leakage of a core that computes or waits
+    for memory or other cores; by default from issue width, clock and node (`hw_models.common.core_energy`)."""
     area: SquareMillimetresOrByNode = None
     """Area of one core without caches; by default from issue width, clock and node
     (`hw_models.common.silicon.core_logic_mm2`)."""
+
+    def exposed_of(self, memory: Behind) -> float:
+        """Return the fraction of the time of loads from ``memory`` that is not overlapped."""
+        by_order = 1.0 if self.order == "in_order" else _EXPOSED[memory]
+        return self.exposed.get(memory, by_order if self.overlap is None else 1 - self.overlap)
+
+    def exposed_stores_of(self, memory: Behind) -> float:
+        """Return the fraction of the time of stores to ``memory`` that is not overlapped."""
+        return self.exposed_stores.get(memory, _EXPOSED_STORES[memory] if self.overlap is None else 1 - self.overlap)
 
     def logic_mm2(self, node_nm: float) -> float:
         """Return the area of one core without caches: as stated, or derived."""
         return core_logic_mm2(self.issue_width, self.clock_hz, node_nm) if self.area is None else self.area
 
+    def cycle_pj(self, node_nm: float) -> float:
+        """Return picojoules of an active cycle: as stated, or derived."""
+        stated = self.cycle_energy
+        return cycle_pj(self.issue_width, self.clock_hz, node_nm) if stated is None else stated
+
 
 class CpuEnergy(LaneEnergy):
-    """Energy by component, the same for all kinds of cores."""
+    """Energy by component, the same for all kinds of cores but for the cycles of each (`cores.NAME.cycle_energy`)."""
 
+    instruction: PicojoulesOrByCore = None
+    """Energy of executing one scalar or vector instruction besides its arithmetic and vector registers: fetch, decode,
+    rename, control, scalar registers, in the mean over kinds of cores by the products that they compute; by default
+    from the order of issue and the node (`hw_models.common.core_energy`)."""
+    vector_register: PicojoulesOrByCore = None
+    """Energy of reading or writing one vector register, of which an instruction moves one to four; by default from its
+    size, the order of issue and the node."""
     l1: PicojoulesPerByteOrBySize = None
     """Energy per byte read or written; by default that of an SRAM of its size (`hw_models.common.technology`), for the
     first kind of cores if they differ."""
@@ -197,6 +237,9 @@ class Cpu(MachineSpec):
     """Time of one kernel call, including look-up and checks of its arguments."""
     parallel_region_ps: Picoseconds = Field(alias="parallel_region")
     """Overhead of one loop that is split over threads: waking them, and waiting for the last."""
+    fewer_threads_region: dict[ActiveCores, Picoseconds] = Field(default_factory=dict)
+    """That overhead on fewer threads than there are cores, by their number: ``{2: 1 us, 8: 2 us}``. On numbers in
+    between it is interpolated, on fewer than the least that of the least, on all cores ``parallel_region``."""
     sustained_factor: Efficiency = 1.0
     """Share of the highest clock that the cores sustain in long runs (heat, power, wide vectors), however many work."""
     active_clock: dict[ActiveCores, Efficiency] = Field(default_factory=dict)
@@ -235,6 +278,17 @@ class Cpu(MachineSpec):
                 f" {count(self.core_count, 'core')}, of"
                 f" {self.line_bytes} B, at least"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_caches_as_fast_as_for_one_core(self) -> "Cpu":
+        for name, core in self.cores.items():
+            cache = core.l2
+            if cache is not None and cache.whole_bytes_per_cycle < cache.bytes_per_cycle:
+                raise ValueError(
+                    f"cores.{name}.l2.shared_bytes_per_cycle is {cache.shared_bytes_per_cycle}; needs at least"
+                    f" {cache.bytes_per_cycle}, what one core reaches"
+                )
         return self
 
     @model_validator(mode="after")
@@ -296,11 +350,31 @@ class Cpu(MachineSpec):
     def _active_shares(self) -> tuple[tuple[int, float], ...]:
         return tuple(sorted((int(number), share) for number, share in self.active_clock.items()))
 
-    @property
-    def clock_steps(self) -> tuple[tuple[int, float], ...]:
-        """Numbers of active cores, each with the share of the highest clock that they have, one for each share."""
-        shares = self._active_shares
-        return shares or ((self.core_count, 1.0),)
+    def at_work(self, active: int) -> list[tuple[CoreKind, int]]:
+        """Return the kinds of cores that ``active`` threads run on, the fastest first, and how many of each."""
+        found = []
+        for core in self.kinds:
+            used = min(core.count, active)
+            active -= used
+            found += [(core, used)] if used else []
+        return found
+
+    def region_ps(self, threads: int) -> float:
+        """Return the overhead of a loop that is split over ``threads`` threads; 0 for one thread."""
+        if threads <= 1:
+            return 0.0
+        if not self.fewer_threads_region:
+            return self.parallel_region_ps
+        stated = {int(number): taken_ps for number, taken_ps in self.fewer_threads_region.items()}
+        stated[max(self.core_count, *stated, 2)] = self.parallel_region_ps
+        points = sorted(stated.items())
+        first, taken_ps = points[0]
+        for number, more_ps in points:
+            if number >= threads:
+                share = 1.0 if number == first else (threads - first) / (number - first)
+                return taken_ps + share * (more_ps - taken_ps)
+            first, taken_ps = number, more_ps
+        return taken_ps
 
     def active_share(self, active: int) -> float:
         """Return the share of the highest clock while ``active`` cores work, 1.0 where the machine states none."""

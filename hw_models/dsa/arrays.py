@@ -11,6 +11,12 @@ its multiply-accumulates, a block pays for filling the array and for draining th
   read out one row a cycle, as ARM's Scalable Matrix Extension reads its accumulator array by rows.
 - ``dot_product``: every cell is a tree of adders over the native depth, filled in its levels, log2(depth); all results
   leave in one cycle.
+- ``weight_stationary``: a block of native depth x columns of the second operand is held in the cells, one row of it
+  loaded a cycle, and all rows of the first operand are streamed past it, one a cycle; sums leave the array and are
+  added up in accumulators outside (Genc et al., "Gemmini", DAC 2021). An instruction streams at most the native rows,
+  of one run (`MatrixShape.run`), and takes ``issue_cycles`` at least. With two sets of weights the next block is loaded
+  during one instruction, which then takes as many cycles as the block has rows. The first block is loaded, and the last
+  row takes rows and columns of the array, once a product. Operands are never swapped.
 - ``ideal``: no fill and no drain; for comparison with models that have neither.
 
 With two sets of accumulators (double-buffered results), a block is drained and the array filled again while the next
@@ -19,6 +25,7 @@ are drained. Blocks at the edge drain only the rows that they have.
 
 An array that adds up over channels alone (``sums_over``) computes each tap of a window as a product of its own: it is
 drained for every tap, into accumulators that add the taps up, and filled and drained as often where it has one set.
+With ``taps_together``, several taps of few channels fill the native depth together.
 Products of one element's depth lie side by side where the unit has ``separate_columns``.
 
 A unit of several arrays deals the blocks out one after another, those at the edge last; its time is that of the first
@@ -38,6 +45,8 @@ def product_cycles(unit: MatrixUnit, shape: MatrixShape, macs_per_cycle: int) ->
     """
     if not shape.macs:
         return 0.0
+    if unit.array == "weight_stationary":
+        return _streamed_cycles(unit, shape, macs_per_cycle)
     return min(
         _cycles(unit, shape.rows, shape.columns, shape, macs_per_cycle),
         _cycles(unit, shape.columns, shape.rows, shape, macs_per_cycle),
@@ -62,11 +71,33 @@ def _cycles(unit: MatrixUnit, height: int, width: int, shape: MatrixShape, macs_
     return fill + each + paced - max(each, last) + last
 
 
+def _streamed_cycles(unit: MatrixUnit, shape: MatrixShape, macs_per_cycle: int) -> float:
+    """Return the cycles in which all rows are streamed past every block of the weights."""
+    rows, columns, depth = unit.native_tile
+    added_up, taps = depth_and_taps(unit, shape)
+    share_blocks = unit.separate_columns and added_up == 1
+    across = -(-shape.columns * shape.count // columns) if share_blocks else -(-shape.columns // columns) * shape.count
+    blocks = -(-(across * -(-added_up // depth) * taps) // unit.count)
+    run = min(shape.run or shape.rows, shape.rows)
+
+    def instruction(streamed: int) -> float:
+        return max(streamed * columns * depth / macs_per_cycle, float(unit.issue_cycles)) if streamed else 0.0
+
+    def one_run(length: int) -> float:
+        return length // rows * instruction(rows) + instruction(length % rows)
+
+    each = shape.rows // run * one_run(run) + one_run(shape.rows % run)
+    hidden = instruction(min(run, rows)) if unit.accumulator_sets > 1 else 0.0
+    return rows + columns - 2 + depth + blocks * (each + max(depth - hidden, 0.0))
+
+
 def depth_and_taps(unit: MatrixUnit, shape: MatrixShape) -> tuple[int, int]:
     """Return the depth over which ``unit`` adds up at once, and the number of such parts that make up a result."""
     if unit.sums_over == "channels_and_taps" or not 0 < shape.channels < shape.depth:
         return shape.depth, 1
-    return shape.channels, -(-shape.depth // shape.channels)
+    taps = -(-shape.depth // shape.channels)
+    together = min(max(min(unit.taps_together, unit.native_tile[2] // shape.channels), 1), taps)
+    return shape.channels * together, -(-taps // together)
 
 
 def fill_and_drain_cycles(unit: MatrixUnit) -> tuple[int, int, int]:
@@ -76,7 +107,7 @@ def fill_and_drain_cycles(unit: MatrixUnit) -> tuple[int, int, int]:
         return math.ceil(math.log2(depth)), 1, 0
     if unit.array == "ideal":
         return 0, 0, 0
-    return rows + columns - 2 if unit.array == "systolic" else 0, 0, 1
+    return rows + columns - 2 if unit.array in ("systolic", "weight_stationary") else 0, 0, 1
 
 
 def operands_read(unit: MatrixUnit, shape: MatrixShape) -> tuple[int, int]:
@@ -93,4 +124,4 @@ def operands_read(unit: MatrixUnit, shape: MatrixShape) -> tuple[int, int]:
         shape.rows * shape.depth * -(-shape.columns // rows) * shape.count,
         shape.columns * shape.depth * -(-shape.rows // columns) * shape.count,
     )
-    return min(one_way, swapped, key=sum)
+    return one_way if unit.array == "weight_stationary" else min(one_way, swapped, key=sum)

@@ -6,8 +6,8 @@ from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
 from dsascape.hw_models.dsa.arrays import product_cycles
 from dsascape.hw_models.dsa.levels import CHIP, CLUSTER, CLUSTER_LINK, CORE
-from dsascape.hw_models.dsa.memories import Channel, ClusterLink, OnChipPath
-from dsascape.hw_models.dsa.spec import ON_CHIP_PATHS, ClusteredDsa, ComputeUnit, MatrixUnit
+from dsascape.hw_models.dsa.memories import Channel, ClusterLink, DmaChannel, OnChipPath
+from dsascape.hw_models.dsa.spec import ClusteredDsa, ComputeUnit, MatrixUnit
 from dsascape.hw_models.simulation.clock import whole_ps
 from dsascape.hw_models.simulation.energy import EnergyModel
 from dsascape.hw_models.simulation.instructions import Compute, Launch, Payload, ProgramError, Transfer
@@ -64,9 +64,11 @@ def dsa_energy(spec: ClusteredDsa) -> EnergyModel:
         simple_pj=energy.vector_op,
         special_pj=energy.special_op,
         link="on_chip_path",
-        link_pj=dict.fromkeys(ON_CHIP_PATHS, energy.on_chip_path) if energy.on_chip_path else {},
+        link_pj={unit: pj for unit, pj in spec.link_pj.items() if pj},
         byte_pj=spec.byte_pj | _of_link(spec),
         static_power_w=spec.static_power_w,
+        static_parts_w=spec.static_parts_w,
+        register_mac_pj={str(dtype): pj for dtype in energy.mac if (pj := spec.register_mac_pj(dtype))},
     )
 
 
@@ -116,6 +118,8 @@ def _moving(name: str, channel: Channel | OnChipPath) -> Serve:
         size = payload.size_bytes
         touches = _moved(payload.source, payload.destination, payload.fan_out)
         duration = ceil_ps(size, channel.bandwidth_bytes_per_s)
+        if isinstance(channel, DmaChannel):
+            duration = max(duration, channel.requests_ps(size, payload.pieces))
         return Service(channel.startup_ps * payload.bursts, duration, size, touches, name)
 
     return serve

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, Field
 
 from dsascape.hw_models.common.spec_types import STRICT, Count, Efficiency
+from dsascape.hw_models.common.technology import WIDEST_ACCESS_BYTES
+from dsascape.hw_models.simulation.instructions import Pieces
 from dsascape.hw_models.text.quantities import (
     Bytes,
     BytesPerSecond,
@@ -21,7 +23,10 @@ RESERVED_NAMES = (
 """Names that the figures of a run use: units and memories of every machine, and the wait for space."""
 
 
-_COMPONENTS = ("macs", "vector", "instructions", "on_chip_path", "static")
+_COMPONENTS = (
+    "macs", "vector", "instructions", "registers", "on_chip_path", "clock", "static", "static_cores",
+    "static_interface",
+)  # fmt: skip
 """Names of the components of energy that are no memories."""
 
 
@@ -52,8 +57,15 @@ class LocalBuffer(BaseModel):
     """Capacity per core."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
     """Bandwidth per core, shared by reads and writes."""
+    access_bytes: Annotated[Bytes, Field(ge=8, le=WIDEST_ACCESS_BYTES)] | None = Field(None, alias="access")
+    """Bytes that one access of a bank reads or writes, on which the energy of a byte depends; by default the bytes of a
+    cycle at full bandwidth, from 8 to 64, in whole powers of two."""
     weight_window: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of the capacity that a schedule reserves for streamed weights."""
+    reloads: bool = False
+    """Whether every tile, and every step along its depth, loads all of its operands, also those that the tile before it
+    had: as where one half of the buffer is filled by one command while another computes from the other half. Otherwise
+    an operand stays while tiles that follow each other need the same part of it."""
 
 
 class GlobalBuffer(BaseModel):
@@ -65,6 +77,9 @@ class GlobalBuffer(BaseModel):
     """Capacity per cluster."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
     """Bandwidth per cluster, shared by reads and writes."""
+    access_bytes: Annotated[Bytes, Field(ge=8, le=WIDEST_ACCESS_BYTES)] | None = Field(None, alias="access")
+    """Bytes that one access of a bank reads or writes, on which the energy of a byte depends; by default the bytes of a
+    cycle at full bandwidth, from 8 to 64, in whole powers of two."""
 
 
 class Ddr(BaseModel):
@@ -105,14 +120,32 @@ class Channel(BaseModel):
     """
 
 
+class DmaChannel(Channel):
+    """DMA channel to DDR, which may move a transfer's data in requests."""
+
+    request_bytes: Bytes | None = Field(default=None, alias="request")
+    """Most bytes of one request to memory, all of which are contiguous there: a row of a tile that is shorter is a
+    request all the same. None: neither the number of requests nor what is contiguous takes time."""
+    requests_in_flight: InFlight = 16
+    """Outstanding requests, if ``request`` is stated: as each takes ``startup``, one ends every ``startup`` /
+    ``requests_in_flight``. The default is an assumption."""
+
+    def requests_ps(self, size_bytes: int, pieces: Pieces) -> int:
+        """Return the time in ps in which the requests for a transfer in these pieces end; 0 if they take no time."""
+        if self.request_bytes is None:
+            return 0
+        requests = sum([number * -(-piece // self.request_bytes) for number, piece in pieces or ((1, size_bytes),)])
+        return -(-requests * self.startup_ps // self.requests_in_flight)
+
+
 class Dma(BaseModel):
     """DMA engine of one cluster: channels from DDR and channels to DDR."""
 
     model_config = STRICT
 
-    load: Channel
+    load: DmaChannel
     """Channels from DDR to the global buffer (to the local buffers if there is no global one)."""
-    store: Channel
+    store: DmaChannel
     """Channels from the global buffer to DDR (from the local buffers if there is no global one)."""
     load_channels: Count = 1
     """Load channels per cluster; each has the bandwidth stated under `load`."""
@@ -168,6 +201,9 @@ class FurtherLevel(BaseModel):
     """Capacity of one."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
     """Bandwidth of one, shared by reads and writes."""
+    access_bytes: Annotated[Bytes, Field(ge=8, le=WIDEST_ACCESS_BYTES)] | None = Field(None, alias="access")
+    """Bytes that one access of a bank reads or writes, on which the energy of a byte depends; by default the bytes of a
+    cycle at full bandwidth, from 8 to 64, in whole powers of two."""
     path: Channel
     """Path of one cluster to the global buffer, and one of equal parameters from it."""
     energy: PicojoulesPerByteOrBySize = None

@@ -4,6 +4,7 @@ The abstraction is Fig. 1 of GraphTurbo (OSDI '23): DDR behind DMA, a global buf
 buffer per core, compute units of different kinds. Figures of a real part belong in its YAML file, with their source.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
@@ -11,9 +12,17 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from dsascape.hw_models.common.interface import DDR_STATIC_W_PER_GB_PER_S, interface_mm2, interface_w
 from dsascape.hw_models.common.machine_spec import MachineSpec
-from dsascape.hw_models.common.product_types import ProductType, operands_of
+from dsascape.hw_models.common.product_types import BITS, ProductType, operands_of
+from dsascape.hw_models.common.silicon import IDLE_W_PER_MM2
 from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, PerCycle
-from dsascape.hw_models.common.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
+from dsascape.hw_models.common.technology import (
+    LARGEST_NM,
+    SMALLEST_NM,
+    WIDEST_ACCESS_BYTES,
+    register_bit_pj,
+    sram_pj_per_byte,
+    wire_pj_per_byte_mm,
+)
 from dsascape.hw_models.dsa.levels import CHIP, CLUSTER, CORE, MemoryLevel, Mover
 from dsascape.hw_models.dsa.memories import (
     ClusterLink,
@@ -26,11 +35,13 @@ from dsascape.hw_models.dsa.memories import (
     OnChipPath,
     not_reserved,
 )
+from dsascape.hw_models.simulation.energy import STATIC_CORES, STATIC_INTERFACE
 from dsascape.hw_models.text.quantities import (
     PS_PER_S,
     Hertz,
     Nanometres,
     Picojoules,
+    PicojoulesOrByCore,
     PicojoulesPerByte,
     PicojoulesPerByteOrBySize,
     Picoseconds,
@@ -38,6 +49,7 @@ from dsascape.hw_models.text.quantities import (
     SquareMillimetresPerGbPerSOrByNode,
     SquareMillimetresPerMib,
     Watts,
+    WattsOrByArea,
     WattsPerGbPerS,
 )
 
@@ -46,6 +58,8 @@ CLUSTER_EXCHANGE = "cluster_exchange"
 ON_CHIP_PATHS = ("path_load", "path_store", "broadcast")
 """Units that move data between global and local buffers: into those of one core, out of them, and into all."""
 Extent = Annotated[int, Field(gt=0, le=2**16)]
+_SUM_BITS = 32
+"""Bits of a sum in an array."""
 UnitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$"), AfterValidator(not_reserved)]
 
 
@@ -71,10 +85,14 @@ class MatrixUnit(BaseModel):
     """Number of identical arrays that share every instruction: each computes an equal number of a product's blocks of
     native rows x columns, over the whole depth, so a product of one block uses one array. All of them read operands
     through the local buffer, whose bandwidth stays that of the core."""
-    array: Literal["outer_product", "systolic", "dot_product", "ideal"] = "outer_product"
+    array: Literal["outer_product", "systolic", "weight_stationary", "dot_product", "ideal"] = "outer_product"
     """Array type: how operands reach the cells and results leave them; ``ideal`` takes no time for either."""
+    issue_cycles: Annotated[int, Field(gt=0, le=1024)] = 1
+    """Fewest cycles between two instructions of a ``weight_stationary`` array, each of which streams at most the native
+    tile's rows past the weights. Other arrays do not read it."""
     accumulator_sets: Literal[1, 2] = 2
-    """Accumulator sets; with two (double-buffered) the results of a block are drained while the next is computed."""
+    """Accumulator sets; with two (double-buffered) the results of a block are drained while the next is computed. Of a
+    ``weight_stationary`` array: sets of weights; with two the next block of weights is loaded meanwhile."""
     operand_reuse: tuple[Extent, Extent] | None = Field(default=None, strict=False)
     """Rows and columns of the block of results for which operands are read from the local buffer once; more than the
     native tile where the array has operand buffers of its own, which all arrays of the unit then share. The default is
@@ -83,6 +101,9 @@ class MatrixUnit(BaseModel):
     """What one product adds up. ``channels``: input channels at one tap of a window; each tap of a convolution is a
     product of its own, whose results are added to those of the taps before, so few channels leave most of the depth
     idle. ``channels_and_taps``: all that a result needs, as where windows are laid out in rows (im2col)."""
+    taps_together: Annotated[int, Field(gt=0, le=256)] = 1
+    """Most taps of a window that an array adds up at once together with their channels, where ``sums_over`` is
+    ``channels``: as many of them as fit the native depth, which few channels, such as an image's, fill better so."""
     separate_columns: bool = False
     """Whether products of which each adds up a single element may share a block, in columns of their own: taps of a
     depthwise convolution then fill the columns with channels, where ``sums_over`` is ``channels``. Otherwise such
@@ -112,6 +133,9 @@ class VectorUnit(BaseModel):
     """Operations per cycle, for each dtype that it computes."""
     special_cycles: Annotated[float, Field(gt=0, le=1e6)] = 4.0
     """Cycles per lane for one division, square root, exponential or the like."""
+    products: bool = True
+    """Whether it also computes products of two operands, such as convolutions; false where its lanes stand behind an
+    array alone, for scaling, activation and pooling of its results."""
     efficiency: Efficiency = 1.0
     """Share of the peak that an instruction with all lanes filled reaches."""
 
@@ -141,12 +165,21 @@ class Energy(BaseModel):
     """Energy per byte read or written; by default that of an SRAM of its size (`hw_models.common.technology`)."""
     global_buffer: PicojoulesPerByteOrBySize = None
     """Energy per byte read or written; by default that of an SRAM of its size."""
-    on_chip_path: PicojoulesPerByte = 0.0
-    """Energy per byte moved between buffers, once per receiver; 0 if the buffers' figures include the wires."""
+    array_registers: PicojoulesOrByCore = None
+    """Energy of the registers of one cell of an array, or of one lane, for one multiply-accumulate; by default from the
+    width of two operands and a sum of 32 bits, and the node (`hw_models.common.technology.register_bit_pj`)."""
+    on_chip_path: PicojoulesPerByteOrBySize = None
+    """Energy per byte moved between buffers, once per receiver; by default that of wires over half the edge of a
+    cluster's part of the die."""
+    dma_path: PicojoulesPerByteOrBySize = None
+    """Energy per byte moved over the chip between memories beyond the global buffer and the clusters; by default that
+    of wires over half the edge of the die."""
     ddr: PicojoulesPerByte
     """Energy per byte read or written: of the DRAM, and of its interface on both sides."""
-    static_power_w: Watts = Field(alias="static_power")
-    """Static power without that of the interface to DDR and ``core_static``, drawn over the whole makespan."""
+    static_power_w: WattsOrByArea = Field(default=None, alias="static_power")
+    """Static power without that of the interface to DDR and ``core_static``, drawn over the whole makespan: leakage and
+    clocks. By default the die's area times the idle power of data centre parts (`hw_models.common.silicon`), less the
+    other two; parts for edge devices draw less by area, and state it."""
     core_static_w: Watts = Field(default=0.0, alias="core_static")
     """Static power of one core: leakage and clock of a core under power, whether it computes or not. All cores of the
     machine draw it over the whole makespan; 0 where ``static_power`` includes it."""
@@ -230,6 +263,16 @@ class ClusteredDsa(MachineSpec):
         return self
 
     @model_validator(mode="after")
+    def _requests_rows_of_tiles(self) -> "ClusteredDsa":
+        for name, channel in (("load", self.dma.load), ("store", self.dma.store)):
+            if channel.request_bytes is not None and self.global_buffer is not None:
+                raise ValueError(
+                    f"dma.{name}.request divides what DMA moves between DDR and local buffers; needs global_buffer:"
+                    " null, or no request"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _has_energy_for_every_dtype(self) -> "ClusteredDsa":
         for name, unit in self.units.items():
             computed = dict.fromkeys([operands_of(product)[0] for product in unit.rates])
@@ -284,9 +327,38 @@ class ClusteredDsa(MachineSpec):
     @property
     def static_power_w(self) -> float:
         """Static power of the whole chip and the interface to its DDR."""
+        parts_w = sum(self.static_parts_w.values())
+        stated = self.energy.static_power_w
+        return max(IDLE_W_PER_MM2 * self.area_mm2, parts_w) if stated is None else stated + parts_w
+
+    @property
+    def static_parts_w(self) -> dict[str, float]:
+        """Static power of the cores, where it is stated apart, and of the interface to DDR, by energy component."""
         energy = self.energy
-        of_interface = interface_w(self.ddr.bandwidth_bytes_per_s, energy.ddr_static)
-        return energy.static_power_w + of_interface + self.cores * energy.core_static_w
+        parts_w = {
+            STATIC_CORES: self.cores * energy.core_static_w,
+            STATIC_INTERFACE: interface_w(self.ddr.bandwidth_bytes_per_s, energy.ddr_static),
+        }
+        return {name: watts for name, watts in parts_w.items() if watts}
+
+    @property
+    def link_pj(self) -> dict[str, float]:
+        """Energy per byte that each unit moves besides that of the memories at both ends, in picojoules: wires."""
+        cluster_mm, die_mm = [math.sqrt(self.area_mm2 / parts) / 2 for parts in (self.clusters, 1)]
+        per_mm = wire_pj_per_byte_mm(self.energy.node_nm)
+        path, dma = self.energy.on_chip_path, self.energy.dma_path
+        near = per_mm * cluster_mm if path is None else path
+        far = per_mm * die_mm if dma is None else dma
+        return {
+            mover.unit: near if mover.unit in ON_CHIP_PATHS else far
+            for mover in self.movers if mover.unit != CLUSTER_EXCHANGE
+        }  # fmt: skip
+
+    def register_mac_pj(self, dtype: DType) -> float:
+        """Return picojoules of an array's registers for one multiply-accumulate of ``dtype``."""
+        stated = self.energy.array_registers
+        bits = 2 * BITS[dtype] + _SUM_BITS
+        return bits * register_bit_pj(self.energy.node_nm) if stated is None else stated
 
     @property
     def levels(self) -> tuple[MemoryLevel, ...]:
@@ -320,10 +392,12 @@ class ClusteredDsa(MachineSpec):
     @property
     def byte_pj(self) -> dict[str, float]:
         """Energy per byte read from or written to each of the `levels`, in picojoules, by name."""
-        memories = {"local_buffer": (self.energy.local_buffer, self.local_buffer.capacity_bytes)}
+        energy = self.energy
+        memories: dict[str, tuple[float | None, LocalBuffer | GlobalBuffer | FurtherLevel]]
+        memories = {"local_buffer": (energy.local_buffer, self.local_buffer)}
         if self.global_buffer is not None:
-            memories["global_buffer"] = self.energy.global_buffer, self.global_buffer.capacity_bytes
-        memories |= {name: (level.energy, level.capacity_bytes) for name, level in self.further_levels.items()}
+            memories["global_buffer"] = energy.global_buffer, self.global_buffer
+        memories |= {name: (level.energy, level) for name, level in self.further_levels.items()}
         return {name: self._sram_pj(*memory) for name, memory in memories.items()} | {"ddr": self.energy.ddr}
 
     @property
@@ -336,9 +410,11 @@ class ClusteredDsa(MachineSpec):
         exchange = () if link is None else (Mover(CLUSTER_EXCHANGE, CLUSTER, link),)
         return tuple(dict.fromkeys([local.load, local.store, *broadcast, *exchange, *beyond]))
 
-    def _sram_pj(self, given: float | None, capacity_bytes: int) -> float:
-        """Return picojoules per byte of an SRAM: as given, or derived from its size."""
-        return sram_pj_per_byte(capacity_bytes, self.energy.node_nm) if given is None else given
+    def _sram_pj(self, given: float | None, memory: LocalBuffer | GlobalBuffer | FurtherLevel) -> float:
+        """Return picojoules per byte of an SRAM: as given, or derived from its size and the width of its accesses."""
+        cycle_bytes = min(max(int(memory.bandwidth_bytes_per_s / self.clock_hz), 8), WIDEST_ACCESS_BYTES)
+        access_bytes = memory.access_bytes or 1 << cycle_bytes.bit_length() - 1
+        return sram_pj_per_byte(memory.capacity_bytes, self.energy.node_nm, access_bytes) if given is None else given
 
     def ddr_parts(self, clusters: int) -> int:
         """Return the number of clusters that DDR is divided among when ``clusters`` are in use."""

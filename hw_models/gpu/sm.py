@@ -95,11 +95,12 @@ class SmPace:
         latency = self.spec.sms.fma_latency_cycles
         vector = issued.fma + issued.arithmetic
         per_cycle = min(rates[ISSUE], blocks * issued.per_cycle) if issued.per_cycle else rates[ISSUE]
+        passes = (issued.load + issued.store) / rates[ACCESS] + issued.further_passes * self.spec.sms.shared.pass_cycles
         pipes = [
             (blocks * vector / min(rates[LANES], chains / latency), LANES),
             (blocks * issued.special / rates[SPECIAL], SPECIAL),
             (blocks * issued.total / per_cycle, ISSUE),
-            (blocks * (issued.load + issued.store) / rates[ACCESS], ACCESS),
+            (blocks * passes, ACCESS),
         ]
         if issued.matrix:
             tensor = self.spec.tensor(self.product or self.dtype)

@@ -24,6 +24,7 @@ from dsascape.hw_models.common.silicon import (
 )
 from dsascape.hw_models.common.spec_types import NETWORK_DTYPES, STRICT, Count, DType, Efficiency, PerCycle
 from dsascape.hw_models.gpu.energy import GpuEnergy
+from dsascape.hw_models.gpu.library import LibraryProducts
 from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.quantities import (
     PS_PER_S,
@@ -170,8 +171,8 @@ class Gpu(MachineSpec):
     l2: L2
     dram: Dram
     launch_ps: Picoseconds = Field(alias="launch")
-    """Time from the end of a kernel to the work of the next, as measured between nearly empty kernels: it includes
-    draining the machine, handing out the first blocks, and the latency of their first loads."""
+    """Time from the end of a kernel to the first loads of the next: it includes draining the machine, handing out the
+    first blocks and fetching their instructions, not the latency of those loads."""
     graph_launch_ps: Picoseconds | None = Field(None, alias="graph_launch")
     """Launch time of a kernel inside of a recorded graph (CUDA graphs); null where none is published."""
     sustained_factor: Efficiency = 1.0
@@ -179,6 +180,8 @@ class Gpu(MachineSpec):
     power_limit_w: Watts | None = Field(None, alias="power_limit")
     """Most power of the whole board in the mean over a run that is repeated. Where a run would draw more, the clock of
     the SMs falls further, until it does not; null: clocks never fall for power."""
+    library: LibraryProducts | None = None
+    """Kernels that libraries have for products, from which expected latencies follow; null: nothing is known."""
     energy: GpuEnergy
     area: GpuArea = GpuArea()
 

@@ -15,6 +15,8 @@ from typing import NamedTuple, overload
 from dsascape.hw_models.simulation.columns import Column, Rows, column
 from dsascape.wording import count
 
+CLASSES = ("fma", "arithmetic", "special", "load", "store", "scalar", "matrix")
+"""Classes of instructions (`Issued`)."""
 CHIP = "chip"
 """Name of the outermost level, which has one of each of its units and memories."""
 
@@ -44,6 +46,8 @@ class MatrixShape:
     count: int = 1
     channels: int = 0
     """Part of the depth that lies at one tap of a convolution's window; 0: all of it."""
+    run: int = 0
+    """Rows that follow each other in memory, as pixels of an image's row do; 0: all of them."""
 
     @property
     def macs(self) -> int:
@@ -96,8 +100,13 @@ class Issued:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Number of instructions of each class: fma, arithmetic, special, load, store, scalar, matrix."""
+        """Number of instructions of each class, in the order of `by_class`."""
         return self.fma, self.arithmetic, self.special, self.load, self.store, self.scalar, self.matrix
+
+    @property
+    def by_class(self) -> dict[str, int]:
+        """Number of instructions by class."""
+        return dict(zip(CLASSES, self.counts, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +141,10 @@ class Compute:
         """Number of instructions of all classes and steps; 0 for units that execute no instruction streams."""
         return sum([step.issued.total for step in self.steps or (self,) if step.issued is not None])
 
+    def issued_of(self, name: str) -> int:
+        """Return the number of instructions of the class ``name``, such as ``fma``, in all steps."""
+        return sum([step.issued.by_class[name] for step in self.steps or (self,) if step.issued is not None])
+
     @property
     def problem(self) -> str:
         """Description of the first mistake found; empty if there is none."""
@@ -145,12 +158,17 @@ class Compute:
             sizes += [math.ceil(issued.per_cycle)]
         if self.shape is not None:
             sizes += [self.shape.rows, self.shape.columns, self.shape.depth, self.shape.count, self.shape.channels]
+            sizes += [self.shape.run]
             if min(sizes) >= 0 and self.shape.macs != self.macs:
                 return f"has {count(self.macs, 'multiply-accumulate')}, its products {self.shape.macs}"
             if self.rounds > 1 and self.shape.count % self.rounds:
                 products = count(self.shape.count, "product")
                 return f"has {products}, which is not a multiple of its {count(self.rounds, 'round')}"
         return "has a size or count below zero" if min(sizes) < 0 else ""
+
+
+Pieces = tuple[tuple[int, int], ...]
+"""Pieces of a transfer that are contiguous in memory: number of pieces, and bytes of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,13 +181,16 @@ class Transfer:
     fan_out: int = 1
     bursts: int = 1
     """Number of bursts: the channel pays its start-up time once for each."""
+    pieces: Pieces = ()
+    """Its pieces in memory, for channels that move data in requests; empty: it is contiguous."""
     link: str = ""
     """Link that the bytes cross on their way, by the name of the memory that stands for it; empty for none."""
 
     @property
     def problem(self) -> str:
         """Description of the first mistake found; empty if there is none."""
-        wrong = self.size_bytes < 0 or self.fan_out < 1 or self.bursts < 0
+        wrong = min(self.size_bytes, self.bursts, *[least for each in self.pieces for least in each]) < 0
+        wrong = wrong or self.fan_out < 1
         return "has a size or count below zero, or no receiver" if wrong else ""
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import starmap
 from typing import NamedTuple
 
-from dsascape.hw_models.simulation.energy import STATIC
+from dsascape.hw_models.simulation.energy import BACKGROUND
 from dsascape.hw_models.simulation.instructions import InstructionTable, Launch, base_name
 
 _STARTUP = "-startup"
@@ -158,4 +158,4 @@ class SimulationResult:
     def energy_lasting_j(self, makespan_ps: float) -> float:
         """Return the joules of the same work in another time, over which static power is drawn."""
         longer = makespan_ps / self.makespan_ps - 1 if self.makespan_ps else 0.0
-        return self.energy_j + self.energy_pj.get(STATIC, 0.0) * longer * 1e-12
+        return self.energy_j + sum(self.energy_pj.get(name, 0.0) for name in BACKGROUND) * longer * 1e-12

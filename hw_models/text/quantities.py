@@ -108,7 +108,13 @@ BY_SIZE = "by size"
 """Value for a figure that is derived from a memory's size."""
 BY_NODE = "by node"
 """Value for a figure that is derived from the technology node."""
-_DERIVED = {"pJ/B": BY_SIZE, "mm2": BY_NODE, "mm2/MiB": BY_NODE, "mm2 per GB/s": BY_NODE}
+BY_CORE = "by core"
+"""Value for a figure that is derived from a core's order of issue, width, clock and node."""
+BY_AREA = "by area"
+"""Value for a figure that is derived from the die's area."""
+_DERIVED = {
+    "pJ": BY_CORE, "pJ/B": BY_SIZE, "W": BY_AREA, "mm2": BY_NODE, "mm2/MiB": BY_NODE, "mm2 per GB/s": BY_NODE,
+}  # fmt: skip
 
 
 def derived_word(base: str) -> str:
@@ -136,6 +142,8 @@ def _derived_by(
     )
 
 
+PicojoulesOrByCore = Annotated[float | None, *_derived_by(BY_CORE, PICOJOULES, "pJ")]
+WattsOrByArea = Annotated[float | None, *_derived_by(BY_AREA, WATTS, "W")]
 PicojoulesPerByteOrBySize = Annotated[float | None, *_derived_by(BY_SIZE, PICOJOULES_PER_BYTE, "pJ/B")]
 SquareMillimetresOrByNode = Annotated[float | None, *_derived_by(BY_NODE, SQUARE_MM, "mm2")]
 SquareMillimetresPerMibOrByNode = Annotated[float | None, *_derived_by(BY_NODE, SQUARE_MM_PER_MIB, "mm2/MiB")]

@@ -70,15 +70,15 @@ class CpuView(MachinePart):
     @cached_property
     def paces(self) -> tuple[CorePace, ...]:
         """Cost models of single cores, by kind, while one works."""
-        return self._paces_by_share[self.spec.active_share(1)]
+        return tuple([CorePace(self.spec, core) for core in self.kinds])
 
     @cached_property
-    def _paces_by_share(self) -> dict[float, tuple[CorePace, ...]]:
-        """Cost models by kind, for every share of the highest clock that a number of active cores has."""
-        return {
-            share: tuple([CorePace(self.spec, core, active) for core in self.kinds])
-            for active, share in self.spec.clock_steps
-        }
+    def _on_cores(self) -> tuple[tuple[tuple[CorePace, int], ...], ...]:
+        """Answers of `on_cores` for every number of threads from none on."""
+        return tuple([
+            tuple([(CorePace(self.spec, core, threads), used) for core, used in self.spec.at_work(threads)])
+            for threads in range(self.spec.core_count + 1)
+        ])
 
     def lanes(self, dtype: str) -> int:
         """Return the numbers of ``dtype`` in a vector."""
@@ -94,17 +94,12 @@ class CpuView(MachinePart):
             self.spec.product_types, pair[0] or dtype, pair[1] or dtype, dtype
         )  # fmt: skip
 
-    def on_cores(self, threads: int) -> list[tuple[CorePace, int]]:
+    def on_cores(self, threads: int) -> tuple[tuple[CorePace, int], ...]:
         """Return the kinds of cores that ``threads`` run on, the fastest first, and how many of each.
 
-        Their clocks are those of so many active cores.
+        Their clocks, and their parts of shared levels, are those of so many active cores.
         """
-        found = []
-        for pace in self._paces_by_share[self.spec.active_share(threads)]:
-            used = min(pace.core.count, threads)
-            threads -= used
-            found += [(pace, used)] if used else []
-        return found
+        return self._on_cores[min(threads, self.spec.core_count)]
 
     @cached_property
     def thread_counts(self) -> tuple[int, ...]:

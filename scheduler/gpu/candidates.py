@@ -52,8 +52,10 @@ _MOST_SHARING = 16_384
 """Blocks of a grid in which some share a reduction."""
 _STREAMS = (64, 128, 256)
 """Keys of an attention, for example, for which a block computes scores at a time."""
-_SHARED_BY = 4
+_SHARED_BY = (4, 16)
 """Threads or warps that share a reduction of products."""
+_FEW_THREADS = (16, 32)
+"""Parts of a tile with larger parts, of which each takes several threads that share its reduction."""
 _LEAST_SHARE = 64
 """Iterations of it that are left for each of them."""
 
@@ -149,7 +151,7 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
     for tile, stream in itertools.product(_tiles(layer, sides, in_rows, in_columns), streams):
         if not _has_room(layer, tile, view, stream):
             continue
-        tried = _THREADS if not nests.fronts else (*_THREADS, _MANY_THREADS)
+        tried = (*_FEW_THREADS, *_THREADS) if not nests.fronts else (*_THREADS, _MANY_THREADS)
         parts = [part for each in dict.fromkeys([last, sides]) for part in _parts(tile, each, unit, view, tried)]
         for part in dict.fromkeys(parts):
             for split in _splits(last, tile, part, unit, view):
@@ -262,9 +264,12 @@ def _splits(sides: _Sides, tile: Sequence[int], part: Extents, unit: ComputeUnit
     sms = view.spec.sms
     parts = math.prod([-(-size // each) for size, each in zip(tile, part, strict=True)])
     threads = parts * (sms.warp if unit == "tensor" else 1)
-    yield 1
-    if threads * _SHARED_BY <= sms.threads_per_block // 2 and sides.depth >= _SHARED_BY * _LEAST_SHARE:
-        yield _SHARED_BY
+    least = _THREADS[0] // 2 if unit == "lanes" else 1
+    if threads >= least:
+        yield 1
+    for split in _SHARED_BY if unit == "lanes" else _SHARED_BY[:1]:
+        if least <= threads * split <= sms.threads_per_block // 2 and sides.depth >= split * _LEAST_SHARE:
+            yield split
 
 
 def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:

@@ -14,11 +14,12 @@ from dsascape.hw_models import Issued
 from dsascape.hw_models.common.product_types import operands_of
 from dsascape.hw_models.gpu.occupancy import BlockNeeds
 from dsascape.hw_models.gpu.sm import packed
-from dsascape.scheduler.gpu.conflicts import accesses_of, copy_passes, threads_of
+from dsascape.scheduler.gpu.coalescing import copied_at_once, copied_lines, further_lines, loaded_shares
+from dsascape.scheduler.gpu.conflicts import Threads, accesses_of, copy_passes, threads_of
 from dsascape.scheduler.gpu.fronts import tensor_tiles
 from dsascape.scheduler.gpu.lines import results_along
 from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, nests_of
-from dsascape.scheduler.gpu.parts import Parts, held_bytes, operands_bytes, parts_of, sharing_of, slots, staged_bytes
+from dsascape.scheduler.gpu.parts import Parts, held_bytes, operands_bytes, parts_of, sharing_of, slots
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.gpu.view import GpuView
@@ -181,7 +182,8 @@ class _Block:
                     busy = work.outputs * sharing_of(nests, number, work, tiles, self._warp)
                     alike *= -(-busy // self._warp) * self._warp / max(busy, 1)  # warps that are not full
                     alone = max(tiles.threads(self._warp) / max(busy, 1), 1.0)
-                self._read(nest, *((work, alike) if nest.is_of_block else (own, each)), alone)
+                threads = threads_of(nest, number, self._layer, tiles) if self._has_conflicts else None
+                self._read(nest, *((work, alike) if nest.is_of_block else (own, each)), alone, threads)
                 self._take_at_once(nest, work, own, alike)
             self._arithmetic += alike * (made.simple / passes + (0 if made else outputs)) * padding
             if made.special:
@@ -238,6 +240,7 @@ class _Block:
             loads = [each / self._view.tuning.vector_bytes for each in (left, right)]
             self._scalar += self._loops(issued * warp, parts.elements)
         else:
+            threads = threads_of(nest, number, self._layer, self._tiles)
             pack = min(packed(operands_of(self._view.product or self._view.dtype)[0]), parts.elements)
             issued = together * -(-parts.at_once // warp) * warp / parts.at_once  # by whole warps
             self._fma += issued * own.rows * own.columns * self._pack / pack
@@ -246,7 +249,8 @@ class _Block:
             rows = min(warp // columns, -(-parts.whole.rows // own.rows))
             left, right = together * own.rows, together * own.columns
             self._shared_bytes += left * left_bytes / columns + right * right_bytes / rows
-            left, right = issued * own.rows, issued * own.columns
+            kept = (1.0, 1.0) if threads is None else loaded_shares(nest, threads, parts)
+            left, right = issued * own.rows * kept[0], issued * own.columns * kept[1]
             self._meet(nest, number, parts, (left, right))
             loads = [left / self._vector(left_bytes, own.rows), right / self._vector(right_bytes, own.columns)]
             self._scalar += self._loops(issued * own.rows * own.columns, parts.elements)
@@ -254,8 +258,16 @@ class _Block:
         if parts.depth_step is not None:
             self._stage(nest, work, parts, share)
             return
-        reads = zip(nest.reads, loads, strict=False)
-        self._outside_loads += sum([each for read, each in reads if read.source != "shared"])
+        threads = threads_of(nest, number, self._layer, self._tiles) if self._has_conflicts else None
+        accesses = nest.compiled.nest.reads
+        for access, read, each, by_thread in zip(accesses, nest.reads, loads, (left, right), strict=False):
+            if read.source == "shared":
+                continue
+            self._outside_loads += each
+            if threads is not None:
+                at_once = round(by_thread / each) if each else 1
+                lines = further_lines(nest, access, read.order, threads, at_once, read.element_bytes, self._view)
+                self._further_passes += each / warp * lines
 
     def _meet(self, nest: BlockNest, number: int, parts: Parts, loaded: Sequence[float]) -> None:
         """Add the passes of shared memory in which threads of a warp meet in one bank; ``loaded``: by operand."""
@@ -282,27 +294,32 @@ class _Block:
         depth = nest.depth if nest.depth_loop is None else min(nest.depth, work.extents[nest.depth_loop])
         tuning, step = self._view.tuning, min(parts.depth_step, depth)
         steps = -(-depth // step)
-        staged = share * parts.turns * steps * staged_bytes(nest, parts, step)
-        copies = staged / tuning.vector_bytes
-        self._load += copies
-        self._store += copies
-        self._scalar += 2 * copies * tuning.address_instructions
-        self._shared_bytes += staged
-        for operand, rows in enumerate(parts.rows if self._has_conflicts else ()):
-            filled = share * parts.turns * steps * operands_bytes(nest, parts.staged, step)[operand]
-            accesses = filled / tuning.vector_bytes / self._warp
-            self._further_passes += accesses * copy_passes(nest, operand, parts, rows, self._view)
-        sharing = self._tiles.split if nest.is_anchor else 1
-        self._steps += share * parts.turns * -(-steps // sharing)
+        each = operands_bytes(nest, parts.staged, step)
+        for operand, size in enumerate(each):
+            staged = share * parts.turns * steps * size
+            rows = parts.rows[operand] if parts.rows else None
+            copies = staged / copied_at_once(nest, operand, parts, rows, self._view)
+            self._load += copies
+            self._store += copies
+            self._scalar += 2 * copies * tuning.address_instructions
+            self._shared_bytes += staged
+            if self._has_conflicts and nest.is_copied(operand):
+                passes = copy_passes(nest, operand, parts, rows, self._view)
+                passes += copied_lines(nest, operand, parts, rows, self._view)
+                self._further_passes += copies / self._warp * passes
+        self._steps += share * parts.turns * steps
         self._ahead = max(self._ahead, slots(nest, step, self._tiles.stages))
 
-    def _read(self, nest: BlockNest, work: NestWork, times: float, alone: float) -> None:
+    def _read(
+        self, nest: BlockNest, work: NestWork, times: float, alone: float, threads: Threads | None
+    ) -> None:  # fmt: skip
         """Add the loads of a nest without reuse, ``times`` those for ``work``.
 
-        ``alone``: threads of the block for each that has some of them, and waits for these.
+        ``alone``: threads of the block for each that has some of them, and waits for these; ``threads``: those that
+        compute the nest's elements, None where it is not known how they lie.
         """
         tuning, inner = self._view.tuning, self._inner
-        for read, each in zip(nest.reads, work.read, strict=True):
+        for access, read, each in zip(nest.compiled.nest.reads, nest.reads, work.read, strict=True):
             source, element_bytes = read.source, read.element_bytes
             if source in ("registers", "staged") or read.line is not None:
                 continue
@@ -313,6 +330,10 @@ class _Block:
             if source == "outside":
                 self._outside_loads += loads * alone
                 self._scalar += loads * tuning.address_instructions
+                if threads is not None:
+                    at_once = round(elements / loads) if loads else 1
+                    lines = further_lines(nest, access, read.order, threads, at_once, element_bytes, self._view)
+                    self._further_passes += loads / self._warp * lines
 
     def _take_at_once(self, nest: BlockNest, work: NestWork, own: NestWork, times: float) -> None:
         """Add the loads of lines that are transformed, and what threads pass to each other in shared memory."""
@@ -343,8 +364,16 @@ class _Block:
             self._shared_bytes += outputs * nest.element_bytes
 
     def _put_together(self) -> None:
-        """Add the partial sums of threads that share a reduction."""
-        sums = (self._tiles.split - 1) * math.prod(self._tiles.tile)
+        """Add the partial sums of threads that share a reduction, which are added up in halves.
+
+        All warps take part in each half where the threads that share one lie next to each other; on tensor units, whose
+        warps do, those that have nothing left to add are idle.
+        """
+        tiles = self._tiles
+        sums = float((tiles.split - 1) * math.prod(tiles.tile))
+        if tiles.unit == "lanes":
+            halves = math.ceil(math.log2(tiles.split))
+            sums = float(halves * tiles.parts(tiles.tile) * tiles.split * self._of_part)
         self._store += sums
         self._load += sums
         self._arithmetic += sums

@@ -11,7 +11,6 @@ compute for each other no conflicts are counted.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,15 +99,20 @@ def accesses_of(
     read, access = nest.reads[operand], nest.compiled.nest.reads[operand]
     shape = copied_shape(nest, operand, parts.staged, parts.depth_step)
     strides = dict(zip(read.order, strides_of([shape[dim] for dim in read.order], rows), strict=True))
-    steps = [step for dim in threads.order for step in _steps_along(nest, dim, threads)]
-    if threads.sharing > 1 and nest.depth_loop is not None:
-        steps.append((threads.sharing, nest.depth_loop, 1))
-    moves = tuple([(count, _moved(access, strides, loop, own)) for count, loop, own in steps if count > 1])
+    moves = moves_of(nest, access, strides, threads)
     inner = next((dim for dim in reversed(read.order) if shape[dim] > 1), read.order[-1] if read.order else 0)
     apart = [strides[dim] for dim in read.order if dim != inner and shape[dim] > 1]
     run = _run(nest, operand, inner, threads, parts) if read.order else 1
     return Accesses(moves, _vector(run, [*apart, *[stride for _, stride in moves]], read.element_bytes, vector_bytes),
                     read.element_bytes)  # fmt: skip
+
+
+def moves_of(nest: BlockNest, access: Access, strides: Mapping[int, int], threads: Threads) -> Moves:
+    """Return how an access moves from thread to thread; ``strides``: elements between neighbours of each dimension."""
+    steps = [step for dim in threads.order for step in _steps_along(nest, dim, threads)]
+    if threads.sharing > 1 and nest.depth_loop is not None:
+        steps.append((threads.sharing, nest.depth_loop, 1))
+    return tuple([(count, _moved(access, strides, loop, own)) for count, loop, own in steps if count > 1])
 
 
 def _moved(access: Access, strides: Mapping[int, int], loop: int, iterations: int) -> int:
@@ -219,7 +223,10 @@ def padded(layer: Layer, tiles: GpuTiles, view: GpuView) -> GpuTiles:
 
 
 def _rows(nest: BlockNest, operand: int, threads: Threads, parts: Parts, view: GpuView) -> RowPadding | None:
-    """Return the padding of an operand's rows with the fewest passes, of equal ones the one with the fewest bytes."""
+    """Return the padding of an operand's rows with the fewest passes.
+
+    Of equal ones it is one that leaves rows where a copy may bring several elements at a time, with the fewest bytes.
+    """
     sms, read, vector_bytes = view.spec.sms, nest.reads[operand], view.tuning.vector_bytes
     if not nest.is_copied(operand):
         return None
@@ -232,7 +239,12 @@ def _rows(nest: BlockNest, operand: int, threads: Threads, parts: Parts, view: G
     copied = copied_shape(nest, operand, parts.staged, parts.depth_step)
     shape = [copied[dim] for dim in read.order]
     best, chosen = passes(None), None
-    for rows in sorted(paddings(shape, read.element_bytes, view.tuning), key=partial(stored_elements, shape)):
+    whole = max(int(view.tuning.copied_bytes / read.element_bytes), 1)
+
+    def worth(rows: RowPadding) -> tuple[bool, int]:
+        return rows.elements % whole > 0, stored_elements(shape, rows)
+
+    for rows in sorted(paddings(shape, read.element_bytes, view.tuning), key=worth):
         if best == 0:
             break
         found = passes(rows)

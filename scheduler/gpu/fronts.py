@@ -128,7 +128,7 @@ def _sides(layer: Layer, nest: BlockNest) -> _Sides:
     for dim in reversed(order):
         of_dim = {roles[loop] for loop, _ in write.indices[dim].terms} if roles else set()
         if write.shape[dim] > 1:
-            (rows if "rows" in of_dim else columns if "columns" in of_dim else separate).append(dim)
+            (rows if of_dim & {"rows", "run"} else columns if "columns" in of_dim else separate).append(dim)
     return _Sides((*rows, *separate), tuple(columns))
 
 
@@ -264,10 +264,16 @@ def fills_tensor_units(rows: int, columns: int, depth: int, tensor: TensorUnits)
 
 
 def depth_step(nest: BlockNest, view: GpuView, split: int = 1) -> int:
-    """Return the iterations of the depth loop that make a step: so many bytes of a row of an operand for each share."""
+    """Return the iterations of the depth loop that make a step: so many bytes of a row of an operand for each share.
+
+    All shares have equally many, so that no thread sits out or reads beyond the step, and no fewer than a sector of a
+    line has where the taps of a window take most of the row.
+    """
     one = nest.product_of((1,) * len(nest.compiled.nest.write.shape))
     inner = 1 if one is None else max(1, one.depth // nest.depth)
-    return max(1, split * view.tuning.step_bytes * BYTE_BITS // view.product_bits // inner)
+    least = view.spec.l2.sector_bytes * BYTE_BITS // view.product_bits if inner > 1 else 1
+    wanted = max(split * view.tuning.step_bytes * BYTE_BITS // view.product_bits // inner, min(least, nest.depth))
+    return -(-max(wanted, 1) // split) * split
 
 
 def filled(shape: Sequence[int], dims: Sequence[int], wanted: int, start: Sequence[int], *, even: bool) -> list[int]:

@@ -1,8 +1,10 @@
 """The kind of machine that a GPU is: all that it offers, in one record."""
 
+from collections.abc import Sequence
+
 from dsascape.hw_models import Gpu, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
 from dsascape.scheduler.gpu.costs import GpuCosts
-from dsascape.scheduler.gpu.lower import lower
+from dsascape.scheduler.gpu.lower import library_times, lower
 from dsascape.scheduler.gpu.pins import GpuPin
 from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
 from dsascape.scheduler.gpu.tiling import KnownTiles
@@ -16,8 +18,15 @@ def _costs(
     spec: Gpu, parts: int, dtype: str, tuning: GpuTuning | None, known: KnownTiles | None, analysis: Analysis
 ) -> GpuCosts:
     del parts  # one
-    tuning = tuning or GpuTuning()
-    return GpuCosts(GpuView(spec.launched_in_graphs if tuning.graphs else spec, dtype, tuning), analysis, known)
+    return GpuCosts(_view(spec, dtype, tuning or GpuTuning()), analysis, known)
+
+
+def _view(spec: Gpu, dtype: str, tuning: GpuTuning) -> GpuView:
+    return GpuView(spec.launched_in_graphs if tuning.graphs else spec, dtype, tuning)
+
+
+def _library(spec: Gpu, tuning: GpuTuning | None, schedule: GpuSchedule) -> Sequence[float]:
+    return () if spec.library is None else library_times(schedule, _view(spec, schedule.dtype, tuning or GpuTuning()))
 
 
 def _loops_text(schedule: GpuSchedule, spec: Gpu, number: int) -> str:
@@ -41,6 +50,7 @@ GPU = MachineKind(
     machine=gpu_machine,
     energy=gpu_energy,
     power=PowerLimit(limit_w=lambda spec: spec.power_limit_w, slowed=Gpu.slowed),
+    library=_library,
     loops=LoopKernels(with_source=GpuCosts.with_kernels, text=_loops_text),
     pins=Pinning[GpuCosts, GpuPin](GpuPin, GpuCosts.with_pins),
     json="dsascape.scheduler.gpu.schedule_json",

@@ -11,6 +11,7 @@ from dsascape.hw_models import Buffer, Instruction, Launch, Program, gpu_machine
 from dsascape.hw_models.gpu.machine import LAUNCH
 from dsascape.hw_models.gpu.sm import DRAM, SHARED, SM
 from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.library import library_ps
 from dsascape.scheduler.gpu.residency import found_in_l2
 from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.scheduler.gpu.view import GpuView
@@ -75,3 +76,16 @@ def works(schedule: GpuSchedule, view: GpuView) -> list[KernelWork]:
             known[key] = kernel_work(kernel.layer, grid, moved, own)
         done.append(known[key])
     return done
+
+
+def library_times(schedule: GpuSchedule, view: GpuView) -> list[float]:
+    """Return picoseconds of a library's kernel for each of ``schedule``, 0 where nothing is known of it.
+
+    It finds in the L2 what the schedule's own kernel finds.
+    """
+    found = []
+    for kernel, work in zip(schedule.runs, works(schedule, view), strict=True):
+        dram_bytes = dict(work.payload.traffic)[DRAM] * work.blocks
+        is_one = work.steps == 1
+        found.append(library_ps(kernel.layer, view.of(kernel.layer), dram_bytes) if is_one else 0.0)
+    return found

@@ -85,7 +85,7 @@ class BlockNest:
         """Return the products that it computes of so many iterations; None if it has no reuse of both operands."""
         if self.compiled.roles is None:
             return None
-        rows, columns, _, count, _ = sizes_by_role(self.compiled.roles, extents)
+        rows, columns, _, count, *_ = sizes_by_role(self.compiled.roles, extents)
         each = rows * columns * count * self.compiled.nest.per_iteration.macs
         return Product(rows, columns, max(1, -(-macs // each)), count)
 

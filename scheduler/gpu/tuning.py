@@ -57,5 +57,7 @@ class GpuTuning:
     issue_cycles: Annotated[float, Field(ge=0, le=64)] = 0.0
     """Mean cycles from one instruction of a warp to its next one, which often needs the result of an earlier one; 0: no
     warp waits, as in kernels of libraries, which are ordered by hand."""
+    copied_bytes: Annotated[int, Field(ge=4, le=64)] = 16
+    """Most that one thread copies to shared memory in one instruction."""
     vector_bytes: Annotated[int, Field(ge=4, le=64)] = 16
     """Most that one thread loads or stores in one instruction."""

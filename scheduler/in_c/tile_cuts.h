@@ -45,6 +45,7 @@ static int64_t loads(const Layer *layer, const Work *work, const int64_t *order,
             rounds *= count;
             if (count > 1 && depends >> loop & 1) times[n] = rounds;
         }
+        if (layer->reloads) times[n] = rounds;
         bytes += times[n] * work->operand_bytes[n];
     }
     return bytes;

@@ -11,7 +11,7 @@ typedef struct { int64_t loop, stride; } Term;
 typedef struct { int64_t size, divisor, window, is_exact, is_opaque; ROWS_OF(Term, terms); } Dim;
 typedef struct { int64_t tensor; ROWS_OF(Dim, dims); } Read;
 typedef struct { int64_t extent, is_counted, role; } Loop;
-enum { ROWS, COLUMNS, DEPTH, COUNT, TAPS, ROLES }; /* taps of a window are part of the depth */
+enum { ROWS, COLUMNS, DEPTH, COUNT, TAPS, RUN, ROLES }; /* taps are part of the depth, rows of a run of the rows */
 
 typedef struct {
     int64_t target, is_view, unit, depth_loop, internal_bytes, handed_bytes, counts_iterations, share, of_share;
@@ -25,6 +25,7 @@ typedef struct {
     double rate, efficiency, special_cycles;
     int64_t is_array, rows, columns, depth, fill_cycles, drain_cycles, drain_cycles_per_row, accumulator_sets, arrays;
     int64_t sums_taps, separate_columns, reused_rows, reused_columns, element_bytes;
+    int64_t is_stationary, issue_cycles, taps_together;
 } Unit;
 
 typedef struct { int64_t tensor, is_share; ROWS_OF(int64_t, shape); } Output;
@@ -57,7 +58,7 @@ typedef struct {
     ROWS_OF(Operand, operands);
     ROWS_OF(LoopOrder, orders);
     ROWS_OF(Source, stored_in);
-    int64_t cores, output_memory, levels, has_prefetch, has_several_products, path_startup_ps;
+    int64_t cores, output_memory, levels, has_prefetch, has_several_products, reloads, path_startup_ps;
     double path_bytes_per_ps, broadcast_bytes_per_ps, local_bytes_per_s, cycle_ps, exchange_startup_ps;
     int64_t (*need)[MOST_RANK]; /* scratch of work_of: elements per dimension that a tile needs of each tensor */
     char *is_needed; /* scratch: whether the tile needs any of each tensor */
@@ -113,6 +114,31 @@ static double array_cycles(
     return fill + each + paced - (each > last ? each : last) + last;
 }
 
+/* Return the cycles of an instruction that streams so many rows past the weights of an array. */
+static double instruction_cycles(const Unit *unit, int64_t rows) {
+    double cycles = (double)(rows * unit->columns * unit->depth) / unit->rate, fewest = (double)unit->issue_cycles;
+    return !rows ? 0.0 : cycles > fewest ? cycles : fewest;
+}
+
+static double run_cycles(const Unit *unit, int64_t rows) {
+    double whole = (double)(rows / unit->rows) * instruction_cycles(unit, unit->rows);
+    return whole + instruction_cycles(unit, rows % unit->rows);
+}
+
+/* Return the cycles of `count` products whose rows are streamed past each block of weights, in runs of `run` rows:
+ * `_streamed_cycles` of hw_models/dsa/arrays.py. */
+static double streamed_cycles(
+    const Unit *unit, int64_t rows, int64_t columns, int64_t depth, int64_t count, int64_t taps, int64_t run
+) {
+    int share_blocks = unit->separate_columns && depth == 1;
+    int64_t across = share_blocks ? up(columns * count, unit->columns) : up(columns, unit->columns) * count;
+    int64_t blocks = up(across * up(depth, unit->depth) * taps, unit->arrays);
+    double each = (double)(rows / run) * run_cycles(unit, run) + run_cycles(unit, rows % run);
+    double hidden = unit->accumulator_sets > 1 ? instruction_cycles(unit, least(run, unit->rows)) : 0.0;
+    double exposed = (double)unit->depth - hidden;
+    return (double)(unit->fill_cycles + unit->depth) + (double)blocks * (each + (exposed > 0.0 ? exposed : 0.0));
+}
+
 /* Return the time of a nest with these iterations on its unit, or of reading its operands if that takes longer. */
 static int64_t nest_ps(const Layer *layer, const Nest *nest, const int64_t *extents, const int64_t *operations) {
     const Unit *unit = &layer->units[nest->unit];
@@ -124,23 +150,28 @@ static int64_t nest_ps(const Layer *layer, const Nest *nest, const int64_t *exte
             + (double)up(operations[2], rate) * unit->special_cycles;
         return rounded_up_ps(cycles * layer->cycle_ps / unit->efficiency);
     }
-    int64_t sizes[ROLES] = {1, 1, 1, 1, 1};
+    int64_t sizes[ROLES] = {1, 1, 1, 1, 1, 1};
     for (int n = 0; n < nest->n_loops; n++) sizes[loops[n].role] *= extents[n];
-    int64_t rows = sizes[ROWS], columns = sizes[COLUMNS], count = sizes[COUNT], products = rows * columns * count;
+    int64_t rows = sizes[ROWS] * sizes[RUN], columns = sizes[COLUMNS], count = sizes[COUNT], products = rows * columns * count;
     int64_t depth = sizes[DEPTH] * sizes[TAPS];
     if (operations[0] > 0 && products * depth > operations[0]) depth = up(operations[0], products);
     double cycles = 0.0;
     if (products > 0 && depth > 0) {
         int64_t added_up = unit->sums_taps ? depth : least(sizes[DEPTH], depth), taps = up(depth, added_up);
-        double one_way = array_cycles(unit, rows, columns, added_up, count, taps);
-        double swapped = array_cycles(unit, columns, rows, added_up, count, taps);
+        int64_t together = least(most(least(unit->taps_together, unit->depth / added_up), 1), taps);
+        if (!unit->sums_taps && added_up < depth) added_up *= together, taps = up(taps, together);
+        double one_way = unit->is_stationary
+            ? streamed_cycles(unit, rows, columns, added_up, count, taps, sizes[RUN])
+            : array_cycles(unit, rows, columns, added_up, count, taps);
+        double swapped = unit->is_stationary ? one_way : array_cycles(unit, columns, rows, added_up, count, taps);
         cycles = one_way < swapped ? one_way : swapped;
     }
     int64_t one_way = rows * depth * up(columns, unit->reused_columns) * count
         + columns * depth * up(rows, unit->reused_rows) * count;
     int64_t swapped = rows * depth * up(columns, unit->reused_rows) * count
         + columns * depth * up(rows, unit->reused_columns) * count;
-    double read_ps = (double)((__int128)(least(one_way, swapped) * unit->element_bytes) * 1000000000000)
+    int64_t read = unit->is_stationary ? one_way : least(one_way, swapped);
+    double read_ps = (double)((__int128)(read * unit->element_bytes) * 1000000000000)
         / layer->local_bytes_per_s;
     return most(rounded_up_ps(cycles * layer->cycle_ps / unit->efficiency), (int64_t)nearbyint(read_ps));
 }

@@ -23,7 +23,7 @@ static Record dim_record = RECORD(Dim, dim_fields);
 static const Field read_fields[] = {SIZE(Read, tensor), RECORDS_FIELD(Read, dims, &dim_record)};
 static Record read_record_of = RECORD(Read, read_fields);
 
-static const Field loop_fields[] = {COUNTS(Loop, extent), FLAG(Loop, is_counted), WHOLE_FIELD(Loop, role, ROWS, TAPS)};
+static const Field loop_fields[] = {COUNTS(Loop, extent), FLAG(Loop, is_counted), WHOLE_FIELD(Loop, role, ROWS, RUN)};
 static Record loop_record = RECORD(Loop, loop_fields);
 
 #define OPERATIONS(name, of) \
@@ -45,7 +45,7 @@ static const Field unit_fields[] = {
     SIZE(Unit, fill_cycles), SIZE(Unit, drain_cycles), SIZE(Unit, drain_cycles_per_row),
     WHOLE_FIELD(Unit, accumulator_sets, 1, 2), COUNTS(Unit, arrays), FLAG(Unit, sums_taps),
     FLAG(Unit, separate_columns), COUNTS(Unit, reused_rows), COUNTS(Unit, reused_columns),
-    WHOLE_FIELD(Unit, element_bytes, 0, 64),
+    WHOLE_FIELD(Unit, element_bytes, 0, 64), FLAG(Unit, is_stationary), COUNTS(Unit, issue_cycles), COUNTS(Unit, taps_together),
 };
 static Record unit_record = RECORD(Unit, unit_fields);
 
@@ -80,7 +80,8 @@ static const Field layer_fields[] = {
     RECORDS_FIELD(Layer, operands, &operand_record), RECORDS_FIELD(Layer, orders, &order_record),
     COUNTS(Layer, cores), WHOLE_FIELD(Layer, output_memory, TO_LOCAL, TO_OUTSIDE),
     RECORDS_FIELD(Layer, stored_in, &source_record), WHOLE_FIELD(Layer, levels, 1, MOST_LEVELS), FLAG(Layer, has_prefetch),
-    FLAG(Layer, has_several_products), SIZE(Layer, path_startup_ps), REAL_FIELD(Layer, path_bytes_per_ps, 1e-12),
+    FLAG(Layer, has_several_products), FLAG(Layer, reloads), SIZE(Layer, path_startup_ps),
+    REAL_FIELD(Layer, path_bytes_per_ps, 1e-12),
     REAL_FIELD(Layer, broadcast_bytes_per_ps, 1e-12), REAL_FIELD(Layer, local_bytes_per_s, 1e-12),
     REAL_FIELD(Layer, cycle_ps, 1e-12), REAL_FIELD(Layer, exchange_startup_ps, 0.0),
 };

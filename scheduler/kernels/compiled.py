@@ -14,7 +14,7 @@ from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
 from dsascape.workloads.mapping import mapping_of
 from dsascape.workloads.operand_dtypes import Pair
 
-LoopRole = Literal["rows", "columns", "depth", "count", "taps"]
+LoopRole = Literal["rows", "columns", "depth", "count", "taps", "run"]
 
 
 class CompiledAccess:
@@ -141,9 +141,10 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
 
     rows: in the first operand and the output; columns: in the second and the output; depth: in both operands only;
     taps: such a loop that moves along a dimension of an operand together with a loop of rows or columns, as the window
-    of a convolution does; count: in all three, or in one operand alone (as separate products). In a recurrence the
-    first operand is the carried state: each iteration of a sequential loop is a product of its own, and concatenated
-    results (the gates of a unit) are columns.
+    of a convolution does; run: rows along the last dimension of the output that has any, which follow each other in
+    memory, as pixels of an image's row do; count: in all three, or in one operand alone (as separate products). In a
+    recurrence the first operand is the carried state: each iteration of a sequential loop is a product of its own, and
+    concatenated results (the gates of a unit) are columns.
     """
     operands = ((nest.carried,) if nest.carried and nest.exchanged else ()) + nest.reads
     if not nest.per_iteration.macs or not operands[1:]:
@@ -165,8 +166,14 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
             roles.append("columns")
         else:
             roles.append("count")
-    taps = _taps(nest, operands[:2], roles)
-    return tuple(["taps" if loop in taps else role for loop, role in enumerate(roles)])
+    taps, run = _taps(nest, operands[:2], roles), _run(nest, roles)
+    return tuple(["taps" if loop in taps else "run" if loop in run else role for loop, role in enumerate(roles)])
+
+
+def _run(nest: LoopNest, roles: Sequence[LoopRole]) -> set[int]:
+    """Return the loops of rows along the last dimension of the result that has any."""
+    along = [{loop for loop, _ in index.terms if roles[loop] == "rows"} for index in nest.write.indices]
+    return next((loops for loops in reversed(along) if loops), set())
 
 
 def _taps(nest: LoopNest, operands: Sequence[Access], roles: Sequence[LoopRole]) -> set[int]:
@@ -179,16 +186,17 @@ def _taps(nest: LoopNest, operands: Sequence[Access], roles: Sequence[LoopRole])
     return taps
 
 
-def sizes_by_role(roles: Sequence[LoopRole], extents: Sequence[int]) -> tuple[int, int, int, int, int]:
+def sizes_by_role(roles: Sequence[LoopRole], extents: Sequence[int]) -> tuple[int, int, int, int, int, int]:
     """Return the sizes of the products that ``extents`` iterations per loop compute.
 
-    These are their rows, columns, depth and count, and the part of the depth that lies at one tap of a window.
+    These are their rows, columns, depth and count, the part of the depth that lies at one tap of a window, and the rows
+    of one run.
     """
-    sizes: dict[LoopRole, int] = {"rows": 1, "columns": 1, "depth": 1, "count": 1, "taps": 1}
+    sizes: dict[LoopRole, int] = {"rows": 1, "columns": 1, "depth": 1, "count": 1, "taps": 1, "run": 1}
     for role, extent in zip(roles, extents, strict=True):
         sizes[role] *= extent
-    channels = sizes["depth"]
-    return sizes["rows"], sizes["columns"], channels * sizes["taps"], sizes["count"], channels
+    channels, run = sizes["depth"], sizes["run"]
+    return sizes["rows"] * run, sizes["columns"], channels * sizes["taps"], sizes["count"], channels, run
 
 
 def asks_for_its_own(nest: LoopNest, read: Access) -> bool:

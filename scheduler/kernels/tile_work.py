@@ -24,8 +24,8 @@ class NestWork:
     nest: LoopNest
     extents: Extents
     roles: tuple[LoopRole, ...] | None
-    """Role of each loop for a matrix engine (rows, columns, depth, count, taps); None if the nest is no product of two
-    operands."""
+    """Role of each loop for a matrix engine (rows, columns, depth, count, taps, run); None if the nest is no product of
+    two operands."""
     operations: Operations
     share: float = 1.0
     """Mean fraction of tiles of this size for which the nest has any work: below 1 where several nests each write a
@@ -46,18 +46,18 @@ class NestWork:
         return self.roles is not None and bool(self.operations.macs)
 
     @property
-    def matrix_shape(self) -> tuple[int, int, int, int, int] | None:
-        """Rows, columns, depth and count of the tile's products, and the part of the depth at one tap of a window.
+    def matrix_shape(self) -> tuple[int, int, int, int, int, int] | None:
+        """Rows, columns, depth and count of the tile's products, the depth at one tap of a window, rows of a run.
 
         None if the nest is no product of two operands.
         """
         if self.roles is None:
             return None
-        rows, columns, depth, count, channels = sizes_by_role(self.roles, self.extents)
+        rows, columns, depth, count, channels, run = sizes_by_role(self.roles, self.extents)
         products = rows * columns * count
         if products * depth > self.operations.macs > 0:  # taps between strides are left out
             depth = -(-self.operations.macs // products)
-        return rows, columns, depth, count, channels
+        return rows, columns, depth, count, channels, run
 
 
 @dataclass(frozen=True, slots=True)

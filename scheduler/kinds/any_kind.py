@@ -1,5 +1,6 @@
 """Machine kinds behind one type: for callers that do not know the classes of machines, cost models and schedules."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -145,6 +146,11 @@ class OpaqueKind(Generic[SpecT_co, TuningT_co, CacheT_co, CostsT_co, ScheduleT_c
     def why_slow(self, layer: Layer) -> str:
         """Return what in the loops of a layer makes these machines compute it slowly; empty if nothing does."""
         return self.kind.why_slow(layer)
+
+    def library(self, machine: MachineSpec, tuning: object, schedule: MachineSchedule) -> Sequence[float]:
+        """Return picoseconds of a library's kernel for each layer run, 0 where nothing is known; empty: of none."""
+        spec, chosen = self.own_spec(machine), self._or_none(self.kind.tuning, tuning)
+        return self.kind.library(spec, chosen, self.own_schedule(schedule))
 
     def pinned(self, costs: MachineCosts, pins: Pins, plan: FusionPlan, layers: PlacedLayers) -> CostsT_co:
         """Return the cost model with which schedules of ``plan`` have the pins.

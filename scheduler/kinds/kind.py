@@ -1,6 +1,6 @@
 """The record of a machine kind: its cost model, scheduler, lowering and machine, from a plan to a simulated run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -111,6 +111,11 @@ class ScheduleFiles(Protocol[CostsT_contra, ScheduleT]):
         """Return the schedule of a JSON document; raise ``ScheduleError`` for one that cannot run."""
 
 
+def _no_library(spec: MachineSpec, tuning: Tuning | None, schedule: MachineSchedule) -> Sequence[float]:
+    del spec, tuning, schedule
+    return ()
+
+
 def _one_part(spec: MachineSpec) -> int:
     del spec
     return 1
@@ -172,6 +177,9 @@ class MachineKind(Generic[SpecT, TuningT, CacheT, CostsT, ScheduleT]):
     why_slow: Callable[[Layer], str] = _no_reason
     """Returns what in the loops of a layer makes these machines compute it slowly, as a clause; empty if nothing does.
     Warnings have it."""
+    library: Callable[[SpecT, TuningT | None, ScheduleT], Sequence[float]] = _no_library
+    """Returns picoseconds that a library's kernel takes for each layer run of a schedule, launches included, 0 where
+    nothing is known of it; empty if nothing is known at all. Expected latencies have them."""
     pins: Pinning[CostsT, LayerPin] | None = None
     """How decisions about layers are pinned; None: schedules of this kind have none to pin."""
     json: str

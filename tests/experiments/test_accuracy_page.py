@@ -36,5 +36,8 @@ def test_published_figures_name_their_source_and_a_preset() -> None:
     assert all(each["source"] for each in (*published["latencies"], *published["powers"]))
     assert {each["policy"] for each in published["latencies"]} <= {*policy_types()}
     assert [each["watts"] for each in published["powers"]] == pytest.approx(
-        [130, 310, 100, 120, 300, 300, 400, 700, 700, 240]
+        [300, 300, 400, 700, 700]
     )
+    parts = published["powers_by_part"]
+    assert {each["hardware"] for each in parts} <= {*preset_names()}
+    assert all(one["source"] for each in parts for one in each.get("measured", ()))

@@ -124,7 +124,8 @@ class TestSimulate:
         assert all(0 <= share <= 1 for share in found["utilisation"].values())
         assert found["throughput_per_s"] == pytest.approx(4 / found["latency_s"])
         assert found["energy_j"] == pytest.approx(sum(found["energy_parts_j"].values()))
-        assert {"macs", "vector", "static"} | MEMORIES == set(found["energy_parts_j"])
+        other = {"macs", "vector", "registers", "on_chip_path", "static_interface", "static"}
+        assert other | MEMORIES == set(found["energy_parts_j"])
 
     def test_energy_of_instructions_is_a_component_of_its_own_on_cpus(self, terminal: Terminal) -> None:
         small = ["simulate", "dcgan", "--hardware", "epyc", "--policy", "unfused"]

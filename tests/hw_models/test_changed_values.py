@@ -58,7 +58,7 @@ class TestChangedValues:
         [
             ("local_buffer.capacty", "1 KiB",
              "local_buffer.capacty: there is no capacty (did you mean capacity?); "
-             "local_buffer has: capacity, bandwidth, weight_window"),
+             "local_buffer has: capacity, bandwidth, access, weight_window"),
             ("local_bufer.capacity", "1 KiB",
              "there is no local_bufer (did you mean local_buffer?); it has: kind"),
             ("local_buffer.capacity_bytes", "1 KiB", "there is no capacity_bytes (did you mean capacity?)"),

@@ -27,6 +27,9 @@ SPEC = with_values(
         "energy.global_buffer": "4 pJ/B",
         "energy.ddr": "6 pJ/bit",
         "energy.static_power": "10 W",
+        "energy.array_registers": "0 pJ",
+        "energy.on_chip_path": "0 pJ/B",
+        "energy.dma_path": "0 pJ/B",
         "energy.ddr_static": "0 W per GB/s",
     },
 )

@@ -36,8 +36,8 @@ FIGURES = Figures(
     ),
     far=(
         Far("l2", 3e-11, 2e-11, 4e-11, 1.6e-10, 1.64e-10, 5e-11),
-        Far("l3", 4e-11, 2.5e-11, 1.2e-10, 1.6e-10, 1.8e-10, 6e-11),
-        Far("dram", 2e-10, 1.5e-10, 5e-10, 1.6e-10, 2.8e-10, 2.2e-10),
+        Far("l3", 4e-11, 2.5e-11, 1.2e-10, 2.8e-10, 3e-10, 6e-11),
+        Far("dram", 2e-10, 1.5e-10, 5e-10, 2.8e-10, 4.15e-10, 2.2e-10),
     ),
     idle=(Idle(0.0, 4e-11), Idle(6e-3, 5.2e-11), Idle(8e-3, 6.1e-11)), again_s=7e-11, result_s=5e-11,
     growing=(Reading(2**25, 4e-11), Reading(2**26, 4.5e-11)), call_s=2e-7, region_s=1e-6,
@@ -52,10 +52,14 @@ class KnownMachine:
 
     def __init__(self, plan: ProbePlan) -> None:
         self._plan = plan
+        self._threads = plan.threads
         self.ran: list[str] = []
 
     def array(self, shape: tuple[int, ...], dtype: str) -> tuple[int, ...]:
         return shape
+
+    def use_threads(self, count: int) -> None:
+        self._threads = count
 
     def run(self, probe: str, arguments: Sequence[Any]) -> None:
         self.ran.append(probe)
@@ -81,13 +85,13 @@ class KnownMachine:
             "short_product": self._product_s, "long_product": self._product_s,
             "short_few": self._product_s, "long_few": self._product_s,
             "chains_split": lambda _, column, result: (
-                result[1] * probing.DEPTH * probing.ACCUMULATORS * 1.5e-10 * (1.1 if result[0] > 1 else 1.0)
+                result[1] * probing.DEPTH * probing.ACCUMULATORS * 1.5e-10 * (1 + 0.1 * (result[0] - 1))
             ),
             "special": lambda *_: probing.VECTORS * 2 * 5e-9,
             "sum": self._sum_s, "sums": self._sum_s, "panels": self._panels_s,
             "chase": lambda chain, _: probing.STEPS * self.LOAD_S[self._memory(math.prod(chain) * 4)],
             "write": self._written_s, "writes": self._written_s, "fill1": self._filled_s, "fill2": lambda _: 1e-9,
-            "little": lambda *_: 1e-8, "little_split": lambda *_: 1e-8 + 1e-6,
+            "little": lambda *_: 1e-8, "little_split": lambda *_: 1e-8 + 5e-7 * self._threads,
         }  # fmt: skip
         return formulas[probe](*shapes)
 
@@ -203,6 +207,22 @@ class TestFacts:
         assert text.splitlines()[0] == "# onekind: gpux (x86_64), 2 cores."
 
 
+def test_loops_on_fewer_threads_are_measured_by_themselves() -> None:
+    facts = replace(FACTS, cores=6)
+    found = probed(plan := probe_plan(facts, probe_s=1e-4), KnownMachine(plan))
+
+    assert [each.threads for each in found.fewer] == [2, 4]
+    assert [each.region_s for each in found.fewer] == pytest.approx([1e-6, 2e-6])
+    assert (found.region_s, found.slowed) == pytest.approx((3e-6, 1.5))
+    spec = host_spec(facts, found)
+    assert [spec.region_ps(threads) for threads in (1, 2, 3, 4, 5, 6)] == pytest.approx(
+        [0, 1e6, 1.5e6, 2e6, 2.5e6, 3e6]
+    )
+    # 1.1, 1.3 and 1.5 times as long as alone on two, four and six cores
+    shares = [spec.active_share(active) for active in (1, 2, 3, 6)]
+    assert shares == pytest.approx([1, 1 / 1.1, 1 / 1.3, 1 / 1.5], abs=1e-3)
+
+
 def test_figures_become_the_values_of_the_machine() -> None:
     spec = host_spec(FACTS, FIGURES)
     core = spec.kinds[0]
@@ -222,8 +242,8 @@ def test_figures_become_the_values_of_the_machine() -> None:
     assert core.special_cycles == pytest.approx(5e-9 * 1.6e9 * 2)
     assert core.l2 is not None
     assert core.l2.bytes_per_cycle * spec.clock_hz(core) == pytest.approx(1e11, rel=0.01)
-    # four tiles of a panel in the second cache wait 4 ps a byte longer, who reads it in 10; beside a tile, of 40 ps a
-    # byte, the shared cache takes as long, and 20 more; DRAM takes 60 longer, and 60 more
+    # four tiles of a panel in the second cache wait 4 ps a byte longer, who reads it in 10; beside a tile, of 70 ps a
+    # byte, the shared cache takes 40, and 20 more; DRAM takes 30 longer, and 105 more
     assert core.exposed == {"l2": 0.1, "l3": 0.5, "dram": 1.5}
     # results are computed in 50 ps a byte; the shared cache takes 40 and is waited for 10, DRAM 200 and 20
     assert core.exposed_stores == {"l2": 0.0, "l3": 0.25, "dram": 0.4}

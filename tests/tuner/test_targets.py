@@ -44,6 +44,15 @@ def test_a_target_has_its_description_with_the_threads_and_its_architecture(
     assert runs_here("riscv") == (platform.machine() == "riscv64")
 
 
+def test_an_architecture_takes_a_core_behind_a_dash() -> None:
+    told = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "num-cores": 8}
+    assert target_description("x86_64-sapphirerapids", 8, "own") == told | {"mcpu": "sapphirerapids"}
+    assert target_description("x86_64", 8, "own") == told | {"mcpu": "x86-64-v3"}
+    arm = target_description("aarch64-cortex-a55", 2, "own")
+    assert (arm["mtriple"], arm["mcpu"], arm["mattr"]) == ("aarch64-linux-gnu", "cortex-a55", ["+neon"])
+    assert target_architecture("x86_64-znver4") == "x86_64"
+
+
 def test_a_built_in_target_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, {"aarch64": "theirs:RISCV", "llvm": "theirs:RISCV"})
 

@@ -14,6 +14,8 @@ _HEADER_BYTES = 24
 _CPU = 1
 _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 _EIGHT_BITS = 8
+_FASTEST_FIRST = 1
+"""The runtime's mode for threads: on the fastest cores first."""
 
 
 class NativeError(DeviceError):
@@ -96,6 +98,10 @@ class Runtime:
     def run_named(self, name: str, arguments: Sequence[Tensor]) -> None:
         """Call a function of the runtime itself."""
         self._call(self._global(name), *arguments)
+
+    def use_threads(self, count: int) -> None:
+        """Run the loops that are split on ``count`` threads from now on, at most as many as the process began with."""
+        self._call(self._global("runtime.config_threadpool"), _FASTEST_FIRST, count)
 
     def seconds(self, evaluator: ctypes.c_void_p, arguments: Sequence[Tensor]) -> float:
         """Return the seconds of an evaluator's first sample."""

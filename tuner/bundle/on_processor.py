@@ -47,13 +47,16 @@ class OnProcessor:
         self._call(kernel)()
 
     def timing(self, kernel: BundledKernel) -> Timing:
+        return measured(self.clock(kernel), self._budget.kernel_s, self._budget.width)
+
+    def clock(self, kernel: BundledKernel) -> Callable[[], float]:
+        """Return a function that times one run of a kernel, or the mean of as many as a sample is long."""
         arguments = self._arguments(kernel)
         evaluator = self._runtime.evaluator(kernel.name, 1, FLUSH if self._manifest.flushed else "")
         if not self._manifest.flushed:
             first = min(self._runtime.seconds(evaluator, arguments) for _ in range(2))
             evaluator = self._runtime.evaluator(kernel.name, max(1, int(SHORTEST_SAMPLE_S / max(first, 1e-9))))
-        sample = partial(self._runtime.seconds, evaluator, arguments)
-        return measured(sample, self._budget.kernel_s, self._budget.width)
+        return partial(self._runtime.seconds, evaluator, arguments)
 
     def row_timing(self, kernels: Sequence[BundledKernel]) -> Timing:
         def flush() -> None:

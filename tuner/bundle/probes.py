@@ -52,6 +52,10 @@ class NativeBench:
                 memory.madvise(mmap.MADV_HUGEPAGE)
         return _Held(tensor(ctypes.addressof(ctypes.c_char.from_buffer(memory)), dtype, shape), memory)
 
+    def use_threads(self, count: int) -> None:
+        """Run loops that are split on ``count`` threads from now on."""
+        self._runtime.use_threads(count)
+
     def run(self, probe: str, arguments: Sequence[_Held]) -> None:
         """Run a probe once."""
         self._runtime.run(self._runtime.function(probe), _tensors(arguments))

@@ -39,7 +39,8 @@ class Steps:
         self._manifest = manifest
         with (folder / DATA).open("rb") as file:
             self._data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-        self._machine = machine_of(folder, manifest, self._data, budget)
+        self.machine = machine_of(folder, manifest, self._data, budget)
+        """What runs the kernels."""
         self._wrong: list[str] = []
         """Names of kernels without right results so far."""
         self._is_over = False
@@ -48,7 +49,7 @@ class Steps:
     @property
     def device(self) -> Device | None:
         """Description of the device that runs the kernels; None if it is this machine's processor."""
-        return self._machine.device
+        return self.machine.device
 
     def run(self, done: Collection[str], crashed: Collection[str], told: Callable[[dict[str, Any]], None]) -> None:
         """Measure every kernel and the network, and pass messages on them to ``told``.
@@ -64,7 +65,7 @@ class Steps:
                 self._wrong.append(kernel.name)
             elif kernel.name in done:
                 with suppress(DeviceError, OSError):  # what has failed fails again, and is recorded
-                    self._machine.run(kernel)
+                    self.machine.run(kernel)
             else:
                 told({"begins": kernel.name})
                 told({"ends": asdict(self._kernel(kernel)), LAST: self._is_over})
@@ -97,7 +98,7 @@ class Steps:
 
     def _candidate(self, kernel: BundledKernel) -> KernelMeasurement:
         try:
-            self._machine.renew(kernel)
+            self.machine.renew(kernel)
         except (DeviceError, OSError) as error:
             self._is_over = True
             return KernelMeasurement(kernel.name, kernel.operators, error=f"{type(error).__name__}: {error}")
@@ -106,13 +107,13 @@ class Steps:
 
     def _kernel(self, kernel: BundledKernel) -> KernelMeasurement:
         try:
-            self._machine.run(kernel)
-            difference = self._deviation(kernel)
+            self.machine.run(kernel)
+            difference = self.deviation(kernel)
             if not self._wrong and difference > self._manifest.tolerance:
                 self._wrong.append(kernel.name)
                 text = f"computes another result than onnxruntime: {difference:.2g} of the largest value"
                 return KernelMeasurement(kernel.name, kernel.operators, None, False, _finite(difference), text)
-            timing = self._machine.timing(kernel)
+            timing = self.machine.timing(kernel)
         except (DeviceError, OSError) as error:
             self._wrong.append(kernel.name)
             self._is_over = isinstance(error, DeviceError) and error.is_last
@@ -127,7 +128,7 @@ class Steps:
         if self._wrong:
             return KernelMeasurement(NETWORK, operators, error=f"does not run without: {', '.join(self._wrong)}")
         try:
-            timing = self._machine.row_timing(self._manifest.kernels)
+            timing = self.machine.row_timing(self._manifest.kernels)
         except DeviceError as error:
             return KernelMeasurement(NETWORK, operators, error=f"{type(error).__name__}: {error}")
         difference = max((self._difference(array) for array in self._manifest.arrays if array.is_result), default=0.0)
@@ -139,7 +140,7 @@ class Steps:
     def _bytes(self, place: DataRange) -> memoryview:
         return self._data[place.offset : place.offset + place.size_bytes]
 
-    def _deviation(self, kernel: BundledKernel) -> float:
+    def deviation(self, kernel: BundledKernel) -> float:
         """Return the largest difference of a kernel's results from the expected ones, relative to their magnitude."""
         written = kernel.arguments[len(kernel.arguments) - kernel.results :]
         return max((self._difference(self._manifest.arrays[number]) for number in written), default=0.0)
@@ -148,7 +149,7 @@ class Steps:
         if array.expected is None:
             return 0.0
         kind = struct.Struct(FORMATS[array.dtype])
-        content, elements = self._machine.bytes_of(array), math.prod(array.shape)
+        content, elements = self.machine.bytes_of(array), math.prod(array.shape)
         compared = array.expected.size_bytes // kind.size
         places = [number * elements // compared for number in range(compared)]
         if not array.dtype.startswith("float"):

@@ -14,7 +14,7 @@ from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.hw_models.text.yaml_file import parse_yaml
 from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
 from dsascape.tuner.calibrate.figures import Far, Figures
-from dsascape.tuner.calibrate.probing import COLUMNS, TILES_OF_PANEL, few_rows, register_rows
+from dsascape.tuner.calibrate.probing import COLUMNS, PANEL_BY_L1, TILES_OF_PANEL, few_rows, register_rows
 from dsascape.wording import count
 
 _FMA_LATENCY_CYCLES = 4.0
@@ -62,7 +62,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
     clock_hz = pace.sustained_hz
     l1, l2, l3 = (facts.cache(level) for level in (1, 2, 3))
     assert l1 is not None
-    one, both = _rates(figures)
+    one, both = _rates(figures, facts.cores)
     vectors = facts.source("register_bytes")
     measured_on = "" if figures is None else f", {day or datetime.date.today().isoformat()}"
     lacking = [text for name, text in _NAMES.items() if name in facts.assumed and (figures is None or name != _CLOCK)]
@@ -131,6 +131,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         "write_allocate: true  # ordinary stores fetch their line",
         f"kernel_call: {_seconds(None if figures is None else figures.call_s, 0.5e-6)}",
         f"parallel_region: {_seconds(None if figures is None else figures.region_s, 3e-6)}",
+        *_fewer_regions(figures),
         f"sustained_factor: {pace.sustained}",
         *_active_clock(facts, figures),
         "energy:",
@@ -149,8 +150,21 @@ def _active_clock(facts: HostFacts, figures: Figures | None) -> list[str]:
     """Return the line of clocks by active cores: those of one and of all cores; none where they were not measured."""
     if figures is None or facts.cores == 1:
         return []
-    shares = f"{{1: 1.0, {facts.cores}: {1 / figures.slowed:.3f}}}"
-    return [f"active_clock: {shares}  # {_MEASURED}: multiply-accumulates on one core and on all"]
+    measured = [*((each.threads, each.slowed) for each in figures.fewer), (facts.cores, figures.slowed)]
+    shares = [(1, 1.0)]
+    for cores, slowed in measured:
+        shares.append((cores, min(1 / slowed, shares[-1][1])))
+    told = _mapping({str(cores): f"{share:.3f}" for cores, share in shares})
+    return [f"active_clock: {told}  # {_MEASURED}: multiply-accumulates on so many cores, by one alone"]
+
+
+def _fewer_regions(figures: Figures | None) -> list[str]:
+    """Return the line of what a split loop costs on fewer threads than all; none where that was not measured."""
+    if figures is None or not figures.fewer:
+        return []
+    taken_s = {each.threads: min(each.region_s, figures.region_s) for each in figures.fewer}
+    told = _mapping({str(threads): f"{_picoseconds(seconds)} ps" for threads, seconds in taken_s.items()})
+    return [f"fewer_threads_region: {told}  # {_MEASURED}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +192,7 @@ def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
         return _Pace(facts.clock_hz, source, *assumed)
     pipes = max(round(figures.fma_chain_s / figures.fma_s / _FMA_LATENCY_CYCLES), 1)
     clock_hz = 1 / (figures.fma_s * pipes)
-    share = min(figures.fma_s / figures.fed_fma_s, 1.0)
+    share = min(figures.fma_s / min(figures.fed_fma_s, *_fed_from_afar(facts, figures)), 1.0)
     sustained_hz = clock_hz * share
     end_s, vector_s = _loop_ends(facts.registers, figures)
     return _Pace(
@@ -189,6 +203,20 @@ def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
         _Value(f"{vector_s * sustained_hz:.2f}", f"{_MEASURED}: the same in register tiles of two sizes"),
         _Value(f"{share:.3f}", f"{_MEASURED}: the same in a matrix product, weights from the first cache"),
     )  # fmt: skip
+
+
+def _fed_from_afar(facts: HostFacts, figures: Figures) -> list[float]:
+    """Return the seconds of a multiply-accumulate in tiles that use a panel of weights in the second cache.
+
+    Each is no less than that of weights in the first cache, which another process may have disturbed.
+    """
+    l1 = next(level.size_bytes for level in figures.levels if level.name == "l1")
+    panel_bytes = PANEL_BY_L1 * l1
+    updates = panel_bytes / facts.register_bytes * TILES_OF_PANEL * register_rows(facts.registers)
+    return [
+        (far.near_s * panel_bytes - TILES_OF_PANEL * figures.tile_s) / updates
+        for far in figures.far if far.name != "l2" and any(each.name == "l2" for each in figures.far)
+    ]  # fmt: skip
 
 
 def _ports(vectors: float) -> float:
@@ -208,11 +236,13 @@ def _loop_ends(registers: int, figures: Figures) -> tuple[float, float]:
     return max(figures.tile_s - vectors * vector_s, 0.0), vector_s
 
 
-def _rates(figures: Figures | None) -> tuple[dict[str, float], dict[str, float]]:
+def _rates(figures: Figures | None, threads: int) -> tuple[dict[str, float], dict[str, float]]:
     """Return the bytes per second read per memory: (by one thread, by all threads)."""
     if figures is None:
         return {}, {}
     one = {level.name: 1 / level.byte_s for level in figures.levels}
+    if threads > 1:  # a core by itself is no slower than one of all
+        one = {level.name: max(one[level.name], 1 / level.byte_of_all_s / threads) for level in figures.levels}
     both = {level.name: max(1 / level.byte_of_all_s, one[level.name]) for level in figures.levels}
     for each in figures.far:  # a byte that is written is fetched, too
         both[each.name] = max(2 / each.written_of_all_s, both[each.name])
@@ -349,8 +379,12 @@ def _speed(value: float | None, usual: float) -> _Value:
 
 
 def _seconds(value: float | None, usual: float) -> _Value:
-    picoseconds = round((usual if value is None else value) * PS_PER_S)
-    return _Value(f"{max(picoseconds, 1)} ps", "assumed" if value is None else _MEASURED)
+    picoseconds = _picoseconds(usual if value is None else value)
+    return _Value(f"{picoseconds} ps", "assumed" if value is None else _MEASURED)
+
+
+def _picoseconds(seconds: float) -> int:
+    return max(round(seconds * PS_PER_S), 1)
 
 
 def one_line(text: str) -> str:

@@ -40,6 +40,17 @@ class Far:
 
 
 @dataclass(frozen=True, slots=True)
+class OnThreads:
+    """Overheads of loops that are split over fewer threads than all."""
+
+    threads: int
+    region_s: float
+    """Overhead of splitting a loop, as ``Figures.region_s`` of all threads."""
+    slowed: float
+    """Time of a multiply-accumulate while so many threads compute, as ``Figures.slowed`` of all threads."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """Reading speed of an array that one thread reads repeatedly."""
 
@@ -94,3 +105,5 @@ class Figures:
     slowed: float = 1.0
     """Time of a multiply-accumulate while all threads compute, relative to one alone: clocks that fall, pipes that two
     threads share. Files without it were written before it was measured."""
+    fewer: tuple[OnThreads, ...] = ()
+    """Overheads on two, four, eight threads and so on. Files without them were written before they were measured."""

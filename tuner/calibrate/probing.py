@@ -6,10 +6,11 @@ independent check. A bundle carries this module, so it uses the standard library
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, Protocol
 
-from dsascape.tuner.calibrate.figures import Far, Figures, Idle, Level, Reading
+from dsascape.tuner.calibrate.figures import Far, Figures, Idle, Level, OnThreads, Reading
 from dsascape.tuner.calibrate.plan import ProbePlan
 from dsascape.tuner.measure.timing import measured
 
@@ -22,7 +23,7 @@ TILES_OF_PANEL = 4
 """Number of register tiles that use one panel of weights."""
 TILES = 16
 """Number of register tiles of a product computed in sequence where results should stay in the first cache."""
-_PANEL_BY_L1 = 4
+PANEL_BY_L1 = 4
 """Size of far panels of weights relative to the first cache's array, so that all tiles but the first read them from the
 second cache."""
 SHORT, LONG = 16, 128
@@ -46,6 +47,8 @@ _APART = 16
 _WAITS_MS = (0, 4, 8, 16, 32)
 """Pauses in milliseconds before an array in the shared cache is read again."""
 TRIES_AFTER_WAIT = 7
+_REPEATED = 16
+"""Times that an almost empty loop is repeated."""
 _ROUNDS = 3
 """Rounds of pauses and clock readings, spread over the probes because cache use by others and clocks change."""
 
@@ -55,6 +58,9 @@ class Bench(Protocol):
 
     def array(self, shape: tuple[int, ...], dtype: str) -> Any:
         """Return uninitialised memory at an aligned address."""
+
+    def use_threads(self, count: int) -> None:
+        """Run loops that are split on ``count`` threads from now on."""
 
     def run(self, probe: str, arguments: Sequence[Any]) -> None:
         """Run a probe once."""
@@ -87,19 +93,21 @@ def summed_vectors(registers: int) -> int:
 def probed(plan: ProbePlan, bench: Bench) -> Figures:
     """Measure the figures of the processor of ``bench``; repeats about forty probes for ``plan.probe_s`` each."""
     probing = _Probing(plan, bench)
-    idle = [probing.idle()]
-    paces = [probing.pace()]
+    idle, slowed, paces = [probing.idle()], [probing.slowed()], [probing.pace()]
     levels = tuple(probing.level(name, size) for name, size in plan.sizes_bytes.items())
     idle.append(probing.idle())
+    slowed.append(probing.slowed())
     paces.append(probing.pace())
     far = tuple(probing.far(level) for level in levels[1:])
     paces += [probing.pace() for _ in range(_ROUNDS - len(paces))]
-    fma_chain_s, fma_s, panel_s, tile_s, few_tile_s = map(statistics.median, zip(*paces, strict=True))
+    fma_chain_s, fma_s, _, tile_s, few_tile_s = map(statistics.median, zip(*paces, strict=True))
+    # By the pace of arithmetic of its own round: the clock may be another one in each.
+    fed = statistics.median([probing.fed_fma_s(panel_s, end_s) / by_s for _, by_s, panel_s, end_s, _ in paces])
     idle += [probing.idle() for _ in range(_ROUNDS - len(idle))]
     return Figures(
         fma_chain_s=fma_chain_s,
         fma_s=fma_s,
-        fed_fma_s=probing.fed_fma_s(panel_s, tile_s),
+        fed_fma_s=fed * fma_s,
         tile_s=tile_s,
         few_tile_s=few_tile_s,
         special_s=probing.special_s(),
@@ -108,11 +116,12 @@ def probed(plan: ProbePlan, bench: Bench) -> Figures:
         growing=tuple(Reading(size, probing.read_s(size, 1)) for size in plan.growing_bytes),
         idle=tuple(map(_medians, zip(*idle, strict=True))),
         again_s=probing.again_s(),
-        result_s=probing.result_s(TILES),
+        result_s=min(probing.near_results_s, default=0.0) or probing.result_s(TILES),
         far=far,
         call_s=probing.call_s(),
         region_s=probing.region_s(),
-        slowed=probing.slowed(),
+        slowed=statistics.median([*slowed, probing.slowed()]),
+        fewer=probing.fewer(),
     )
 
 
@@ -127,6 +136,8 @@ class _Probing:
         self._plan, self._bench, self._lanes = plan, bench, plan.shape.lanes
         self._rows = register_rows(plan.shape.registers)
         self._summed = summed_vectors(plan.shape.registers) * self._lanes
+        self.near_results_s: list[float] = []
+        """Seconds per byte of results in the first cache, measured beside those of memories behind it."""
 
     def pace(self) -> tuple[float, float, float, float, float]:
         """Return the current pace of arithmetic, in seconds of a chain, of many chains, a panel, and two short loops.
@@ -147,11 +158,25 @@ class _Probing:
         wide, threads = ACCUMULATORS * self._lanes, self._plan.threads
         if threads == 1:
             return 1.0
-        tries = [
-            [self._seconds("chains_split", (DEPTH,), (wide,), (each, _ROWS_BY_THREAD, wide)) for each in (threads, 1)]
-            for _ in range(_TRIES)
-        ]
-        return max(statistics.median(all_s / one_s for all_s, one_s in tries), 1.0)
+        # Others on the machine only add to either time: the least ones count.
+        all_s, one_s = [
+            min(
+                self._seconds("chains_split", (DEPTH,), (wide,), (each, _ROWS_BY_THREAD, wide)) for _ in range(_TRIES)
+            )
+            for each in (threads, 1)
+        ]  # fmt: skip
+        return max(all_s / one_s, 1.0)
+
+    def fewer(self) -> tuple[OnThreads, ...]:
+        """Measure what splitting a loop takes, and the pace of arithmetic, on two threads, on four and so on."""
+        found, threads = [], 2
+        while threads < self._plan.threads:
+            self._bench.use_threads(threads)
+            few = _Probing(replace(self._plan, threads=threads), self._bench)
+            found.append(OnThreads(threads, few.region_s(), few.slowed()))
+            threads *= 2
+        self._bench.use_threads(self._plan.threads)
+        return tuple(found)
 
     def tile_s(self, rows: int) -> float:
         """Return the overhead of a product's register tile of ``rows`` beyond its rank-one updates, in seconds."""
@@ -231,14 +256,16 @@ class _Probing:
         written_s = self._written_s("write", size, 1, 1)
         of_all_s = self._written_s("writes", size * threads, threads, 1) if threads > 1 else written_s
         apart_s = self._written_s("write", size, 1, _APART)
-        short, long = self._panel_depth(1), self._panel_depth(_PANEL_BY_L1 if "l2" in self._plan.sizes_bytes else 1)
+        short, long = self._panel_depth(1), self._panel_depth(PANEL_BY_L1 if "l2" in self._plan.sizes_bytes else 1)
         panels = max(size // self._panel_bytes(long), 1)
         near, far = ((1, short), (1, long)) if level.name == "l2" else ((1, long), (panels, long))
         # A small difference of two large times, to which others on the machine only add: the least ones count.
         tries = [(self.panel_s(*near), self.panel_s(*far)) for _ in range(_TRIES_OF_PANELS)]
         near_s, panel_s = map(min, zip(*tries, strict=True))
-        result_s = self.result_s(max(size // self._tile_bytes, 1))
-        return Far(level.name, written_s, of_all_s, apart_s, near_s, panel_s, result_s)
+        tiles = max(size // self._tile_bytes, 1)
+        results = [(self.result_s(TILES), self.result_s(tiles)) for _ in range(_TRIES)]
+        self.near_results_s += [near for near, _ in results]
+        return Far(level.name, written_s, of_all_s, apart_s, near_s, panel_s, min(far for _, far in results))
 
     def filled_s(self, size_bytes: int) -> float:
         """Return the seconds per byte of an array in the first cache that one thread fills with zeros.
@@ -323,7 +350,8 @@ class _Probing:
     def region_s(self) -> float:
         """Return the extra seconds of a loop that is split over all threads; 0 for a single thread.
 
-        The loop follows another split loop that evicts its data, as most loops of a network do.
+        The loop follows another split loop that evicts its data, as most loops of a network do; it costs no less than
+        by itself, which is measured as well, as the first is a small difference of large times.
         """
         threads = self._plan.threads
         if threads == 1:
@@ -334,7 +362,8 @@ class _Probing:
         for _ in range(_TRIES):
             split_s, whole_s = (self._bench.row_s([large, loop], self._plan.probe_s) for loop in loops)
             extra_s.append(split_s - whole_s)
-        return max(statistics.median(extra_s), 0.0)
+        split_s, whole_s = (self._bench.row_s([loop] * _REPEATED, self._plan.probe_s) for loop in loops)
+        return max(statistics.median(extra_s), (split_s - whole_s) / _REPEATED, 0.0)
 
     def _zeros(self, shape: tuple[int, ...]) -> Any:
         """Return an array of zeros that were written explicitly: untouched pages may not be mapped."""

@@ -2,14 +2,17 @@
 
 import platform
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from dsascape.hw_models.common.extensions import ExtensionError
 from dsascape.tuner.measure.cpu_targets import CPU_TARGETS, CpuTarget, installed_target
 from dsascape.tuner.measure.cuda import CudaDevice, CudaError
 
-_AARCH64 = "aarch64"
-_GENERIC_ARM = "cortex-a76"
+_AARCH64, _X86_64 = "aarch64", "x86_64"
+_GENERIC = {_AARCH64: "cortex-a76", _X86_64: "x86-64-v3"}
+"""LLVM's processor of a target that names an architecture alone."""
+_FEATURES: Mapping[str, tuple[str, ...]] = {_AARCH64: ("+neon",), _X86_64: ()}
 _CUDA = "cuda"
 _OPENCL = "opencl"
 _ARCHITECTURE = re.compile(r"sm_\d+[a-z]?")
@@ -21,19 +24,22 @@ class TargetError(ValueError):
 
 
 def target_description(name: str, threads: int, own_processor: str) -> dict[str, Any]:
-    """Return TVM's description of a CPU target: ``llvm`` for this machine, ``aarch64`` with ``-CORE``, or a package's.
+    """Return TVM's description of a CPU target: ``llvm`` for this machine, an architecture and a core, or a package's.
 
+    Architectures are ``aarch64`` and ``x86_64``, cores those of LLVM, such as ``x86_64-sapphirerapids``.
     ``own_processor`` is LLVM's name of this machine's processor. Raises ``TargetError`` for any other name.
     """
     if name == "llvm":
         return {"kind": "llvm", "mcpu": own_processor, "num-cores": threads}
     if is_gpu_target(name):
         raise TargetError(f"target has {name!r}, which is for GPUs; needs one for CPUs")
-    if not _is_arm(name):
+    architecture = _built_in(name)
+    if architecture is None:
         return {**_installed(name).description, "num-cores": threads}
-    core = name.removeprefix(_AARCH64).removeprefix("-") or _GENERIC_ARM
+    core = name.removeprefix(architecture).removeprefix("-") or _GENERIC[architecture]
+    features = {"mattr": list(_FEATURES[architecture])} if _FEATURES[architecture] else {}
     return {
-        "kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": core, "mattr": ["+neon"], "num-cores": threads,
+        "kind": "llvm", "mtriple": f"{architecture}-linux-gnu", "mcpu": core, **features, "num-cores": threads,
     }  # fmt: skip
 
 
@@ -83,11 +89,12 @@ def target_architecture(name: str) -> str:
     """Return the architecture of a CPU target, as Python names it; raise ``TargetError`` for an unknown target."""
     if name == "llvm":
         return platform.machine()
-    return _AARCH64 if _is_arm(name) else _installed(name).architecture
+    return _built_in(name) or _installed(name).architecture
 
 
-def _is_arm(name: str) -> bool:
-    return name == _AARCH64 or name.startswith(f"{_AARCH64}-")
+def _built_in(name: str) -> str | None:
+    """Return the architecture that a target's name begins with; None for one of a package."""
+    return next((each for each in _GENERIC if name == each or name.startswith(f"{each}-")), None)
 
 
 def _installed(name: str) -> CpuTarget:
@@ -96,8 +103,8 @@ def _installed(name: str) -> CpuTarget:
     if name not in others:
         also = f"; installed packages have {', '.join(sorted(others))}" if others else ""
         raise TargetError(
-            f"target has {name!r}; needs llvm, aarch64 with a core such as aarch64-cortex-a76, cuda with an"
-            f" architecture such as cuda-sm_90, or opencl{also}"
+            f"target has {name!r}; needs llvm, aarch64 or x86_64 with a core such as aarch64-cortex-a76 or"
+            f" x86_64-sapphirerapids, cuda with an architecture such as cuda-sm_90, or opencl{also}"
         )
     try:
         return installed_target(name)
@@ -109,7 +116,9 @@ def check_cpu_target(name: str) -> None:
     """Raise ``TargetError`` for an unknown target, or one for GPUs."""
     runs_here(name)
     if is_gpu_target(name):
-        raise TargetError(f"target has {name!r}; needs one for CPUs: llvm, or aarch64 with a core behind a dash")
+        raise TargetError(
+            f"target has {name!r}; needs one for CPUs: llvm, or aarch64 or x86_64 with a core behind a dash"
+        )
 
 
 def check_target(name: str) -> None:

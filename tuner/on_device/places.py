@@ -20,6 +20,8 @@ from dsascape.tuner.measure.worker import FAILURES
 from dsascape.workloads.operators.registry import Array
 
 _SESSION_LIMIT_S = 3600
+_FASTEST_FIRST = 1
+"""TVM's mode for threads: on the fastest cores first."""
 
 
 class Place(Protocol):
@@ -31,6 +33,9 @@ class Place(Protocol):
     """Architecture of the machine, as Python names it."""
     is_here: bool
     """Whether kernels can be timed by this machine's clock."""
+
+    def use_threads(self, count: int) -> None:
+        """Run kernels on ``count`` threads, or on all that there are if those are fewer."""
 
     def machine_code(self, module: Any) -> Any:
         """Return a compiled module's machine code as `installed` takes it; several threads may call it at once."""
@@ -72,6 +77,10 @@ class LocalPlace:
         self._arena = Arena()
         self._buffers: dict[int, Array] = {}
         self._arrays: dict[str, Array] = {}
+
+    def use_threads(self, count: int) -> None:
+        """Run kernels on ``count`` threads, or on all that the process began with if those are fewer."""
+        tvm.get_global_func("runtime.config_threadpool")(_FASTEST_FIRST, count)
 
     def machine_code(self, module: Any) -> Any:
         """Return the module, whose functions LLVM has translated."""
@@ -126,8 +135,7 @@ class RemotePlace:
 
     def use_threads(self, count: int) -> None:
         """Run kernels on ``count`` threads, or on all of the server's if those are fewer."""
-        all_alike = 1  # TVM's mode for threads: the fastest cores first
-        self._session.get_function("runtime.config_threadpool")(all_alike, count)
+        self._session.get_function("runtime.config_threadpool")(_FASTEST_FIRST, count)
 
     @property
     def threads(self) -> int:

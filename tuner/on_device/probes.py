@@ -37,6 +37,10 @@ class PlaceBench:
         """Return uninitialised memory of the place."""
         return self._place.empty(shape, dtype)
 
+    def use_threads(self, count: int) -> None:
+        """Run loops that are split on ``count`` threads from now on."""
+        self._place.use_threads(count)
+
     def run(self, probe: str, arguments: Sequence[Any]) -> None:
         """Run a probe once."""
         self._module[probe](*arguments)

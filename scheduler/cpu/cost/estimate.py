@@ -120,8 +120,8 @@ def least_time_ps(kernel: TiledKernel) -> float:
     return called_ps + max([kernel.chunk_cycles(pace) * pace.cycle_ps for pace in paces])
 
 
-def _called_ps(spec: Cpu, threads: int, regions: int) -> int:
-    return spec.kernel_call_ps + (spec.parallel_region_ps * regions if threads > 1 else 0)
+def _called_ps(spec: Cpu, threads: int, regions: int) -> float:
+    return spec.kernel_call_ps + spec.region_ps(threads) * regions
 
 
 def _shared_ps(spec: Cpu, moved: Mapping[str, float]) -> float:

@@ -68,7 +68,7 @@ def _least_ps(vectors: float, view: CpuView) -> float:
     for threads in range(1, spec.core_count + 1):
         pace, _ = view.on_cores(threads)[-1]
         computing_ps = vectors / threads / pace.core.fma_pipes * pace.cycle_ps
-        found.append((spec.parallel_region_ps if threads > 1 else 0) + computing_ps)
+        found.append(spec.region_ps(threads) + computing_ps)
     return spec.kernel_call_ps + min(found)
 
 

@@ -124,4 +124,5 @@ class _RequestBuilder:
             local_gaps=space.free_gaps(LOCAL, exchange.core_bytes, step),
             global_gaps=space.free_gaps(GLOBAL, exchange.staged_bytes, 1),
             overlaps=options.overlaps_layers and not brings_activations and not exchange.core_bytes,
+            reloads=self._view.spec.local_buffer.reloads,
         )  # fmt: skip

@@ -70,11 +70,14 @@ def _fastest(work: NestWork, view: DsaView, dtype: str) -> str:
 
 
 def can_do(work: NestWork, unit: str, view: DsaView, dtype: str) -> bool:
-    """Return whether ``unit`` can execute the nest: a matrix unit computes only products in its own dtypes."""
+    """Return whether ``unit`` can execute the nest.
+
+    A matrix unit computes only products in its own dtypes, a vector unit only others where it has no ``products``.
+    """
     compute_unit = view.spec.units.get(unit)
     if isinstance(compute_unit, MatrixUnit):
         return work.is_product and bool(rate_of(compute_unit, computed_in(work, compute_unit, dtype)))
-    return compute_unit is not None
+    return compute_unit is not None and (compute_unit.products or not work.is_product)
 
 
 def assign(work: TileWork, units: Units, view: DsaView, dtype: str) -> list[Assignment]:

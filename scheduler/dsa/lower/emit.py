@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dsascape.hw_models import Transfer, Work
+from dsascape.hw_models import Pieces, Transfer, Work
 from dsascape.hw_models.dsa.levels import CLUSTER_LINK
 from dsascape.hw_models.dsa.spec import CLUSTER_EXCHANGE
 from dsascape.scheduler.dsa.lower.bursts import Bursts
@@ -46,15 +46,19 @@ class Transfers:
         self._own_name = len(layer.inputs)
         """Index of the layer's name in `names_of`."""
         self._active_cores = active_cores
-        self._known: dict[tuple[str, str, tuple[str, str], int, int], tuple[int, Label]] = {}
+        self._known: dict[tuple[str, str, tuple[str, str], int, int, Pieces], tuple[int, Label]] = {}
 
-    def of(self, unit: str, what: str, path: tuple[str, str], size_bytes: int, fan_out: int) -> tuple[int, Label]:
+    def of(
+        self, unit: str, what: str, path: tuple[str, str], size_bytes: int, fan_out: int, pieces: Pieces
+    ) -> tuple[int, Label]:
         """Return the number of the transfer's work, and its label. ``path``: source and destination memory."""
-        key = unit, what, path, size_bytes, fan_out
+        key = unit, what, path, size_bytes, fan_out, pieces
         entry = self._known.get(key)
         if entry is None:
             link = CLUSTER_LINK if unit == CLUSTER_EXCHANGE else ""
-            move = Transfer(source=path[0], destination=path[1], size_bytes=size_bytes, fan_out=fan_out, link=link)
+            move = Transfer(
+                source=path[0], destination=path[1], size_bytes=size_bytes, fan_out=fan_out, link=link, pieces=pieces,
+            )  # fmt: skip
             participants = self._active_cores if unit in self._of_cores else 0
             number = self._writer.work(Work(unit=unit, payload=move, participants=participants))
             entry = self._known[key] = number, (self._own_name, f" {what}")
@@ -99,10 +103,11 @@ class Emitting:
         return _OF_OPERANDS + 2 * self.layer.inputs.index(name) + staged
 
     def transfer(
-        self, unit: str, what: str, path: tuple[str, str], size_bytes: int, after: Iterable[int] = (), fan_out: int = 1
-    ) -> int:
+        self, unit: str, what: str, path: tuple[str, str], size_bytes: int, after: Iterable[int] = (), fan_out: int = 1,
+        pieces: Pieces = (),
+    ) -> int:  # fmt: skip
         """Add a transfer along ``path`` (source, destination); return its position in the fragment."""
-        work, label = self.transfers.of(unit, what, path, size_bytes, fan_out)
+        work, label = self.transfers.of(unit, what, path, size_bytes, fan_out, pieces)
         return self.writer.add(work, label, after)
 
     def fetch(self, memory: str, size_bytes: int, receivers: int = 1, after: Iterable[int] = ()) -> int:

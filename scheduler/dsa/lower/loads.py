@@ -12,6 +12,7 @@ from typing import NamedTuple
 from dsascape.hw_models.dsa.levels import CLUSTER_LINK
 from dsascape.scheduler.dsa.lower.emit import LAUNCH, PASSING, SLOTS, Emitting
 from dsascape.scheduler.dsa.lower.fetches import Fetches
+from dsascape.scheduler.dsa.lower.memory_rows import operand_rows, pieces
 from dsascape.scheduler.dsa.lower.prefetch import FURTHER, NEAR, Burst, PrefetchedOperand, PrefetchUse
 from dsascape.scheduler.dsa.lower.staged import staged_parts
 from dsascape.scheduler.dsa.lower.streamed import StreamedOperand, TileBytes, bytes_from, place_along, sources_of
@@ -50,6 +51,7 @@ class OperandLoader:
         self._at = emitting
         self._path, self._ddr = emitting.paths.memories[0], emitting.paths.memories[-1]
         self._prefetch = prefetch
+        self._reloads = emitting.view.spec.local_buffer.reloads
         tiling = emitting.execution.tiling
         self._filled = operands_filled(emitting.layer, emitting.code.extents, tiling.part, tiling.loads)
         self._operands = {name: self._operand(name) for name in tiling.loads}
@@ -102,6 +104,7 @@ class OperandLoader:
                 }
                 for memory in self._sources
             },
+            {} if self._at.view.has_global_buffer else operand_rows(self._at.layer, work),
         )
 
     def load(self, position: tuple[int, ...], depth_step: int, work: TileWork, needed: TileBytes) -> list[int]:
@@ -111,6 +114,8 @@ class OperandLoader:
         for name, operand in self._operands.items():
             place = operand.place(position)
             version = (place, depth_step) if operand.by_depth else place
+            if self._reloads:
+                version = position, depth_step
             if version != operand.version:
                 operand.version = version
                 (ahead if name in self._prefetched else changing).append(name)
@@ -120,7 +125,7 @@ class OperandLoader:
         together = self._changing(tuple(changing))
         waits = self._free_slots(changing)
         kept = [load for name in together.staged for load in self._to_stay(name, work)]
-        fetched, buffers = self._passing(together.passing, needed.outside, waits)
+        fetched, buffers = self._passing(together.passing, needed, waits)
         moved = fetched
         if self._at.view.has_global_buffer:
             after = (*waits, *fetched, *kept)
@@ -253,7 +258,7 @@ class OperandLoader:
         return tuple(waits)
 
     def _passing(
-        self, names: tuple[str, ...], needed_bytes: Mapping[str, Mapping[str, int]], waits: tuple[int, ...]
+        self, names: tuple[str, ...], needed: TileBytes, waits: tuple[int, ...]
     ) -> tuple[list[int], list[int]]:
         """Load operands from beyond the global buffer into it, or directly into the local ones if there is none.
 
@@ -262,13 +267,15 @@ class OperandLoader:
         at, loads, buffers, offset = self._at, list[int](), list[int](), 0
         routes = {name: self._operands[name].route for name in names}
         for memory, receivers, sent_after, together in sources_of(routes, self._sources):
-            size = sum([needed_bytes[memory][name] for name in together])
+            sizes = {name: needed.outside[memory][name] for name in together}
+            size = sum(sizes.values())
             if not size:
                 continue
             if not at.view.has_global_buffer:
                 unit, own = at.paths.to(memory).load, self._operands[names[0]].route.cores_sharing
                 fan_out = own if len(names) == 1 else 1
-                loads.append(at.transfer(unit, "load", (memory, LOCAL), size, waits, fan_out))
+                in_rows = pieces(sizes, needed.rows)
+                loads.append(at.transfer(unit, "load", (memory, LOCAL), size, waits, fan_out, in_rows))
                 continue
             passed = len(self._passed)
             slot = self._passed[-SLOTS] if passed >= SLOTS else ()

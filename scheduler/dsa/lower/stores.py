@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from dsascape.scheduler.dsa.lower.code import RunCode
 from dsascape.scheduler.dsa.lower.emit import SLOTS, STORING, Emitting, shared_out
+from dsascape.scheduler.dsa.lower.memory_rows import output_row, pieces
 from dsascape.scheduler.dsa.tiling.tiling import Tiling
 from dsascape.scheduler.dsa.view import GLOBAL, LOCAL
 from dsascape.scheduler.kernels.layer import Layer
@@ -73,7 +74,8 @@ class OutputStorer:
             return
         size, cores = math.ceil(work.output_bytes * self._leaving_share), at.active_cores
         if not at.view.has_global_buffer:
-            (sent,) = self._sent_from(LOCAL, math.ceil(size * cores * self._filled), (computed,))
+            row = output_row(at.layer, work)
+            (sent,) = self._sent_from(LOCAL, math.ceil(size * cores * self._filled), (computed,), row)
             at.writer.free(sent, output)
             self._stored.append(sent)
             return
@@ -103,11 +105,15 @@ class OutputStorer:
                 self._at.writer.free(sent, buffer)
         self._gathered = []
 
-    def _sent_from(self, source: str, size_bytes: int, after: Iterable[int]) -> tuple[int, ...]:
-        """Return the transfers of one burst from ``source``, one to each memory beyond the global buffer."""
+    def _sent_from(self, source: str, size_bytes: int, after: Iterable[int], row: int = 0) -> tuple[int, ...]:
+        """Return the transfers of one burst from ``source``, one to each memory beyond the global buffer.
+
+        ``row``: bytes that are contiguous in memory; 0 where all of them are.
+        """
         at, sent = self._at, list[int]()
         for memory, part_bytes in shared_out(size_bytes, self._beyond):
-            sent.append(at.transfer(at.paths.to(memory).store, "store", (source, memory), part_bytes, after))
+            unit, in_rows = at.paths.to(memory).store, pieces({"": part_bytes}, {"": row}) if row else ()
+            sent.append(at.transfer(unit, "store", (source, memory), part_bytes, after, pieces=in_rows))
             self.first_stores.setdefault(memory, sent[-1])
         self._sent.append(tuple(sent))
         return self._sent[-1]

@@ -47,6 +47,8 @@ class TileBytes(NamedTuple):
     outside: Mapping[str, Mapping[str, int]]
     """Bytes from each memory beyond the global buffer, by memory and operand, for all cores; staged operands are not
     listed."""
+    rows: Mapping[str, int]
+    """Bytes that are contiguous in memory, by operand; all of an operand that is not listed."""
 
 
 def bytes_from(memory: str, operand: StreamedOperand, tile_bytes: int) -> int:

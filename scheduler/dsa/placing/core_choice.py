@@ -126,7 +126,10 @@ class LayerThroughDdr:
                 routes[name] = routes[name].loaded_together(self._clusters[name])
         room = (view.local_buffer_bytes,), (view.global_buffer_bytes,)
         units = units_of(layer, part, view, self.dtype)
-        request = TileRequest(layer, self.extents, part, binding.cores, units, routes, DDR, *room, self.dtype)
+        request = TileRequest(
+            layer, self.extents, part, binding.cores, units, routes, DDR, *room, self.dtype,
+            reloads=view.spec.local_buffer.reloads,
+        )  # fmt: skip
         return TileChooser(view, room[0][0], room[1][0], self.tiling_cache).choose(request)
 
     def _on_chip_ps(self, binding: Binding, tiling: Tiling | None = None) -> float:

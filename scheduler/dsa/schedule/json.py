@@ -270,6 +270,7 @@ class _Reader:
             stored_in=outside_shares(shares),
             local_gaps=(), global_gaps=(), dtype=self._costs.dtype,
             prefetch=None if kept is None else (kept.local_bytes, kept.global_bytes),
+            reloads=self._costs.view.spec.local_buffer.reloads,
         )  # fmt: skip
         candidates = TileCandidates(request, self._costs.view)
         if record.depth is not None and record.depth > candidates.depth_extent:

@@ -24,6 +24,7 @@ def equivalence_key(request: TileRequest) -> Hashable:
     return (
         layer.signature, ways, request.box, request.part, request.cores, request.units, request.output_memory,
         request.stored_in, request.prefetch, request.overlaps, request.paper_tiles, request.dtype, request.pin,
+        request.reloads,
     )  # fmt: skip
 
 

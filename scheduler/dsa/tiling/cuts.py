@@ -100,12 +100,15 @@ class Cuts:
     memo_key = memo_identity = None
     """All cuts that are stored here belong to the one layer, part and routes."""
 
-    def __init__(self, layer: Layer, box: Extents, part: Extents, cores: int, routes: Mapping[str, Route]) -> None:
+    def __init__(
+        self, layer: Layer, box: Extents, part: Extents, cores: int, routes: Mapping[str, Route], *, reloads: bool
+    ) -> None:
         self.memos: Memos = {}
         self._layer = layer
         self._part = part
         self._cores = cores
         self._routes = routes
+        self._reloads = reloads
         self._depends = layer.dependencies
         self.depth_extent = math.prod(layer.depth_extents)
         """Iterations of the layer's depth loops."""
@@ -123,7 +126,8 @@ class Cuts:
     @staticmethod
     def of(request: TileRequest) -> "Cuts":
         """Return the cuts for ``request``, cached with the network for all machines."""
-        return _cuts(request.layer, request.box, request.part, request.cores, tuple(request.routes.items()))
+        routes = tuple(request.routes.items())
+        return _cuts(request.layer, request.box, request.part, request.cores, routes, request.reloads)
 
     def _candidate_orders(self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the memory order, and for each operand the order that loads it least: its dimensions outermost."""
@@ -166,6 +170,8 @@ class Cuts:
     def _loads(self, trips: Sequence[tuple[int, int]], work: TileWork) -> dict[str, int]:
         """Return the loads of each operand: once per change of a loop it depends on, or of a loop outside that.
 
+        Where every tile reloads its operands, once per tile and step along the depth.
+
         ``trips``: loops with their trip counts, outermost first.
         """
         loads = {}
@@ -177,7 +183,7 @@ class Cuts:
                     rounds *= count
                     if count > 1 and loop in depends:
                         times = rounds
-                loads[name] = times
+                loads[name] = rounds if self._reloads else times
         return loads
 
     def _cut(self, tile: Extents, depth: int | None, order: tuple[int, ...], loads: Mapping[str, int]) -> Cut:
@@ -213,8 +219,10 @@ class Cuts:
 
 
 @memoized(most=_MOST_LAYERS, by_identity=True)
-def _cuts(layer: Layer, box: Extents, part: Extents, cores: int, routes: tuple[tuple[str, Route], ...]) -> Cuts:
-    return Cuts(layer, box, part, cores, dict(routes))
+def _cuts(
+    layer: Layer, box: Extents, part: Extents, cores: int, routes: tuple[tuple[str, Route], ...], reloads: bool
+) -> Cuts:
+    return Cuts(layer, box, part, cores, dict(routes), reloads=reloads)
 
 
 _bytes_loaded = operator.itemgetter(0)

@@ -47,7 +47,7 @@ _MODULE = "dsascape.scheduler.in_c.tiles"
 _DEPTH_BIT = 16
 """Bit for the depth in the mask of loops an operand depends on; lower bits are the sink's dimensions."""
 _MOST_ELEMENT_BYTES = 64
-_ROLES: tuple[LoopRole, ...] = ("rows", "columns", "depth", "count", "taps")
+_ROLES: tuple[LoopRole, ...] = ("rows", "columns", "depth", "count", "taps", "run")
 _MEMORIES = (LOCAL, GLOBAL, DDR)
 _MOST = 2**53
 """Bound of integers that floating point represents exactly."""
@@ -163,7 +163,7 @@ class _Encoding:
             stored_in=self._sources(request.stored_in), levels=len(view.outer_number),
             has_prefetch=request.prefetch is not None,
             has_several_products=sum(one.contraction for one in layer.nests) > 1,
-            path_startup_ps=view.path_startup_ps, path_bytes_per_ps=view.path_bytes_per_ps,
+            reloads=request.reloads, path_startup_ps=view.path_startup_ps, path_bytes_per_ps=view.path_bytes_per_ps,
             broadcast_bytes_per_ps=view.broadcast_bytes_per_ps,
             local_bytes_per_s=view.spec.local_buffer.bandwidth_bytes_per_s, cycle_ps=view.spec.cycle_ps,
             exchange_startup_ps=view.exchange_startup_ps,
@@ -185,7 +185,8 @@ class _Encoding:
             fill_cycles=fill_cycles, drain_cycles=drain_cycles, drain_cycles_per_row=drain_cycles_per_row,
             accumulator_sets=unit.accumulator_sets, arrays=unit.count, sums_taps=unit.sums_over == "channels_and_taps",
             separate_columns=unit.separate_columns, reused_rows=reused_rows, reused_columns=reused_columns,
-            element_bytes=BITS[dtype] // BYTE_BITS,
+            element_bytes=BITS[dtype] // BYTE_BITS, is_stationary=unit.array == "weight_stationary",
+            issue_cycles=unit.issue_cycles, taps_together=unit.taps_together,
         )  # fmt: skip
 
     def _nest(self, one: CompiledNest) -> Nest:

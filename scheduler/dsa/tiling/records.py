@@ -41,7 +41,8 @@ class Loop(NamedTuple):
     is_counted: bool
     """Whether it indexes outputs."""
     role: int
-    """For a matrix engine: 0 rows, 1 columns, 2 depth, 3 count, 4 taps of a window, which are part of the depth."""
+    """For a matrix engine: 0 rows, 1 columns, 2 depth, 3 count, 4 taps of a window, which are part of the depth,
+    5 rows of one run, which are part of the rows."""
 
 
 class Nest(NamedTuple):
@@ -102,6 +103,12 @@ class Unit(NamedTuple):
     reused_columns: int = 1
     element_bytes: int = 0
     """Bytes of an operand's element as an array reads it."""
+    is_stationary: bool = False
+    """Whether rows are streamed past blocks of weights that the array holds (``weight_stationary``)."""
+    issue_cycles: int = 1
+    """Fewest cycles of an instruction that streams them."""
+    taps_together: int = 1
+    """Most taps of few channels that an array adds up at once."""
 
 
 class Output(NamedTuple):
@@ -187,6 +194,8 @@ class Layer(NamedTuple):
     """Number of memories beyond the global buffer."""
     has_prefetch: bool
     has_several_products: bool
+    reloads: bool
+    """Whether every tile loads all of its operands."""
     path_startup_ps: int
     path_bytes_per_ps: float
     broadcast_bytes_per_ps: float

@@ -243,6 +243,8 @@ class TileRequest:
     doubled: bool = False
     """Whether tiles have to leave two buffers of the global buffer for all that passes through it, where one would do
     (`DsaView.single_buffers`)."""
+    reloads: bool = False
+    """Whether every tile loads all of its operands (`LocalBuffer.reloads`)."""
 
     @property
     def apart_from_space(self) -> "TileRequest":

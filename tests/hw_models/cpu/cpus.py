@@ -12,7 +12,7 @@ def core(**changes: object) -> dict[str, object]:
         "fma_latency_cycles": 4.0, "loads_per_cycle": 2.0, "stores_per_cycle": 1.0, "special_cycles": 8.0,
         "l1": {"capacity": "32 KiB", "associativity": 8, "bytes_per_cycle": 32.0, "latency_cycles": 4.0},
         "l2": {"capacity": "256 KiB", "associativity": 8, "bytes_per_cycle": 16.0, "latency_cycles": 10.0},
-        "dram_bandwidth": "4 GB/s",
+        "dram_bandwidth": "4 GB/s", "overlap": 1.0,
     } | changes  # fmt: skip
 
 

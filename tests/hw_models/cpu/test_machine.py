@@ -22,13 +22,14 @@ from dsascape.hw_models import (
     with_values,
 )
 from dsascape.hw_models.cpu.cores import issue_cycles
+from dsascape.hw_models.cpu.machine import CorePace
 from tests.hw_models.cpu.cpus import big_and_little, core, cpu
 
 NS, US = 1000, 1_000_000
 
 
 def chunk(dtype: str = "fp32", traffic: tuple[tuple[str, int], ...] = (), **issued: Any) -> Compute:
-    return Compute(dtype=dtype, traffic=traffic, issued=Issued(**issued))
+    return Compute(dtype=dtype, traffic=traffic, at_work=1, issued=Issued(**issued))
 
 
 def run(spec: Cpu, *payloads: tuple[int, Compute], threads: int = 1) -> SimulationResult:
@@ -105,6 +106,34 @@ class TestChunks:
         work = chunk(fma=200, accumulators=8, traffic=(("l1", 3200), ("l2", 1600), ("l3", 1000)))
 
         assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + cycles * NS
+
+    @pytest.mark.parametrize(("order", "waited"), [("in_order", (1.0, 1.0, 1.0)), ("out_of_order", (0.1, 0.5, 1.0))])
+    def test_what_is_waited_for_follows_from_the_order_of_issue(self, order: str, waited: tuple[float, ...]) -> None:
+        of_order = cpu(cores={"big": core(order=order, overlap=None)}).kinds[0]
+        stated = cpu(cores={"big": core(order=order, overlap=0.25, exposed={"l3": 0.3})}).kinds[0]
+
+        assert tuple([of_order.exposed_of(memory) for memory in ("l2", "l3", "dram")]) == waited
+        assert tuple([of_order.exposed_stores_of(memory) for memory in ("l2", "l3", "dram")]) == (0.0, 0.1, 0.6)
+        assert tuple([stated.exposed_of(memory) for memory in ("l2", "l3", "dram")]) == (0.75, 0.3, 0.75)
+
+    @pytest.mark.parametrize(("shared", "rate"), [(None, 8.0), (24.0, 12.0), (64.0, 16.0)])
+    def test_cores_at_work_share_what_their_copy_of_a_cache_passes(self, shared: float | None, rate: float) -> None:
+        # 16 B a cycle to one core; two that share a copy have half of what it passes each
+        l2 = {"capacity": "256 KiB", "associativity": 8, "bytes_per_cycle": 16.0, "latency_cycles": 10.0}
+        l2 |= {"shared_by": 2, "shared_bytes_per_cycle": shared}
+        spec = cpu(cores={"big": core(l2=l2)})
+
+        assert CorePace(spec, spec.kinds[0], 1).bytes_per_ps["l2"] == pytest.approx(16e-3)
+        assert CorePace(spec, spec.kinds[0], 2).bytes_per_ps["l2"] == pytest.approx(rate * 1e-3)
+
+    def test_cores_at_work_share_dram_by_what_each_reaches_alone(self) -> None:
+        # 4 GB/s alone; all four want 4 + 4 + 2 + 2 of the 6 GB/s that there are
+        little = core(clock="500 MHz", order="in_order", dram_bandwidth="2 GB/s")
+        spec = cpu(cores={"little": little, "big": core()})
+        rates = [CorePace(spec, kind, 4).bytes_per_ps["dram"] for kind in spec.kinds]
+
+        assert rates == pytest.approx([2e-3, 1e-3])
+        assert CorePace(spec, spec.kinds[0], 1).bytes_per_ps["dram"] == pytest.approx(4e-3)
 
     def test_memories_are_waited_for_each_in_its_own_way(self) -> None:
         # 100 cycles of arithmetic; l2 37.5 more than l3, of which all hide; l3 125: more than the arithmetic is added
@@ -189,8 +218,10 @@ class TestChunks:
         assert spent["instructions"] == 2 * (25 + 5 + 2 + 3 + 1) * 12
         assert spent["macs"] == 2 * 100 * 2
 
-    def test_files_without_it_leave_the_energy_of_instructions_out(self) -> None:
-        assert "instructions" not in run(cpu(), (2, chunk(fma=25))).energy_pj
+    def test_files_without_it_have_the_energy_of_instructions_derived(self) -> None:
+        assert run(cpu(), (2, chunk(fma=25))).energy_pj["instructions"] == pytest.approx(2 * 25 * 70 * 3 / 3)
+        without = with_values(cpu(), {"energy.instruction": "0 pJ"})
+        assert "instructions" not in run(without, (2, chunk(fma=25))).energy_pj
 
     def test_a_dtype_without_lanes_is_refused(self) -> None:
         with pytest.raises(HardwareError, match="small: cores compute fp32, fp16, not int8"):
@@ -212,6 +243,14 @@ class TestSpec:
         with pytest.raises(ValidationError, match=message):
             cpu(active_clock={2: 0.8, 4: 0.9})
 
+    @pytest.mark.parametrize(("threads", "us"), [(1, 0), (2, 1), (3, 1), (4, 1), (6, 3), (8, 5)])
+    def test_splitting_a_loop_costs_what_is_stated_for_so_many_threads(self, threads: int, us: int) -> None:
+        spec = cpu(cores={"big": core(count=8)}, fewer_threads_region={4: "1 us"}, parallel_region="5 us")
+        result = run(spec, (1, chunk(fma=0)), threads=threads)
+
+        assert spec.region_ps(threads) == us * US
+        assert result.makespan_ps == (1 + us) * US  # the call, and the region
+
     def test_a_number_of_active_cores_may_be_changed_by_its_path(self) -> None:
         changed = with_values(cpu(active_clock={1: 1.0, 2: 0.8}), {"active_clock.2": 0.5})
 
@@ -226,6 +265,7 @@ class TestSpec:
             ("cores.big.count", 0, "cores.big.count: has 0; needs"),
             ("cores.big.order", "sideways", "cores.big.order"),
             ("cores.big.l1.capacity", "64 B", "cores.big.l1.capacity is 64 B; needs one set of 4 lines of 64 B"),
+            ("cores.big.l2.shared_bytes_per_cycle", 16, "big.l2.shared_bytes_per_cycle is 16.0; needs at least 32.0"),
             ("cores.little.l2", None, "cores have l2 in big, middle only; needs it in all kinds of cores or in none"),
             ("energy.mac.fp16", None, "energy.mac has fp32, int8; needs fp16 too, which simd.lanes computes"),
             ("dram.bandwidth", 3, "dram.bandwidth: has 3, which has no unit"),
@@ -258,7 +298,7 @@ class TestSpec:
      ("raspberry_pi_3b_plus", 44.8), ("platinum_8124m", 3456)],
 )  # fmt: skip
 def test_peaks_at_the_highest_clocks_are_the_derived_ones(name: str, giga_flops: float) -> None:
-    spec = with_values(load_hardware(name), {"sustained_factor": 1.0})
+    spec = load_hardware(name, Cpu).model_copy(update={"sustained_factor": 1.0, "active_clock": {}})
 
     assert 2 * spec.peak_macs_per_s("fp32") / 1e9 == pytest.approx(giga_flops, rel=0.01)
 

@@ -55,6 +55,60 @@ class TestSeveralBlocks:
         assert cycles(array("outer_product"), 8, 640, 100) == min(20 * 100 + 8, 10 * 100 + 64)
 
 
+class TestWeightStationary:
+    """16 x 16 weights are held; rows are streamed past them, one a cycle, in instructions of 16 at the most."""
+
+    @staticmethod
+    def held(**more: Any) -> MatrixUnit:
+        return array("weight_stationary", (16, 16, 16), macs_per_cycle={"fp16": 256}, **more)
+
+    @staticmethod
+    def cycles(unit: MatrixUnit, rows: int, columns: int, depth: int, run: int = 0, channels: int = 0) -> float:
+        return product_cycles(unit, MatrixShape(rows, columns, depth, 1, channels, run), 256)
+
+    def test_rows_follow_each_other_once_the_first_weights_are_loaded(self) -> None:
+        assert self.cycles(self.held(), 32, 16, 16) == 16 + 32 + 30  # loading, rows, 16 + 16 - 2 through the array
+        assert self.cycles(self.held(), 32, 48, 32) == 16 + 6 * 32 + 30  # six blocks of weights
+
+    def test_few_rows_wait_for_the_next_weights(self) -> None:
+        assert self.cycles(self.held(), 1, 160, 16) == 16 + 10 * 16 + 30
+        assert self.cycles(self.held(sets=1), 32, 48, 32) == 16 + 6 * (32 + 16) + 30  # loading is exposed
+
+    def test_an_instruction_streams_rows_of_one_run_and_takes_its_issue(self) -> None:
+        """An image of 7 x 7: seven instructions of 7 rows, of 8 cycles each, the first of them of 16."""
+        assert self.cycles(self.held(issue_cycles=8), 49, 32, 32, run=7) == 16 + 4 * (16 + 6 * 8) + 30
+        assert self.cycles(self.held(), 49, 32, 32, run=7) == 16 + 4 * (16 + 6 * 7) + 30
+        assert self.cycles(self.held(issue_cycles=8), 40, 16, 16, run=20) == 16 + 2 * (16 + 8) + 30  # 16 and 4 of 20
+
+    def test_each_tap_has_weights_of_its_own_where_channels_are_added_up(self) -> None:
+        taps = self.held(sums_over="channels")
+        assert self.cycles(taps, 64, 16, 27, channels=3) == 16 + 9 * 64 + 30
+        assert self.cycles(self.held(), 64, 16, 27, channels=3) == 16 + 2 * 64 + 30
+
+    def test_taps_of_few_channels_fill_the_depth_together(self) -> None:
+        """Five taps of three channels fill 15 of 16: 49 taps take ten steps. No more than four of them: thirteen."""
+        five, four = (self.held(sums_over="channels", taps_together=most) for most in (14, 4))
+        assert self.cycles(five, 64, 16, 147, channels=3) == 16 + 10 * 64 + 30
+        assert self.cycles(four, 64, 16, 147, channels=3) == 16 + 13 * 64 + 30
+        assert self.cycles(five, 64, 16, 9 * 16, channels=16) == 16 + 9 * 64 + 30
+
+    def test_weights_are_read_once_and_rows_for_every_16_columns(self) -> None:
+        unit = self.held(operand_reuse=[65536, 16])
+        assert operands_read(unit, MatrixShape(100, 64, 32)) == (100 * 32 * 4, 64 * 32)
+
+
+@given(*[st.integers(1, 200)] * 4, st.integers(1, 40), st.sampled_from([1, 2]))
+def test_shorter_runs_and_slower_issue_are_never_faster(
+    rows: int, columns: int, depth: int, run: int, issue: int, sets: int
+) -> None:
+    def cycles_with(run: int, issue: int) -> float:
+        unit = TestWeightStationary.held(issue_cycles=issue, sets=sets)
+        return TestWeightStationary.cycles(unit, rows, columns, depth, run)
+
+    whole = cycles_with(0, 1)
+    assert rows * columns * depth / 256 < whole <= cycles_with(run, 1) <= cycles_with(run, issue)
+
+
 SIZES = st.integers(1, 200)
 
 

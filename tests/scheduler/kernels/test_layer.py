@@ -128,7 +128,7 @@ def test_a_part_along_the_depth_reads_its_share_of_both_factors() -> None:
 
     work = layer.tile_work((4, 8), 16)
     assert work.operand_bytes == {"in1": 4 * 16 * 2, "w1": 16 * 8 * 2}
-    assert [nest.matrix_shape for nest in work.nests] == [(4, 8, 16, 1, 16)]
+    assert [nest.matrix_shape for nest in work.nests] == [(4, 8, 16, 1, 16, 4)]
     assert [math.prod(nest.extents) for nest in work.nests] == [4 * 8 * 16]
 
 

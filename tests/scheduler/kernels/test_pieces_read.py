@@ -106,7 +106,7 @@ def test_what_is_computed_at_two_places_is_computed_twice() -> None:
     product = layer.tile_work((5, 4)).nests[0]
 
     assert product.operations.macs == 5 * 4 * 6
-    assert product.matrix_shape == (5, 4, 6, 1, 6)
+    assert product.matrix_shape == (5, 4, 6, 1, 6, 5)
 
 
 @settings(max_examples=examples(100))

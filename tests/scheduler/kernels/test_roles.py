@@ -62,16 +62,16 @@ def test_a_transposed_convolution_has_a_window_too() -> None:
     work = layer(net, x).tile_work((1, 4, 10, 10)).nests[0]
 
     assert [named(nest)[name] for name in ("ic", "k0", "k1")] == ["depth", "taps", "taps"]
-    assert work.matrix_shape == (100, 4, 6, 1, 6)  # of the four taps, one reaches an element
+    assert work.matrix_shape == (100, 4, 6, 1, 6, 10)  # of the four taps, one reaches an element
 
 
 def test_a_matrix_product_has_no_taps() -> None:
     net = Net()
 
-    assert set(named(product_of(net, net.dense(net.input(4, 8), 6))).values()) == {"rows", "columns", "depth"}
+    assert set(named(product_of(net, net.dense(net.input(4, 8), 6))).values()) == {"run", "columns", "depth"}
 
 
-@pytest.mark.parametrize(("groups", "shape"), [(1, (64, 8, 8 * 9, 1, 8)), (8, (64, 1, 9, 8, 1))])
+@pytest.mark.parametrize(("groups", "shape"), [(1, (64, 8, 8 * 9, 1, 8, 8)), (8, (64, 1, 9, 8, 1, 8))])
 def test_the_depth_at_one_tap_is_the_channels_that_a_result_depends_on(groups: int, shape: tuple[int, ...]) -> None:
     net = Net()
     work = layer(net, net.conv(net.input(1, 8, 8, 8), 8, 3, groups=groups)).tile_work((1, 8, 8, 8))

@@ -114,9 +114,9 @@ def test_copies_run_behind_the_threads_and_are_waited_for_before_they_are_read()
     graph = net.graph(net.dense(net.input(1, 32, 128), 32), dtype="fp32")
     source = source_of(graph, GpuTiles((1, 32, 32), (0, 1, 2), (1, 1, 4), 1, 16, 3, "lanes"), 0)
     body = source[source.rindex("kernel_kernel(") :]
-    event = r"copy_behind|close_copies|wait_for_all_but_\d|__syncthreads|held0_ptr\[0\] = \(|for \(int k"
+    event = r"copy_\d_behind|close_copies|wait_for_all_but_\d|__syncthreads|held0_ptr\[0\] = \(|for \(int k"
 
-    begun = ["copy_behind", "copy_behind", "close_copies"]
+    begun = ["copy_4_behind", "copy_4_behind", "close_copies"]
     assert re.findall(event, body) == [
         "__syncthreads", *begun, "__syncthreads", *begun, "wait_for_all_but_1", "__syncthreads", "for (int k",
         *begun, "for (int k", "held0_ptr[0] = (", "wait_for_all_but_1", "__syncthreads",

@@ -1,6 +1,6 @@
 """Code of grids has the loops, blocks, threads and memories of its program's tree, and nothing else."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
@@ -43,32 +43,36 @@ def code_of(network: str, policy: str) -> GpuCode:
     return generate_gpu(schedule, executable(graph), view.spec.sms.warp)
 
 
-def of_tree(program: LoopProgram, threads: int) -> list[Store]:
-    """Return the stores of one thread, in their order."""
+def of_tree(program: LoopProgram, threads: int, lanes: Iterable[int]) -> list[Store]:
+    """Return the stores of one thread, in their order; ``lanes``: elements that each store to shared memory takes."""
     scopes = {buffer.name: buffer.scope for buffer in program.buffers}
-    return list(_of_nodes(program.body, scopes, threads, (), depth=0))
+    return list(_of_nodes(program.body, scopes, threads, (), 0, iter(lanes)))
 
 
 def _of_nodes(
-    nodes: Nodes, scopes: Mapping[str, str], threads: int, around: tuple[tuple[str, int], ...], depth: int
+    nodes: Nodes, scopes: Mapping[str, str], threads: int, around: tuple[tuple[str, int], ...], depth: int,
+    lanes: Iterator[int],
 ) -> Iterator[Store]:  # fmt: skip
     for node in nodes:
         if isinstance(node, Statement):
+            if scopes[node.stage] == "shared" and depth < 2:
+                assert next(lanes) == 1
             yield scopes[node.stage], around
         elif not isinstance(node, Loop):
-            yield from _of_nodes(node.body, scopes, threads, around, depth)
+            yield from _of_nodes(node.body, scopes, threads, around, depth, lanes)
         elif node.kind == "thread":
-            turns = -(-node.extent // threads)
+            turns = -(-node.extent // (next(lanes) if depth else 1) // threads)
             inside = (*around, ("serial", turns)) if depth or turns > 1 else around
-            yield from _of_nodes(node.body, scopes, threads, inside, depth + 1)
+            yield from _of_nodes(node.body, scopes, threads, inside, depth + 1, lanes)
         elif node.kind == "block":
-            yield from _of_nodes(node.body, scopes, threads, around, depth)
+            yield from _of_nodes(node.body, scopes, threads, around, depth, lanes)
         else:
             ahead = [each for each in node.body if isinstance(each, Ahead)]
             for number in range(min(max([each.iterations for each in ahead], default=0), node.extent)):
                 begun = tuple([each for each in ahead if number < each.iterations])
-                yield from _of_nodes(begun, scopes, threads, around, depth)
-            yield from _of_nodes(node.body, scopes, threads, (*around, (node.kind, node.extent)), depth)
+                yield from _of_nodes(begun, scopes, threads, around, depth, lanes)
+            inside = (*around, (node.kind, node.extent))
+            yield from _of_nodes(node.body, scopes, threads, inside, depth, lanes)
 
 
 class Emitted:
@@ -80,6 +84,8 @@ class Emitted:
     def __init__(self, function: Any) -> None:
         self.extents: dict[str, int] = {}
         self.stores = list[Store]()
+        self.lanes = list[int]()
+        """Elements that each store to shared memory takes."""
         self._together = 0
         for store in self._of(function.body, ()):
             self.stores.append(store)
@@ -103,11 +109,13 @@ class Emitted:
         elif isinstance(statement, tirx.BufferStore) and not statement.buffer.name.startswith(("value", "together")):
             self._together = 0
             scope = statement.buffer.scope()
+            self.lanes += [1] if scope.startswith("shared") else []
             yield {"local": "register", "shared.dyn": "shared"}.get(scope, scope), around
 
     def _of_call(self, name: str, around: tuple[tuple[str, int], ...]) -> Iterator[Store]:
-        if name == "copy_behind":
+        if name.startswith("copy_"):
             self._together = 0
+            self.lanes.append(int(name.split("_")[1]))
             yield "shared", around
         elif name.startswith("store_"):
             before, self._together = self._together, self._together + int(name.removeprefix("store_"))
@@ -130,5 +138,5 @@ def test_code_of_a_grid_is_its_program_loop_by_loop(network: str, policy: str) -
         grid = max(loop.extent for loop in loops_of(program.body) if loop.kind == "block")
         assert own.extents == {"blockIdx.x": grid, "threadIdx.x": kernel.code.threads}, kernel.name
         assert 0 <= kernel.code.threads - program.threads < 32, kernel.name
-        assert own.stores == of_tree(program, kernel.code.threads), kernel.name
+        assert own.stores == of_tree(program, kernel.code.threads, own.lanes), kernel.name
         assert kernel.code.shared_bytes == shared_memory(program).size_bytes

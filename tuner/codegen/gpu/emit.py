@@ -5,7 +5,9 @@ for all threads, the threads' own statements, sums that are handed over. A loop 
 steps of a product's depth, is run by all threads in step.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +25,6 @@ from dsascape.scheduler.kernels.loops.nodes import (
     Node,
     Nodes,
     Statement,
-    loops_of,
     reads_of,
     statements_of,
 )
@@ -32,8 +33,10 @@ from dsascape.scheduler.kernels.loops.shared_memory import shared_memory
 from dsascape.tuner.codegen.access import Stored
 from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
 from dsascape.tuner.codegen.emit import Emitting
+from dsascape.tuner.codegen.gpu.groups import groups_of, has_phases, is_copy
+from dsascape.tuner.codegen.gpu.guards import adds_zeros, dim_of
 from dsascape.tuner.codegen.gpu.moves import close_group, copied_behind, stored_together, wait_for_groups
-from dsascape.tuner.codegen.gpu.neighbours import lanes_of, place_in_memory
+from dsascape.tuner.codegen.gpu.neighbours import copied_lanes, lanes_of, place_in_memory
 from dsascape.tuner.codegen.gpu.phases import (
     Block,
     Memory,
@@ -46,7 +49,6 @@ from dsascape.tuner.codegen.gpu.phases import (
     when,
 )
 from dsascape.workloads.executable import Executable
-from dsascape.workloads.loopnest import Access
 
 Parts = list[Phase | Steps]
 
@@ -68,6 +70,8 @@ class GridEmitting(Emitting):
         """The thread whose statement is being written down."""
         self._copies_behind = False
         """Whether copies that are being written down may run while threads go on."""
+        self._lanes = 1
+        """Neighbours that each of them takes."""
         self._has_copies_behind = False
         """Whether one of those does that have been written down since the last group was closed."""
 
@@ -123,7 +127,7 @@ class GridEmitting(Emitting):
         memory, place = self.memories[name][0], self._slot(name, indices)
         if self._copies_behind:
             buffer, found = memory.at(self.thread, place)
-            started = copied_behind(buffer, found, value)
+            started = copied_behind(buffer, found, value, self._lanes)
             if started is not None:
                 self._has_copies_behind = True
                 return started
@@ -138,19 +142,50 @@ class GridEmitting(Emitting):
         Nobody reads these sums, and a multiply-accumulate without a condition around it costs less. Nor does it need
         one where it would multiply the zeros of two copies behind the end of a reduction.
         """
-        if isinstance(node, Guard) and len(node.body) == 1:
-            (inside,) = node.body
-            if isinstance(inside, Statement) and inside.role == "update" and self._reads_buffers(inside):
-                conditions = [each for each in node.conditions if not self._adds_zeros(each, inside)]
-                dims = {each: self._dim_of(each, inside) for each in conditions}
+        if isinstance(node, Guard):
+            inside = self._update_in(node)
+            if inside is not None:
+                conditions = [each for each in node.conditions if not adds_zeros(each, inside, self.program)]
+                dims = {each: dim_of(each, inside) for each in conditions}
                 self.ends = {dim: each for each, dim in dims.items() if dim is not None}
                 statement = super().node(inside)
                 self.ends = {}
                 left = [each for each, dim in dims.items() if dim is None]
                 return when([self.value(each.value) < each.limit for each in left], statement)
-        if isinstance(node, Loop) and self.block.copies_behind:
-            return self._together(node) or super().node(node)
+        if isinstance(node, Loop) and node.kind == "unrolled":
+            return self._unrolled(node)
         return super().node(node)
+
+    def _unrolled(self, node: Loop) -> Any:
+        """Return an unrolled loop, with what holds for all of its iterations or for none asked once, in front of it."""
+        conditions, inside = self._asked_once(node, frozenset())
+        assert isinstance(inside, Loop)
+        together = self._together(inside) if self.block.copies_behind else None
+        own = super().node(inside) if together is None else together
+        return when([self.value(each.value) < each.limit for each in conditions], own)
+
+    def _asked_once(self, node: Node, loops: frozenset[str]) -> tuple[tuple[Condition, ...], Node]:
+        """Return the conditions in unrolled ``loops`` that do not depend on them, and ``node`` without these."""
+        if isinstance(node, Guard):
+            sums = self._update_in(node)
+            asked = tuple([
+                each for each in node.conditions
+                if loops.isdisjoint(loop for loop, _ in each.value.terms)
+                and (sums is None or (dim_of(each, sums) is None and not adds_zeros(each, sums, self.program)))
+            ])  # fmt: skip
+            left = tuple([each for each in node.conditions if each not in asked])
+            return asked, replace(node, conditions=left) if left or len(node.body) > 1 else node.body[0]
+        if isinstance(node, Loop) and node.kind == "unrolled" and len(node.body) == 1:
+            own = {node.name, *[name for name, _ in node.fused]}
+            asked, inside = self._asked_once(node.body[0], loops | own)
+            return asked, replace(node, body=(inside,))
+        return (), node
+
+    def _update_in(self, node: Guard) -> Statement | None:
+        """Return the sum that a guard is around, where it reads nothing but buffers of the block; else None."""
+        inside = node.body[0] if len(node.body) == 1 else None
+        is_sum = isinstance(inside, Statement) and inside.role == "update" and self._reads_buffers(inside)
+        return inside if isinstance(inside, Statement) and is_sum else None
 
     def _together(self, node: Loop) -> Any | None:
         """Return a loop over neighbours in the GPU's memory as stores of several at a time; None for any other."""
@@ -190,43 +225,6 @@ class GridEmitting(Emitting):
         stage = self.stages[statement.stage]
         copies = self.program.copies(stage.name)
         return all(copies.get(read.tensor, read.tensor) in self.memories for read in reads_of(stage, stage.nests))
-
-    def _adds_zeros(self, condition: Condition, statement: Statement) -> bool:
-        """Whether a product adds only zeros where a condition does not hold.
-
-        Both of its factors end there, and their copies have room for the zeros behind that.
-        """
-        stage = self.stages[statement.stage]
-        nest = stage.nests[0]
-        if stage.kind != "sum" or not nest.per_iteration.macs:
-            return False
-        ended = [loop for loop, value in statement.reduced if value == condition.value]
-        if len(ended) != 1 or nest.loops[ended[0]].extent != condition.limit:
-            return False
-        copies, own = self.program.copies(stage.name), ((ended[0], 1),)
-
-        def is_zero(read: Access) -> bool:
-            if read.tensor not in copies:
-                return False
-            stage, buffer = self.stages[copies[read.tensor]], self.program.buffer(copies[read.tensor])
-            extents = dict(zip(stage.order, buffer.shape, strict=False))
-            ends = [
-                dim for dim, (index, size) in enumerate(zip(read.indices, read.shape, strict=True))
-                if index.terms == own and not index.offset and size == condition.limit
-            ]  # fmt: skip
-            places = [(condition.value + buffer.first[dim] * -1).span(self.spans) for dim in ends]
-            return any(first >= 0 and end <= extents[dim] for dim, (first, end) in zip(ends, places, strict=True))
-
-        return all(map(is_zero, nest.reads[:2]))
-
-    def _dim_of(self, condition: Condition, statement: Statement) -> int | None:
-        """Return the dimension whose elements a condition ends; None for one about anything else."""
-        loops = {loop for loop, _ in condition.value.terms}
-        for dim, element in enumerate(statement.element):
-            rest = element + condition.value * -1
-            if loops and loops <= {loop for loop, _ in element.terms} and not loops & {loop for loop, _ in rest.terms}:
-                return dim
-        return None
 
     def _of_blocks(self, node: Loop, grid: int) -> Parts:
         """Return what each block does of a loop over blocks; of one that is shorter than the grid, some do nothing."""
@@ -278,16 +276,16 @@ class GridEmitting(Emitting):
 
     def _phases(self, nodes: Nodes, in_thread: "Inside", of_all: "Inside") -> Iterator[Phase | Steps]:
         """Yield the phases of nodes inside of a loop of threads."""
-        for group in _groups(nodes):
+        for group in groups_of(nodes):
             first = group[0]
-            if isinstance(first, Loop) and first.kind != "thread" and _has_phases(first):
+            if isinstance(first, Loop) and first.kind != "thread" and has_phases(first):
                 yield from self._in_step(first, in_thread, of_all)
             else:
                 yield partial(self._phase, group, in_thread, of_all)
 
     def _phase(self, group: Sequence[Node], in_thread: "Inside", of_all: "Inside", thread: Any) -> Any:
-        copies = [each for each in group if _is_copy(each)]
-        own = tuple([each for each in group if not _is_copy(each)])
+        copies = [each for each in group if is_copy(each)]
+        own = tuple([each for each in group if not is_copy(each)])
         statements, closed = self._closed([of_all(thread, partial(self._copy, each, thread)) for each in copies])
         statements += [in_thread(thread, partial(self.nodes, own))] if own else []
         ahead = [each.iterations for each in copies if isinstance(each, Ahead)]
@@ -331,57 +329,50 @@ class GridEmitting(Emitting):
         return found
 
     def _in_turns(self, node: Loop, thread: Any) -> Any:
-        turn, threads = index("turn"), self.block.threads
+        lanes, along = copied_lanes(node, self.program, self.values.described) if self.block.copies_behind else (1, 1)
+        if lanes > 1 and self._begins_whole(node, lanes):
+            before, self._has_copies_behind = self._has_copies_behind, False
+            copies = self._turns(node, thread, lanes, along)
+            if self._has_copies_behind:
+                return copies
+            self._has_copies_behind = before
+        return self._turns(node, thread)
+
+    def _begins_whole(self, node: Loop, lanes: int) -> bool:
+        """Whether all instances of the copy in shared memory begin at multiples of ``lanes``."""
+        stages = {each.stage for _, each in statements_of(node.body)} & self.memories.keys()
+        copied = [self.program.buffer(each) for each in stages]
+        return not any(
+            self.places.places[each.name] // each.element_bytes % lanes or each.elements % lanes for each in copied
+        )
+
+    def _turns(self, node: Loop, thread: Any, lanes: int = 1, along: int = 1) -> Any:
+        """Return what one thread does of a loop in turns, ``lanes`` iterations along the innermost fused loops each."""
+        turn, threads, extent = index("turn"), self.block.threads, node.extent // lanes
         number = turn * threads + thread
-        self.variables[node.name] = number
-        self.split(node)
-        conditions = [number < node.extent] if node.extent % threads else []
-        self._copies_behind = self.block.copies_behind
-        copies = loop(turn, -(-node.extent // threads), when(conditions, self.nodes(node.body)))
-        self._copies_behind = False
+        if lanes == 1:
+            self.variables[node.name] = number
+            self.split(node)
+        else:
+            loops = node.fused or ((node.name, node.extent),)
+            inner, outer = loops[-along:], loops[:-along]
+            groups = math.prod([size for _, size in inner]) // lanes
+            self._split_into(inner, tirx.floormod(number, groups) * lanes if outer else number * lanes)
+            self._split_into(outer, tirx.floordiv(number, groups))
+        conditions = [number < extent] if extent % threads else []
+        self._copies_behind, self._lanes = self.block.copies_behind, lanes
+        copies = loop(turn, -(-extent // threads), when(conditions, self.nodes(node.body)))
+        self._copies_behind, self._lanes = False, 1
         return copies
+
+    def _split_into(self, loops: Sequence[tuple[str, int]], number: Any) -> None:
+        """Express ``loops`` by the number of an iteration of all of them."""
+        for place, (name, extent) in enumerate(reversed(loops)):
+            self.variables[name] = number if place == len(loops) - 1 else tirx.floormod(number, extent)
+            number = tirx.floordiv(number, extent)
 
 
 Around = Callable[[Callable[[], Any]], Any]
 """From what makes a statement to the statement, with the variables of a block set."""
 Inside = Callable[[Any, Callable[[], Any]], Any]
 """From a thread and what makes its statement to the statement, with the variables of the loops around it set."""
-
-
-def _is_copy(node: Node) -> bool:
-    """Whether all threads share a node out, whatever they do otherwise."""
-    return isinstance(node, Ahead) or (isinstance(node, Loop) and node.kind == "thread")
-
-
-def _has_phases(node: Loop) -> bool:
-    """Whether threads have to wait for each other inside of a loop: for copies, or for sums that they hand over."""
-    statements = [each for _, each in statements_of(node.body)]
-    gives, takes = any(_gives(each) for each in statements), any(each.source for each in statements)
-    return (gives and takes) or any(each.kind == "thread" for each in loops_of(node.body))
-
-
-def _gives(statement: Statement) -> bool:
-    return statement.stage.endswith(SHARES)
-
-
-def _hands_over(node: Node) -> bool:
-    """Whether threads give each other sums in a node, or take them."""
-    return any(_gives(each) or each.source for _, each in statements_of((node,)))
-
-
-def _groups(nodes: Nodes) -> Iterator[list[Node]]:
-    """Yield nodes that make up one phase: copies, then a thread's own; those that are made ahead, with what follows."""
-    group: list[Node] = []
-    for node in nodes:
-        own_phase = (isinstance(node, Loop) and node.kind != "thread" and _has_phases(node)) or _hands_over(node)
-        copies_end = bool(group) and _is_copy(group[-1]) and not isinstance(group[-1], Ahead) and not _is_copy(node)
-        begins = bool(group) and _is_copy(node) and not _is_copy(group[-1])
-        if group and (own_phase or copies_end or begins or _hands_over(group[-1])):
-            yield group
-            group = []
-        group.append(node)
-        if own_phase:
-            yield group
-            group = []
-    if group:
-        yield group

@@ -15,16 +15,17 @@ from tvm.ir import Call
 from tvm.ir.expr import TensorLoad
 
 _CONDITIONAL = "prim.if_then_else"
+_ELEMENT_BYTES = 4
 _COPY = """
-__forceinline__ __device__ void copy_behind(float* to, const float* from, int is_there) {
+__forceinline__ __device__ void copy_{lanes}_behind(float* to, const float* from, int is_there) {{
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   unsigned place = (unsigned)__cvta_generic_to_shared(to);
-  int bytes = is_there ? 4 : 0;
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(place), "l"(from), "r"(bytes));
+  int bytes = is_there ? {size} : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], {size}, %2;" ::"r"(place), "l"(from), "r"(bytes));
 #else
-  *to = is_there ? *from : 0.0f;
+  for (int lane = 0; lane < {lanes}; ++lane) to[lane] = is_there ? from[lane] : 0.0f;
 #endif
-}
+}}
 """
 _CLOSE = """
 __forceinline__ __device__ void close_copies() {
@@ -47,8 +48,10 @@ __forceinline__ __device__ void store_{lanes}(float* to, const float* from) {{
 """
 
 
-def copied_behind(buffer: Any, place: Any, value: Any) -> Any | None:
-    """Return the statement that starts a copy of ``value`` to ``place`` of a shared buffer.
+def copied_behind(buffer: Any, place: Any, value: Any, lanes: int) -> Any | None:
+    """Return the statement that starts a copy of ``value`` to ``place`` of a shared buffer, with what follows it.
+
+    ``lanes``: neighbours that are copied, 1, 2 or 4; both places have to be multiples of that.
 
     None for anything but an element of FP32 in the GPU's memory, or zero where a condition does not hold.
     """
@@ -62,7 +65,9 @@ def copied_behind(buffer: Any, place: Any, value: Any) -> Any | None:
     if not is_element or str(value.source.dtype) != "float32" or str(buffer.dtype) != "float32":
         return None
     to = tirx.address_of(tirx.BufferLoad(buffer, [place]))
-    return tirx.Evaluate(cuda_func_call("copy_behind", to, tirx.address_of(value), is_there, source_code=_COPY))
+    source = _COPY.format(lanes=lanes, size=lanes * _ELEMENT_BYTES)
+    name = f"copy_{lanes}_behind"
+    return tirx.Evaluate(cuda_func_call(name, to, tirx.address_of(value), is_there, source_code=source))
 
 
 def close_group() -> Any:

@@ -1,10 +1,12 @@
-"""Iterations of a loop that store to neighbours in a GPU's memory, which one instruction of a thread can do."""
+"""Iterations of a loop that store to neighbours in memory or copy them, which one instruction of a thread can do."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dsascape.scheduler.kernels.loops.affine import Affine
-from dsascape.scheduler.kernels.loops.nodes import Condition, Loop, Statement
+from dsascape.scheduler.kernels.loops.nodes import Condition, Guard, Loop, Statement, strides_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.workloads.graph import Tensor
 
 _LANES = 4, 2
 """Elements that one store of a thread may take, the most first."""
@@ -25,6 +27,48 @@ def lanes_of(loop: Loop, place: Affine, conditions: Sequence[Condition]) -> int:
     none.
     """
     return next((lanes for lanes in _LANES if _are_neighbours(loop, place, conditions, lanes)), 1)
+
+
+def copied_lanes(node: Loop, program: LoopProgram, described: Callable[[str], Tensor]) -> tuple[int, int]:
+    """Return how many neighbours of a tensor one instruction may bring into its copy: 4, 2, or 1.
+
+    And along how many of the innermost loops that ``node`` fuses, which goes over all elements of the copy: those that
+    both memories go through as one.
+    """
+    guard = node.body[0] if len(node.body) == 1 and isinstance(node.body[0], Guard) else None
+    (inside, *others) = node.body if guard is None else guard.body
+    if others or not isinstance(inside, Statement):
+        return 1, 1
+    stage = next(each for each in program.stages if each.name == inside.stage)
+    if stage.kind != "copy" or any(each.name == stage.source for each in program.stages):
+        return 1, 1
+    tensor, there = described(stage.source), Affine()
+    strides = strides_of([tensor.shape[dim] for dim in tensor.order], None)
+    for dim, stride in zip(tensor.order, strides, strict=True):
+        there = there + inside.element[dim] * stride
+    spans = [each.span(program.extents) for each in inside.element]
+    begins = [each for each, (first, _) in zip(inside.element, spans, strict=True) if first < 0]
+    ends = [
+        Condition(each, size)
+        for each, size, (_, end) in zip(inside.element, tensor.shape, spans, strict=True) if end > size
+    ]  # fmt: skip
+    conditions = [*ends, *(() if guard is None else guard.conditions)]
+    place = place_in_memory(inside, program, stage.order)
+    loops = list(node.fused or ((node.name, node.extent),))
+    best, own, merged = (1, 1), loops[-1][0], 1
+    for number, (name, extent) in enumerate(reversed(loops), 1):
+        steps = {_apart(each, name)[0] for each in (place, there)}
+        if steps != {merged} or any(_apart(each, name)[0] for each in begins):
+            break
+        if number > 1:
+            place, there = _apart(place, name)[1], _apart(there, name)[1]
+            if any(_apart(each.value, name)[0] for each in conditions):
+                break
+        merged *= extent
+        whole = replace(node, name=own, extent=merged, fused=())
+        lanes = min(lanes_of(whole, place, conditions), lanes_of(whole, there, conditions))
+        best = max(best, (lanes, number), key=lambda each: each[0])
+    return best
 
 
 def _are_neighbours(loop: Loop, place: Affine, conditions: Sequence[Condition], lanes: int) -> bool:

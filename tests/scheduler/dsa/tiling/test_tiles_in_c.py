@@ -48,8 +48,9 @@ STORED = st.sampled_from([(("ddr", 1.0),), (("l2", 1.0),), (("ddr", 0.3), ("l2",
 ROUTES = st.sampled_from([(1.0, 0.0), (0.0, 1.0), (0.5, 0.25), (0.3, 0.0)])
 GAPS = st.lists(st.sampled_from([0, 64, 100, 512, 4096, 30_000, 65_536]), min_size=1, max_size=3)
 MOST_OTHER = {
-    "array": ("outer_product", "systolic", "dot_product", "ideal"), "accumulator_sets": (1, 2), "count": (1, 2, 3, 4),
-    "sums_over": ("channels", "channels_and_taps"), "separate_columns": (False, True),
+    "array": ("outer_product", "systolic", "weight_stationary", "dot_product", "ideal"), "accumulator_sets": (1, 2),
+    "count": (1, 2, 3, 4), "sums_over": ("channels", "channels_and_taps"), "separate_columns": (False, True),
+    "issue_cycles": (1, 3, 40), "taps_together": (1, 2, 14),
 }  # fmt: skip
 CHANNELS_ALONE = {"units.matrix.sums_over": "channels", "units.matrix.separate_columns": True}
 
@@ -138,6 +139,7 @@ def test_equal_tiles_are_found_for_random_requests(data: st.DataObject, spec: Cl
             local_gaps=tuple(sorted(draw(GAPS), reverse=True)), overlaps=draw(st.booleans()),
             global_gaps=tuple(sorted(draw(GAPS), reverse=True)) if has_global else (0,),
             prefetch=draw(st.sampled_from([None, (500, 4000), (20_000, 60_000)])) if has_global else None,
+            reloads=draw(st.booleans()),
         )  # fmt: skip
         rate = draw(st.sampled_from(["1 GB/s", "20 GB/s", "100 GB/s"]))
         tuning = DsaTuning(kernels_divided=draw(st.sampled_from(["never", "always"])))
@@ -327,7 +329,7 @@ def test_records_with_other_fields_are_refused_by_name() -> None:
         tiles.Tiles(record._replace(tensors=(more(4, 2, 1),)))
     with pytest.raises(TypeError, match="is no record Tensor of 2 fields"):
         tiles.Tiles(record._replace(tensors=((4, 2),)))
-    with pytest.raises(TypeError, match="is no record Layer of 21 fields"):
+    with pytest.raises(TypeError, match="is no record Layer of 22 fields"):
         tiles.Tiles(tuple(record))
 
 

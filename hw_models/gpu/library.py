@@ -1,0 +1,47 @@
+"""What a machine's file states of the kernels that a library has for products on a GPU."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from dsascape.hw_models.common.spec_types import STRICT, Efficiency
+
+Side = Annotated[int, Field(ge=8, le=1024)]
+
+
+class LibraryProducts(BaseModel):
+    """Kernels of a library for products: the tiles that it has, and what each of them does beside its main loop."""
+
+    model_config = STRICT
+
+    round_trips: Annotated[float, Field(ge=0, le=16)]
+    """Trips to DRAM that a kernel makes one after the other besides its main loop: for descriptors, the first operands
+    and the results."""
+    step_bytes: Annotated[int, Field(ge=16, le=1024)]
+    """Bytes of a row of an operand that a step of the main loop takes."""
+    copied_bytes_per_cycle: Annotated[float, Field(ge=0.01, le=65536)]
+    """Bytes that a kernel's copies bring to one SM from the L2 in a cycle, or take there."""
+    tile_sides: tuple[Side, ...] = Field(min_length=1, strict=False)
+    """Rows or columns of a tile on tensor units, one of both; the other is a multiple of ``tile_multiple``."""
+    tile_multiple: Side
+    """Granularity of the other side of a tile."""
+    most_sums: Annotated[int, Field(ge=64, le=2**20)]
+    """Most sums of a tile on tensor units."""
+    older_rate: Efficiency
+    """Share of the peak that kernels reach whose operands threads copy in pieces of less than 16 B."""
+    lane_sides: tuple[Side, ...] = Field(min_length=1, strict=False)
+    """Rows and columns of tiles on lanes."""
+    lane_most_sums: Annotated[int, Field(ge=64, le=2**20)]
+    """Most sums of a tile on lanes."""
+
+    elements: Annotated[int, Field(ge=1, le=64)]
+    """Elements that a thread computes one after the other where an operand is repeated, such as a bias."""
+    element_threads: Annotated[int, Field(ge=32, le=1024)]
+    """Threads of a block of such a kernel."""
+    element_instructions: Annotated[float, Field(ge=1, le=1024)]
+    """Instructions for each such element: divisions for addresses, loads, conversions, the store."""
+
+    @property
+    def other_sides(self) -> range:
+        """Other sides of a tile on tensor units."""
+        return range(self.tile_multiple, max(self.tile_sides) + 1, self.tile_multiple)

@@ -1,0 +1,44 @@
+"""Nodes that make up one phase of a block: copies of all threads, then a thread's own; sums that are handed over."""
+
+from collections.abc import Iterator
+
+from dsascape.scheduler.kernels.loops.nodes import SHARES, Ahead, Loop, Node, Nodes, Statement, loops_of, statements_of
+
+
+def is_copy(node: Node) -> bool:
+    """Whether all threads share a node out, whatever they do otherwise."""
+    return isinstance(node, Ahead) or (isinstance(node, Loop) and node.kind == "thread")
+
+
+def has_phases(node: Loop) -> bool:
+    """Whether threads have to wait for each other inside of a loop: for copies, or for sums that they hand over."""
+    statements = [each for _, each in statements_of(node.body)]
+    gives, takes = any(_gives(each) for each in statements), any(each.source for each in statements)
+    return (gives and takes) or any(each.kind == "thread" for each in loops_of(node.body))
+
+
+def _gives(statement: Statement) -> bool:
+    return statement.stage.endswith(SHARES)
+
+
+def _hands_over(node: Node) -> bool:
+    """Whether threads give each other sums in a node, or take them."""
+    return any(_gives(each) or each.source for _, each in statements_of((node,)))
+
+
+def groups_of(nodes: Nodes) -> Iterator[list[Node]]:
+    """Yield nodes that make up one phase: copies, then a thread's own; those that are made ahead, with what follows."""
+    group: list[Node] = []
+    for node in nodes:
+        own_phase = (isinstance(node, Loop) and node.kind != "thread" and has_phases(node)) or _hands_over(node)
+        copies_end = bool(group) and is_copy(group[-1]) and not isinstance(group[-1], Ahead) and not is_copy(node)
+        begins = bool(group) and is_copy(node) and not is_copy(group[-1])
+        if group and (own_phase or copies_end or begins or _hands_over(group[-1])):
+            yield group
+            group = []
+        group.append(node)
+        if own_phase:
+            yield group
+            group = []
+    if group:
+        yield group
