@@ -188,8 +188,8 @@ registers) has energy of its own, derived from figures at 45 nm that others have
 on p100, 39 % on v100, 42 % on a100, 35 % on h100 and 36 % on h200. Kernels measured on an H100 have set the energies of
 h100, and those of its die in h200 ([power](gpu-power.md)): before, the shares were 41 % and 42 %. Those of other GPUs
 are derived as before: the H100's, taken to 7 nm as logic scales, would hold an A100 at 0.78 of its clock in a product
-of 8192 in FP16, which is known to run at 0.87 of what it does on zeros. Left out there: clocks of stalled SMs, the network
-on chip, regulators, fans and boards.
+of 8192 in FP16, which is known to run at 0.87 of what it does on zeros. Left out there: clocks of stalled SMs, the
+network on chip, regulators, fans and boards.
 """
 _PARTS = """Power of CPUs and scratchpads at ResNet-50, batch 16 (10 on Goya), by part, beside its limit. STCP920 runs
 under `fixed-pattern` and then `graphturbo`, Ascend, Goya and IPU under `graphturbo`, all others under `fixed-pattern`.
