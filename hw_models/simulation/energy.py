@@ -21,8 +21,8 @@ STATIC_CORES, STATIC_INTERFACE = "static_cores", "static_interface"
 """Names of the components for static power of cores, and of the interface to off-chip memory."""
 STATIC = "static"
 """Name of the component for static power of no named part."""
-ALWAYS = (CLOCK, STATIC_CORES, STATIC_INTERFACE, STATIC)
-"""Names of the components that are power drawn over the whole makespan."""
+BACKGROUND = CLOCK, STATIC_CORES, STATIC_INTERFACE, STATIC
+"""Names of the components that are power times makespan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

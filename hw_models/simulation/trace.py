@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import starmap
 from typing import NamedTuple
 
-from dsascape.hw_models.simulation.energy import ALWAYS
+from dsascape.hw_models.simulation.energy import BACKGROUND
 from dsascape.hw_models.simulation.instructions import InstructionTable, Launch, base_name
 
 _STARTUP = "-startup"
@@ -159,4 +159,4 @@ class SimulationResult:
     def energy_lasting_j(self, makespan_ps: float) -> float:
         """Return the joules of the same work in another time, over which static power and clocks are drawn."""
         longer = makespan_ps / self.makespan_ps - 1 if self.makespan_ps else 0.0
-        return self.energy_j + math.fsum([self.energy_pj.get(name, 0.0) for name in ALWAYS]) * longer * 1e-12
+        return self.energy_j + math.fsum([self.energy_pj.get(name, 0.0) for name in BACKGROUND]) * longer * 1e-12
