@@ -7,7 +7,8 @@ from dsascape.hw_models.cpu.machine import cpu_dtypes, cpu_machine, cpu_summary
 from dsascape.hw_models.cpu.spec import Cpu
 from dsascape.hw_models.dsa.arrays import operands_read
 from dsascape.hw_models.dsa.machine import compute_ps, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
-from dsascape.hw_models.dsa.spec import ClusteredDsa, MatrixUnit, VectorUnit
+from dsascape.hw_models.dsa.spec import ClusteredDsa
+from dsascape.hw_models.dsa.units import MatrixUnit, VectorUnit
 from dsascape.hw_models.gpu.machine import gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
 from dsascape.hw_models.gpu.spec import Gpu
 from dsascape.hw_models.machine_files.load import (

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from dsascape.hw_models.simulation.instructions import Issued
 
 if TYPE_CHECKING:
-    from dsascape.hw_models.cpu.spec import CoreKind
+    from dsascape.hw_models.cpu.core_kinds import CoreKind
 
 
 def issue_cycles(core: "CoreKind", issued: Issued) -> float:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from dsascape.hw_models.caches.lines import CacheShape
 from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
+from dsascape.hw_models.cpu.core_kinds import Behind, Cache, CoreKind
 from dsascape.hw_models.cpu.cores import issue_cycles
-from dsascape.hw_models.cpu.spec import Behind, Cache, CoreKind, Cpu
+from dsascape.hw_models.cpu.spec import Cpu
 from dsascape.hw_models.simulation.clock import whole_ps
 from dsascape.hw_models.simulation.instructions import CHIP, Compute, Launch, Payload, ProgramError
 from dsascape.hw_models.simulation.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit

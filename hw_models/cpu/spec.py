@@ -8,195 +8,24 @@ size and a bandwidth. Figures of a real part belong in its YAML file, with their
 import itertools
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from dsascape.hw_models.common.cached_parts import CachedArea, Dram, LaneEnergy
-from dsascape.hw_models.common.core_energy import Order, cycle_pj
 from dsascape.hw_models.common.interface import interface_mm2
 from dsascape.hw_models.common.machine_spec import MachineSpec
-from dsascape.hw_models.common.product_types import ProductType, operands_of
-from dsascape.hw_models.common.silicon import CACHE_OVER_SRAM, core_logic_mm2, sram_mm2_per_mib
-from dsascape.hw_models.common.spec_types import STRICT, Count, Efficiency, PerCycle
+from dsascape.hw_models.common.product_types import operands_of
+from dsascape.hw_models.common.silicon import CACHE_OVER_SRAM, sram_mm2_per_mib
+from dsascape.hw_models.common.spec_types import Efficiency
+from dsascape.hw_models.cpu.core_kinds import ActiveCores, CoreKind, KindName, SharedCache, Simd
 from dsascape.hw_models.cpu.cores import issue_cycles
-from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.hw_models.text.quantities import (
     PS_PER_S,
     Bytes,
-    BytesPerSecond,
-    Hertz,
     PicojoulesOrByCore,
     PicojoulesPerByteOrBySize,
     Picoseconds,
-    SquareMillimetresOrByNode,
 )
 from dsascape.wording import count
-
-KindName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
-Cycles = Annotated[float, Field(gt=0, le=1e6)]
-Rate = Annotated[float, Field(ge=0.01, le=4096)]
-Few = Annotated[int, Field(gt=0, le=64)]
-ActiveCores = Annotated[
-    str, Field(pattern=r"^[1-9][0-9]{0,3}$"), BeforeValidator(lambda key: str(key) if type(key) is int else key)
-]
-"""Number of active cores as the key of a mapping, where YAML and JSON differ in what a number may be."""
-Behind = Literal["l2", "l3", "dram"]
-"""Memory levels beyond the first cache."""
-_EXPOSED: dict[Behind, float] = {"l2": 0.1, "l3": 0.5, "dram": 1.0}
-_EXPOSED_STORES: dict[Behind, float] = {"l2": 0.0, "l3": 0.1, "dram": 0.6}
-
-
-class Simd(BaseModel):
-    """Vector instruction set, the same for all cores because they run the same code."""
-
-    model_config = STRICT
-
-    lanes: dict[ProductType, PerCycle] = Field(min_length=1)
-    """Multiply-accumulates per vector instruction, for each dtype that the cores compute, or pair of dtypes where an
-    instruction multiplies a wide operand with a narrow one, as ``int8 x int4``."""
-    register_bytes: Bytes = Field(alias="register")
-    """Size of one vector register, which one load or store moves."""
-    registers: Annotated[int, Field(ge=8, le=1024)]
-    """Number of architectural vector registers."""
-    multiplies_by_lane: bool
-    """Whether a multiply-accumulate can broadcast one lane of an operand register (as NEON can): values that are the
-    same for all lanes are then loaded a register at a time, otherwise one by one."""
-
-    def lanes_of(self, dtype: str) -> int:
-        """Return the number of lanes for ``dtype``; 0 for a dtype that the cores do not compute."""
-        return next((count for name, count in self.lanes.items() if name == dtype), 0)
-
-    @property
-    def product_step(self) -> Issued:
-        """Instructions of one step in depth of a register-blocked product: six rows, operands loaded in each step."""
-        rows = 6
-        columns = max((self.registers - 1) // (rows + 1), 1)
-        by_row = -(-rows // next(iter(self.lanes.values()))) if self.multiplies_by_lane else rows
-        return Issued(fma=rows * columns, load=columns + by_row, accumulators=rows * columns)
-
-
-class Cache(BaseModel):
-    """Cache of one core, or shared by a few cores of one kind."""
-
-    model_config = STRICT
-
-    capacity_bytes: Bytes = Field(alias="capacity")
-    """Capacity of one copy."""
-    associativity: Count
-    """Number of ways: lines per set."""
-    bytes_per_cycle: Rate
-    """Bandwidth to the next inner level per core, reads and writes together, in bytes per cycle."""
-    latency_cycles: Cycles
-    """Latency from the request to the first bytes, in cycles of the core."""
-    shared_by: Count = 1
-    """Number of cores that share one copy and its bandwidth; 1 for a private cache."""
-    shared_bytes_per_cycle: Rate | None = None
-    """Bandwidth of one copy to all cores that share it, in bytes per cycle; ``null``: no more than one core reaches."""
-
-    @property
-    def whole_bytes_per_cycle(self) -> float:
-        """Bandwidth of one copy to all cores that share it, in bytes per cycle."""
-        return self.bytes_per_cycle if self.shared_bytes_per_cycle is None else self.shared_bytes_per_cycle
-
-
-class SharedCache(BaseModel):
-    """Cache that all cores share; a hash of the address selects its sets."""
-
-    model_config = STRICT
-
-    capacity_bytes: Bytes = Field(alias="capacity")
-    """Capacity of the whole cache."""
-    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Bandwidth for all cores together, shared by reads and writes."""
-    bytes_per_cycle: Rate
-    """Bandwidth per core, in bytes per cycle of that core."""
-    latency_ps: Picoseconds = Field(alias="latency")
-    """Latency from the request to the first bytes."""
-    kept_ps: Picoseconds | None = Field(None, alias="kept")
-    """Time in which other users of the cache (on the rest of a machine of which this is a part) fill it once. A line
-    that is unused for that long is likely to have been evicted. ``null`` if there are no other users."""
-    fresh_bytes: Bytes | None = Field(None, alias="fresh")
-    """Capacity available to lines that come from DRAM, until they are used again: some caches evict new lines earlier.
-    ``null`` if new lines are kept like all others."""
-
-
-class CoreKind(BaseModel):
-    """Kind of cores: a group of identical cores."""
-
-    model_config = STRICT
-
-    count: Count
-    """Number of cores of this kind."""
-    clock_hz: Hertz = Field(alias="clock")
-    """Highest clock; the sustained clock is this times the machine's ``sustained_factor`` and, where that is stated,
-    the share of ``active_clock`` for the number of cores at work."""
-    order: Order
-    """Issue order. In-order cores cannot issue vector loads and stores together with arithmetic, so their times add up;
-    in out-of-order cores the busiest port sets the pace."""
-    issue_width: Few
-    """Instructions per cycle, of all classes together."""
-    fma_pipes: Few
-    """Vector arithmetic instructions per cycle."""
-    fma_latency_cycles: Cycles
-    """Latency of a multiply-accumulate: with fewer accumulators than this times the pipes, pipes idle."""
-    loads_per_cycle: Rate
-    """Vector or scalar loads per cycle; less than 1 if the path is narrower than a register."""
-    stores_per_cycle: Rate
-    """Vector or scalar stores per cycle."""
-    special_cycles: Cycles
-    """Cycles of one pipe for one vector of divisions, square roots, exponentials or the like."""
-    loop_cycles: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """Cycles lost at the end of each innermost loop: branch misprediction, pipes that drain and refill."""
-    loop_vector_cycles: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """Further cycles lost there for each vector of the register tile: its sums are stored and its registers cleared
-    while no multiply-accumulate is in flight."""
-    overlap: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Share of the time of data movement that overlaps with arithmetic, or with data movement at another level. 1: the
-    slowest sets the pace; 0: their times add up. ``null``: as cores of this ``order`` do, see ``exposed``."""
-    exposed: dict[Behind, Annotated[float, Field(ge=0, le=10)]] = Field(default_factory=dict)
-    """Per-memory override of the fraction of loads' time that is not overlapped, relative to the time of a stream of
-    reads. It exceeds 1 if data arrives more slowly while the core computes. Default: 1 - ``overlap``; without that, 1
-    in order, where the first use of what is missing stops the core, and out of order 0.1 (l2), 0.5 (l3) and 1 (dram),
-    rounded from what `dsascape calibrate` has measured on a server's core (0.10, 0.47 and 1.27)."""
-    exposed_stores: dict[Behind, Annotated[float, Field(ge=0, le=10)]] = Field(default_factory=dict)
-    """Per-memory override of the fraction of stores' time that is not overlapped, relative to a stream of writes.
-    Default: 1 - ``overlap``; without that 0 (l2), 0.1 (l3) and 0.6 (dram) in both orders, as stores wait in buffers,
-    measured likewise (0.00, 0.09 and 0.56)."""
-    writing: dict[Behind, Annotated[float, Field(ge=0, le=100)]] = Field(default_factory=dict)
-    """Time to write a line back to a memory, relative to fetching a sequential one; 1 if not stated, 0 if write-backs
-    are never waited for."""
-    scattered: dict[Behind, Annotated[float, Field(ge=1, le=1000)]] = Field(default_factory=dict)
-    """Time to fetch a random line that no prefetcher brought, relative to a sequential one; 1 if not stated."""
-    l1: Cache
-    """First-level data cache."""
-    l2: Cache | None
-    """Second-level cache; null if the shared cache or DRAM is next."""
-    dram_bytes_per_s: BytesPerSecond = Field(alias="dram_bandwidth")
-    """Peak DRAM bandwidth of a single core of this kind, reads and writes together. Cores that together want more than
-    ``dram`` sustains get parts of that in proportion."""
-    cycle_energy: PicojoulesOrByCore = None
-    """Energy of one active cycle besides instructions: clock tree, pipeline, leakage of a core that computes or waits
-    for memory or other cores; by default from issue width, clock and node (`hw_models.common.core_energy`)."""
-    area: SquareMillimetresOrByNode = None
-    """Area of one core without caches; by default from issue width, clock and node
-    (`hw_models.common.silicon.core_logic_mm2`)."""
-
-    def exposed_of(self, memory: Behind) -> float:
-        """Return the fraction of the time of loads from ``memory`` that is not overlapped."""
-        by_order = 1.0 if self.order == "in_order" else _EXPOSED[memory]
-        return self.exposed.get(memory, by_order if self.overlap is None else 1 - self.overlap)
-
-    def exposed_stores_of(self, memory: Behind) -> float:
-        """Return the fraction of the time of stores to ``memory`` that is not overlapped."""
-        return self.exposed_stores.get(memory, _EXPOSED_STORES[memory] if self.overlap is None else 1 - self.overlap)
-
-    def logic_mm2(self, node_nm: float) -> float:
-        """Return the area of one core without caches: as stated, or derived."""
-        return core_logic_mm2(self.issue_width, self.clock_hz, node_nm) if self.area is None else self.area
-
-    def cycle_pj(self, node_nm: float) -> float:
-        """Return picojoules of an active cycle: as stated, or derived."""
-        stated = self.cycle_energy
-        return cycle_pj(self.issue_width, self.clock_hz, node_nm) if stated is None else stated
 
 
 class CpuEnergy(LaneEnergy):

@@ -34,7 +34,7 @@ array, which has the most. The depth is not divided among them, as nothing would
 
 import math
 
-from dsascape.hw_models.dsa.spec import MatrixUnit
+from dsascape.hw_models.dsa.units import MatrixUnit
 from dsascape.hw_models.simulation.instructions import MatrixShape
 
 

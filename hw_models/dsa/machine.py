@@ -7,7 +7,8 @@ from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
 from dsascape.hw_models.dsa.arrays import product_cycles
 from dsascape.hw_models.dsa.levels import CHIP, CLUSTER, CLUSTER_LINK, CORE
 from dsascape.hw_models.dsa.memories import Channel, ClusterLink, DmaChannel, OnChipPath
-from dsascape.hw_models.dsa.spec import ClusteredDsa, ComputeUnit, MatrixUnit
+from dsascape.hw_models.dsa.spec import ClusteredDsa
+from dsascape.hw_models.dsa.units import ComputeUnit, MatrixUnit
 from dsascape.hw_models.simulation.clock import whole_ps
 from dsascape.hw_models.simulation.energy import EnergyModel
 from dsascape.hw_models.simulation.instructions import Compute, Launch, Payload, ProgramError, Transfer

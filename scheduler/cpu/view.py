@@ -6,8 +6,8 @@ from functools import cached_property
 from dsascape.hw_models import Cpu
 from dsascape.hw_models.caches.lines import CacheShape
 from dsascape.hw_models.common.product_types import product_type
+from dsascape.hw_models.cpu.core_kinds import CoreKind, Simd
 from dsascape.hw_models.cpu.machine import DRAM, L2, L3, CorePace
-from dsascape.hw_models.cpu.spec import CoreKind, Simd
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, only, without

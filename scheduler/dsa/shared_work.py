@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from dsascape.hw_models import Compute, MatrixShape, MatrixUnit
 from dsascape.hw_models.common.product_types import product_type
-from dsascape.hw_models.dsa.spec import ComputeUnit
+from dsascape.hw_models.dsa.units import ComputeUnit
 from dsascape.scheduler.dsa.view import DsaView
 from dsascape.scheduler.kernels.tile_work import NestWork
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from dsascape.hw_models import Compute, HardwareError, MatrixShape, MatrixUnit, compute_ps, operands_read
 from dsascape.hw_models.common.product_types import BITS
-from dsascape.hw_models.dsa.spec import VectorUnit
+from dsascape.hw_models.dsa.units import VectorUnit
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.dsa.shared_work import computed_in, rate_of, units_together, ways_to_share
 from dsascape.scheduler.dsa.view import DsaView

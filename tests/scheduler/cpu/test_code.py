@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsascape.hw_models.cpu.spec import Simd
+from dsascape.hw_models.cpu.core_kinds import Simd
 from dsascape.scheduler.cpu.cost.instructions import code_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.structure.anchors import vector_lanes

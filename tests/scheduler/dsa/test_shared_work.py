@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.hw_models import ClusteredDsa, Compute, MatrixShape, with_values
-from dsascape.hw_models.dsa.spec import MatrixUnit, VectorUnit
+from dsascape.hw_models.dsa.units import MatrixUnit, VectorUnit
 from dsascape.scheduler import make_policy
 from dsascape.scheduler.dsa.shared_work import ways_to_share
 from dsascape.workloads import Graph
