@@ -346,7 +346,7 @@ class RunRecord:
     clock_share: float
     """Share of the machine's sustained clock that it ran at: below 1 where its power limit allows no more."""
     expected_clock_share: float
-    """The same of a run that takes ``expected_latency_s``, which draws less power."""
+    """Share of the sustained clock of a run that takes ``expected_latency_s``, and so draws less power."""
     critical: Mapping[str, float]
     """Fraction of the latency per limiting resource on the critical path; the fractions sum to one."""
     parts: int

@@ -67,8 +67,9 @@ class Cpu(MachineSpec):
     parallel_region_ps: Picoseconds = Field(alias="parallel_region")
     """Overhead of one loop that is split over threads: waking them, and waiting for the last."""
     fewer_threads_region: dict[ActiveCores, Picoseconds] = Field(default_factory=dict)
-    """That overhead on fewer threads than there are cores, by their number: ``{2: 1 us, 8: 2 us}``. On numbers in
-    between it is interpolated, on fewer than the least that of the least, on all cores ``parallel_region``."""
+    """Overhead of a split loop on fewer threads than there are cores, by their number: ``{2: 1 us, 8: 2 us}``. On
+    numbers in between it is interpolated, on fewer than the least that of the least, on all cores
+    ``parallel_region``."""
     sustained_factor: Efficiency = 1.0
     """Share of the highest clock that the cores sustain in long runs (heat, power, wide vectors), however many work."""
     active_clock: dict[ActiveCores, Efficiency] = Field(default_factory=dict)
