@@ -95,7 +95,7 @@ class SmPace:
         latency = self.spec.sms.fma_latency_cycles
         vector = issued.fma + issued.arithmetic
         per_cycle = min(rates[ISSUE], blocks * issued.per_cycle) if issued.per_cycle else rates[ISSUE]
-        passes = (issued.load + issued.store) / rates[ACCESS] + issued.further_passes * self.spec.sms.shared.pass_cycles
+        passes = (issued.load + issued.store) / rates[ACCESS] + issued.held_up * self.spec.sms.shared.pass_cycles
         pipes = [
             (blocks * vector / min(rates[LANES], chains / latency), LANES),
             (blocks * issued.special / rates[SPECIAL], SPECIAL),

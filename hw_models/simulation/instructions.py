@@ -92,6 +92,8 @@ class Issued:
     further_passes: int = 0
     """Passes of shared memory beyond the first of each access, for threads that ask for words of one bank. They take
     time, but move no bytes."""
+    held_up: int = 0
+    """Passes that hold up a GPU's loads beside one for each, where what meets in a bank or a line is not hidden."""
 
     @property
     def total(self) -> int:

@@ -141,6 +141,7 @@ class _Block:
         self, layer: Layer, nests: BlockNests, tiles: GpuTiles, view: GpuView, *, has_conflicts: bool
     ) -> None:
         self._has_conflicts = has_conflicts and view.spec.sms.shared.banks > 0
+        self._has_lines = self._has_conflicts and view.tuning.as_generated
         self._layer, self._nests, self._tiles, self._view = layer, nests, tiles, view
         self._warp = view.spec.sms.warp
         self._of_part = math.prod(tiles.part)
@@ -182,7 +183,7 @@ class _Block:
                     busy = work.outputs * sharing_of(nests, number, work, tiles, self._warp)
                     alike *= -(-busy // self._warp) * self._warp / max(busy, 1)  # warps that are not full
                     alone = max(tiles.threads(self._warp) / max(busy, 1), 1.0)
-                threads = threads_of(nest, number, self._layer, tiles) if self._has_conflicts else None
+                threads = threads_of(nest, number, self._layer, tiles) if self._has_lines else None
                 self._read(nest, *((work, alike) if nest.is_of_block else (own, each)), alone, threads)
                 self._take_at_once(nest, work, own, alike)
             self._arithmetic += alike * (made.simple / passes + (0 if made else outputs)) * padding
@@ -203,12 +204,13 @@ class _Block:
             self._fma / pack, self._arithmetic / pack, self._special, self._load, self._store, self._scalar
         )  # fmt: skip
         fma, arithmetic, special, load, store, scalar = [math.ceil(count / warp - 1e-9) for count in by_thread]
+        further = math.ceil(self._further_passes - 1e-9)
         straight = math.ceil(self._outside_loads / max(threads, 1) / tuning.loads_ahead)
         chains = _mean_chains(self._chains) or -(-parts * tiles.split // warp) * self._of_part // pack
         return Issued(
             fma=fma, arithmetic=arithmetic, special=special, load=load, store=store, scalar=scalar,
             matrix=math.ceil(self._matrix), accumulators=max(chains, 1), waits=math.ceil(self._steps) + straight,
-            ahead=self._ahead, further_passes=math.ceil(self._further_passes - 1e-9),
+            ahead=self._ahead, further_passes=further, held_up=further if tuning.as_generated else 0,
             per_cycle=self._per_cycle(threads),
         )  # fmt: skip
 
@@ -258,7 +260,7 @@ class _Block:
         if parts.depth_step is not None:
             self._stage(nest, work, parts, share)
             return
-        threads = threads_of(nest, number, self._layer, self._tiles) if self._has_conflicts else None
+        threads = threads_of(nest, number, self._layer, self._tiles) if self._has_lines else None
         accesses = nest.compiled.nest.reads
         for access, read, each, by_thread in zip(accesses, nest.reads, loads, (left, right), strict=False):
             if read.source == "shared":
@@ -305,7 +307,8 @@ class _Block:
             self._shared_bytes += staged
             if self._has_conflicts and nest.is_copied(operand):
                 passes = copy_passes(nest, operand, parts, rows, self._view)
-                passes += copied_lines(nest, operand, parts, rows, self._view)
+                if tuning.as_generated:
+                    passes += copied_lines(nest, operand, parts, rows, self._view)
                 self._further_passes += copies / self._warp * passes
         self._steps += share * parts.turns * steps
         self._ahead = max(self._ahead, slots(nest, step, self._tiles.stages))
@@ -371,7 +374,7 @@ class _Block:
         """
         tiles = self._tiles
         sums = float((tiles.split - 1) * math.prod(tiles.tile))
-        if tiles.unit == "lanes":
+        if tiles.unit == "lanes" and self._view.tuning.as_generated:
             halves = math.ceil(math.log2(tiles.split))
             sums = float(halves * tiles.parts(tiles.tile) * tiles.split * self._of_part)
         self._store += sums

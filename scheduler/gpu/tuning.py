@@ -57,6 +57,10 @@ class GpuTuning:
     issue_cycles: Annotated[float, Field(ge=0, le=64)] = 0.0
     """Mean cycles from one instruction of a warp to its next one, which often needs the result of an earlier one; 0: no
     warp waits, as in kernels of libraries, which are ordered by hand."""
+    as_generated: bool = False
+    """Whether accesses cost what they do in generated code: loads and copies of a warp take a pass for each line of the
+    first cache that they touch, bank conflicts hold up its loads, and all warps take part where threads add up their
+    sums in halves. Kernels of libraries load whole lines, far ahead, and pass sums from thread to thread."""
     copied_bytes: Annotated[int, Field(ge=4, le=64)] = 16
     """Most that one thread copies to shared memory in one instruction."""
     vector_bytes: Annotated[int, Field(ge=4, le=64)] = 16

@@ -88,7 +88,7 @@ def test_dequantisation_is_folded_in_every_policy_that_fuses(machine: str, polic
     outcome = ran(residual_block(INT8, 16, 8), machine, policy)
 
     computed = macs(outcome)
-    if policy == "unfused":
+    if policy in ("unfused", "eager"):
         assert set(computed) == {dtype_of(machine)}
     else:  # units that have no int8, as the vector unit of stcp920, may take a part of a layer
         assert computed["int8"] >= 0.9 * sum(computed.values())

@@ -28,7 +28,8 @@ def product(rows: int, columns: int, depth: int) -> Graph:
 
 
 def h100(cluster: int, **values: object) -> Gpu:
-    return with_values(load_hardware("h100", Gpu), {"sms.cluster": cluster, **values})
+    """Return an H100 with so many blocks in a cluster, whose clock does not fall."""
+    return with_values(load_hardware("h100", Gpu), {"sms.cluster": cluster, "power_limit": None, **values})
 
 
 def whole_layer(graph: Graph) -> Layer:

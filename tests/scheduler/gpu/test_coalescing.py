@@ -19,7 +19,7 @@ from dsascape.scheduler.kernels.loops.steps import RowPadding
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 
-CODE = GpuTuning(tensor_units=False, shared_reductions=False, vector_bytes=4)
+CODE = GpuTuning(tensor_units=False, shared_reductions=False, vector_bytes=4, as_generated=True)
 VIEW = GpuView(load_hardware("h100", Gpu), "fp32", CODE)
 ORDER = (0, 2, 3, 1)
 

@@ -19,6 +19,9 @@ from tests.scheduler.kernel_files import KernelFiles
 from tests.scheduler.small import convolution
 from tests.tiers import examples
 
+ON_TENSOR_UNITS = {"unit": "tensor", "part": [1, 16, 1, 28], "depth_step": 16, "stages": 2}
+"""Values of a kernel."""
+
 
 @given(graph=networks(), spec=gpus())
 @settings(deadline=None, max_examples=examples(15))
@@ -44,7 +47,7 @@ class TestFiles(KernelFiles):
         [
             ({"part": [1, 64, 28, 28], "tile": [1, 4, 1, 1]}, "is larger than tile"),
             ({"tile": [1, 64, 1, 28], "part": [1, 1, 1, 1], "unit": "lanes"}, "its block takes 1,792 threads"),
-            ({"depth_step": None}, "tensor units take their operands from shared memory"),
+            ({**ON_TENSOR_UNITS, "depth_step": None}, "tensor units take their operands from shared memory"),
             ({"unit": "vector"}, "Input should be 'lanes' or 'tensor'"),
         ],
     )
@@ -52,7 +55,7 @@ class TestFiles(KernelFiles):
         assert complaint in self.refusal(change)
 
     def test_tensor_units_that_are_not_there_are_refused(self) -> None:
-        data, costs = self.written()
+        data, costs = self.written(ON_TENSOR_UNITS)
         without = costs_of(costs.analysis.graph, gpu(sms=sms(tensor={})))
 
         with pytest.raises(ScheduleError, match="small has no tensor units for fp16 in use"):
