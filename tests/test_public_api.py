@@ -43,7 +43,7 @@ def test_names_outside_the_api_are_no_attributes() -> None:
 def test_names_of_networks_machines_and_policies_are_listed() -> None:
     assert "resnet50" in dsascape.network_names()
     assert "stcp920" in dsascape.hardware_names()
-    policies = ("ago", "astitch", "dnnfusion", "fixed-pattern", "graphturbo", "searched", "unfused")
+    policies = ("ago", "astitch", "dnnfusion", "eager", "fixed-pattern", "graphturbo", "searched", "unfused")
     assert dsascape.policy_names() == policies
 
 

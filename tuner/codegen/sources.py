@@ -93,6 +93,15 @@ class Sources:
                     return tensor
         return self.layer.graph.tensors[name]
 
+    def from_outside(self, name: str) -> Tensor | None:
+        """Return a tensor that lies in memory as the network describes it.
+
+        None for one that is read through a view, lies in panels, or is made here.
+        """
+        made = {each for op in self.layer.ops for each in self.layer.graph.ops[op].outputs}
+        tensor = self.layer.graph.tensors.get(name)
+        return None if name in made or name in self.packings else tensor
+
     def tensor(self, name: str) -> Stored:
         """Return a tensor, which becomes a parameter where it comes from outside."""
         copy = self.place.copies.get(name)

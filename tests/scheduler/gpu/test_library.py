@@ -17,6 +17,8 @@ from dsascape.workloads.single_operators import SingleOperator, single_operator
 
 GRAPHS = GpuTuning(graphs=True)
 
+from tests.tiers import examples
+
 
 def h100() -> Gpu:
     found = load_hardware("h100")
@@ -62,7 +64,7 @@ NAMES = "l2.bandwidth", "dram.bandwidth", "sms.count", "sms.clock"
 BETTER = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([1.5, 2, 4]), min_size=1)
 
 
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(25), deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(
     sizes=st.tuples(*[st.integers(1, 3000)] * 3), dtype=st.sampled_from(["fp16", "fp32"]), more=BETTER,
     dram_bytes=st.sampled_from([0.0, 1e6, 1e8]),

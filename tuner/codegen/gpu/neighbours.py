@@ -29,11 +29,13 @@ def lanes_of(loop: Loop, place: Affine, conditions: Sequence[Condition]) -> int:
     return next((lanes for lanes in _LANES if _are_neighbours(loop, place, conditions, lanes)), 1)
 
 
-def copied_lanes(node: Loop, program: LoopProgram, described: Callable[[str], Tensor]) -> tuple[int, int]:
+def copied_lanes(
+    node: Loop, program: LoopProgram, from_outside: Callable[[str], Tensor | None]
+) -> tuple[int, int]:
     """Return how many neighbours of a tensor one instruction may bring into its copy: 4, 2, or 1.
 
     And along how many of the innermost loops that ``node`` fuses, which goes over all elements of the copy: those that
-    both memories go through as one.
+    both memories go through as one. ``from_outside`` returns a tensor that lies in memory as it is described.
     """
     guard = node.body[0] if len(node.body) == 1 and isinstance(node.body[0], Guard) else None
     (inside, *others) = node.body if guard is None else guard.body
@@ -42,7 +44,9 @@ def copied_lanes(node: Loop, program: LoopProgram, described: Callable[[str], Te
     stage = next(each for each in program.stages if each.name == inside.stage)
     if stage.kind != "copy" or any(each.name == stage.source for each in program.stages):
         return 1, 1
-    tensor, there = described(stage.source), Affine()
+    tensor, there = from_outside(stage.source), Affine()
+    if tensor is None:
+        return 1, 1
     strides = strides_of([tensor.shape[dim] for dim in tensor.order], None)
     for dim, stride in zip(tensor.order, strides, strict=True):
         there = there + inside.element[dim] * stride
