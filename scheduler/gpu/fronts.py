@@ -266,12 +266,12 @@ def fills_tensor_units(rows: int, columns: int, depth: int, tensor: TensorUnits)
 def depth_step(nest: BlockNest, view: GpuView, split: int = 1) -> int:
     """Return the iterations of the depth loop that make a step: so many bytes of a row of an operand for each share.
 
-    All shares have equally many, so that no thread sits out or reads beyond the step, and no fewer than a sector of a
-    line has where the taps of a window take most of the row.
+    All shares have equally many, so that no thread sits out or reads beyond the step, and in generated code no fewer
+    than a sector of a line has where the taps of a window take most of the row.
     """
     one = nest.product_of((1,) * len(nest.compiled.nest.write.shape))
     inner = 1 if one is None else max(1, one.depth // nest.depth)
-    least = view.spec.l2.sector_bytes * BYTE_BITS // view.product_bits if inner > 1 else 1
+    least = view.spec.l2.sector_bytes * BYTE_BITS // view.product_bits if inner > 1 and view.tuning.as_generated else 1
     wanted = max(split * view.tuning.step_bytes * BYTE_BITS // view.product_bits // inner, min(least, nest.depth))
     return -(-max(wanted, 1) // split) * split
 

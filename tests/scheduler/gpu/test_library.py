@@ -14,10 +14,10 @@ from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.single_operators import SingleOperator, single_operator
+from tests.tiers import examples
 
 GRAPHS = GpuTuning(graphs=True)
 
-from tests.tiers import examples
 
 
 def h100() -> Gpu:

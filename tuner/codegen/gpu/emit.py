@@ -329,7 +329,9 @@ class GridEmitting(Emitting):
         return found
 
     def _in_turns(self, node: Loop, thread: Any) -> Any:
-        lanes, along = copied_lanes(node, self.program, self.values.from_outside) if self.block.copies_behind else (1, 1)
+        lanes, along = 1, 1
+        if self.block.copies_behind:
+            lanes, along = copied_lanes(node, self.program, self.values.from_outside)
         if lanes > 1 and self._begins_whole(node, lanes):
             before, self._has_copies_behind = self._has_copies_behind, False
             copies = self._turns(node, thread, lanes, along)
