@@ -50,12 +50,7 @@ def page(folder: Path = TABLES) -> str:
         "",
         *_table(_networks(points)),
         "",
-        "## Which plan",
-        "",
-        "Regret is the time of the plan that the simulator would choose by that of the really fastest, less one.",
-        "",
-        *_table(_choices(points).assign(regret=lambda frame: frame["regret"].map("{:.1%}".format))),
-        "",
+        *_which_plan(_choices(points)),
         "## Kernels that are off by the most time",
         "",
         *_table(_worst(kernels)),
@@ -63,6 +58,20 @@ def page(folder: Path = TABLES) -> str:
         *_intensive(kernels),
     ]
     return "\n".join(lines)
+
+
+def _which_plan(choices: pd.DataFrame) -> list[str]:
+    """Return the section on the plans that would be chosen; nothing where no network has several."""
+    if choices.empty:
+        return []
+    return [
+        "## Which plan",
+        "",
+        "Regret is the time of the plan that the simulator would choose by that of the really fastest, less one.",
+        "",
+        *_table(choices.assign(regret=lambda frame: frame["regret"].map("{:.1%}".format))),
+        "",
+    ]
 
 
 def _machines(points: pd.DataFrame) -> list[str]:
@@ -84,14 +93,14 @@ def _summary(points: pd.DataFrame, kernels: pd.DataFrame) -> list[str]:
     predicted, measured = list(kernels["predicted_s"]), list(kernels["measured_s"])
     whole = mape(list(points["latency_s"]), list(points["measured_s"])) or 0.0
     choices = _choices(points)
+    regrets = [] if choices.empty else [f"- largest regret: {choices['regret'].max():.1%}"]
     busy = points["warnings"].astype(str).str.contains("busy").sum()
-    worst = f"{max(choices['regret'], default=0.0):.1%}"
     ranks = spearman(predicted, measured) or 0.0, kendall(predicted, measured) or 0.0
     return [
         f"- {len(kernels)} kernels: mean error {mape(predicted, measured) or 0.0:.1%}, rank correlation {ranks[0]:.3f}"
         f" (Spearman), {ranks[1]:.3f} (Kendall)",
         f"- {len(points)} runs of whole networks: mean error {whole:.1%}",
-        f"- largest regret: {worst}",
+        *regrets,
         f"- {busy} of {len(points)} runs began on a busy machine, which makes measured times longer",
     ]
 
@@ -109,8 +118,11 @@ def _networks(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _choices(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the plans that are chosen and the fastest ones, of networks that were measured with several."""
     rows, setting = [], _setting(points)
     for (model, value), own in points.groupby(["model", setting], sort=False):
+        if own["policy"].nunique() == 1:
+            continue
         predicted = dict(zip(own["policy"], own["latency_s"], strict=True))
         measured = dict(zip(own["policy"], own["measured_s"], strict=True))
         lost = regret(predicted, measured)
