@@ -70,7 +70,8 @@ class TestVariations:
 
         assert [(each.path, each.text) for each in chosen] == [
             ("dma.load.bandwidth", "32 GB/s"), ("dma.load.bandwidth", "128 GB/s"), ("dma.load.in_flight", "2"),
-            ("dma.load.in_flight", "8"), ("dma.load.startup", "500 ns"), ("dma.load.startup", "2 us"),
+            ("dma.load.in_flight", "8"), ("dma.load.requests_in_flight", "8"), ("dma.load.requests_in_flight", "32"),
+            ("dma.load.startup", "500 ns"), ("dma.load.startup", "2 us"),
             ("ddr.bandwidth", "100 GB/s"),
         ]  # fmt: skip
         assert chosen[-1].factor == pytest.approx(100 / 119.4)
