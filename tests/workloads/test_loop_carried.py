@@ -66,7 +66,7 @@ class TestRecurrences:
 
         assert roles is not None
         assert dict(zip([loop.name for loop in step.loops], roles, strict=True)) == {
-            "t": "count", "b": "rows", "h": "columns", "j": "columns", "k": "depth",
+            "t": "count", "b": "run", "h": "columns", "j": "columns", "k": "depth",
         }  # fmt: skip
 
     def test_macs_are_those_of_a_product_per_step(self) -> None:
