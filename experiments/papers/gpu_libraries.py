@@ -10,11 +10,13 @@ operators on copies in turn, so the L2 holds what the run before has left (`GpuT
 copies.
 """
 
+import itertools
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +78,17 @@ class Case:
 
 @cache
 def cases(gpu: str) -> tuple[Case, ...]:
-    """Return all cases measured on a GPU, which preset ``gpu`` describes, that the zoo and single operators have."""
+    """Return all cases measured on a GPU, which preset ``gpu`` describes, that the zoo and single operators have.
+
+    They are simulated on all processors.
+    """
     found = json.loads((FOLDER / f"{gpu}.json").read_text(encoding="utf-8"))["results"]
-    return tuple(simulated(gpu, found))
+    with ProcessPoolExecutor() as pool:
+        return tuple(itertools.chain.from_iterable(pool.map(partial(_simulated, gpu), found)))
+
+
+def _simulated(gpu: str, result: Mapping[str, Any]) -> tuple[Case, ...]:
+    return tuple(simulated(gpu, [result]))
 
 
 def simulated(gpu: str, results: Sequence[Mapping[str, Any]]) -> Iterator[Case]:
