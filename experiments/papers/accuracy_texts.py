@@ -71,13 +71,14 @@ times of PyTorch's kernels) has shown the tiles and which kernels there are, so 
 """
 OF_LIBRARIES = """Large products in FP16 reach 635 to 675 TFLOPS at some 700 W, the power limit, with clocks of 1.29
 to 1.40 GHz in place of 1.98. With the limit in force, and energies that other kernels have set
-([power](gpu-power.md)), LARGE_PRODUCTS Large ones in FP32 are within 6 %; small ones are expected at 0.74 to 0.97 of
-what they take, those of 16 rows at 0.55 to 0.7, and in 16 bits those of an odd depth (147, 777) at 0.37 to 0.43: they
-run in kernels of earlier GPUs. Softmax and transposition by PyTorch move less than half of what memory gives. Over
-half of the time of ResNet-50 at batch 16 goes into kernels that add a bias or cut off at zero, as a profile shows;
-with these as kernels of their own, convolutional networks are expected at CNNS, before at 0.26 to 0.52. What is left
-there are pooling by 28 blocks on 132 SMs, concatenation, and convolutions with windows in tiles of earlier GPUs.
-Encoders are expected at ENCODERS, prompts at PROMPTS, and decoding at DECODING.
+([power](gpu-power.md)), large products in 16 bits are expected at 0.89 to 1.04 of what they take. Large
+ones in FP32 are within 6 %; small ones are expected at 0.79 to 0.90 of what they take, those of 16 rows at 0.56 to
+0.71, and in 16 bits those of an odd depth (147, 777) at 0.37 to 0.43: they run in kernels of earlier GPUs. Softmax
+and transposition by PyTorch mostly move less than half of what memory gives. Over half of the time of ResNet-50 at
+batch 16 goes into kernels that add a bias or cut off at zero, as a profile shows; with these as kernels of their own,
+convolutional networks are expected at 0.54 to 0.89, before at 0.26 to 0.52. What is left there are pooling by 28
+blocks on 132 SMs, concatenation, and convolutions with windows in tiles of earlier GPUs. Encoders are expected at
+0.60 to 0.90, prompts at 0.79 to 0.99, and decoding at 0.93 to 1.05.
 """
 OF_GPUS = """TensorRT's kernels fuse attention and are launched as one graph. On phones the papers' baselines move
 data in textures and launch far more kernels; the costs of these are not published, so that the order of networks is
@@ -92,8 +93,8 @@ its own. PyTorch without graphs takes nearly as long for one picture as for 16, 
 kernels; up to batch 32 Paddle-TRT is hardly slower on an A30 than on an A100, its 99th percentile up to four
 times the mean.
 """
-OF_CARDS = """ResNet-50 in INT8 by TensorRT at its batches of 32 to 2048 is expected at 0.81 to 1.10 of what it takes,
-a single image at 0.33 to 0.64. Encoders at batch 32 are hardly biased, at batch 1 a quarter too short, most with 384
+OF_CARDS = """ResNet-50 in INT8 by TensorRT at its batches of 32 to 2048 is expected at 0.80 to 1.09 of what it takes,
+a single image at 0.32 to 0.62. Encoders at batch 32 are hardly biased, at batch 1 a quarter too short, most with 384
 tokens on A30, L4 and L40S (0.5 to 0.85), of which no cause has been found. FP32 on lanes is off by 13 %. At batches
 beyond 32 convolutional networks of PyTorch are expected at 0.55 (ResNeSt) to 1.13 of what they take, ViT at 1.03 and
 1.07. The library efficiency of tensor units of L4 and L40S is assumed, that of another card; on an L40S the bound is
