@@ -95,7 +95,7 @@ times the mean.
 """
 OF_CARDS = """ResNet-50 in INT8 by TensorRT at its batches of 32 to 2048 is expected at 0.80 to 1.09 of what it takes,
 a single image at 0.32 to 0.62. Encoders at batch 32 are hardly biased, at batch 1 a quarter too short, most with 384
-tokens on A30, L4 and L40S (0.5 to 0.85), of which no cause has been found. FP32 on lanes is off by 13 %. At batches
+tokens on A30, L4 and L40S (0.5 to 0.85), of which no cause has been found. FP32 on lanes is off by 12 %. At batches
 beyond 32 convolutional networks of PyTorch are expected at 0.55 (ResNeSt) to 1.13 of what they take, ViT at 1.03 and
 1.07. The library efficiency of tensor units of L4 and L40S is assumed, that of another card; on an L40S the bound is
 nearer at batch 32. The clock of T4 as it falls under 70 W is of products that others have measured.
