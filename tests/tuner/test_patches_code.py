@@ -85,6 +85,17 @@ def test_what_is_added_behind_it_is_added() -> None:
     assert max(deviations(plan, over_patches(plan)).values()) < KERNEL_TOLERANCE
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_a_bias_of_the_convolution_itself_is_added(kernel: int) -> None:
+    net = Net()
+    before = net.relu(net.conv(net.input(1, 3, 9, 9), 8, 1))
+    operands = [before, net.weight(16, 8, kernel, kernel), net.weight(16)]
+    graph = net.graph(net.relu(net.op("Conv", operands, (1, 16, 9, 9), pads=[kernel // 2] * 4)), dtype="fp32")
+    plan = plan_from_groups(graph, [Group((0, 1)), Group((2, 3))])
+
+    assert max(deviations(plan, over_patches(plan)).values()) < KERNEL_TOLERANCE
+
+
 def test_a_measurement_finds_it_correct_on_two_threads() -> None:
     plan = planned(Convolution(13, 16, 24, 5, 2))
     session = Session(Job(plan, over_patches(plan), LANES, 2, budget=Budget(kernel_s=0.01, network_s=0.01)))

@@ -42,6 +42,8 @@ class Reduction:
 def reduction_of(op: Operator, nest: LoopNest) -> Reduction:
     """Return how ``nest``, which has reduction loops, accumulates; raise ``UnsupportedKernelError`` if unknown."""
     label = f"{op.kind}/{nest.name}"
+    if op.kind == PATCHES and nest.name == "results":
+        return _with_bias(nest)
     if op.kind in _PRODUCTS:
         return _product(op, nest)
     if op.kind in CENTRED | UNCENTRED and nest.name == "rstd":
@@ -78,6 +80,17 @@ def _product(op: Operator, nest: LoopNest) -> Reduction:
         return total
 
     return Reduction("sum", lambda v: v[0] * v[1], finish, late)
+
+
+def _with_bias(nest: LoopNest) -> Reduction:
+    """Return a product that is there already, to which all other operands are added."""
+
+    def finish(total: Any, values: Values, _: int) -> Any:
+        for value in values:
+            total = total + value
+        return total
+
+    return Reduction("sum", lambda v: v[0], finish, tuple(range(1, len(nest.reads))))
 
 
 def _deviation(op: Operator) -> Reduction:
