@@ -13,7 +13,7 @@ the model was final. Code and model have changed since these tables were measure
 experiments/measured/cpu.yaml` measures them again.
 """
 ON_EPYC = """The same networks on two virtual cores of an AMD EPYC, the first of this maker that was measured
-(`experiments/measured/epyc`): `dsascape calibrate` described it in 26 s, and nothing has been changed since. A first
+(`experiments/measured/epyc`): `dsascape calibrate` described it in 26 s, and no number has been changed since. A first
 run found 14 kernels wrong, whose code multiplied by a bias that is to be added; with that mended all are right, and
 these are the times. On two threads MobileNet-V2 and ResNet-50 gain 1.0 to 1.7 times; why has not been looked at.
 """
