@@ -86,14 +86,17 @@ class Cache(BaseModel):
 
 
 class SharedCache(BaseModel):
-    """Cache that all cores share; a hash of the address selects its sets."""
+    """Cache that all cores share, or groups of them, each group a copy; a hash of the address selects its sets."""
 
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
-    """Capacity of the whole cache."""
+    """Capacity of the whole cache; of one copy, where groups of cores have one each."""
+    shared_by: Count | None = None
+    """Number of cores that share one copy, as the eight of a core complex do; ``null``: all cores. What several groups
+    read, each of them fetches from DRAM for itself."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Bandwidth for all cores together, shared by reads and writes."""
+    """Bandwidth for all cores together, of all copies, shared by reads and writes."""
     bytes_per_cycle: Rate
     """Bandwidth per core, in bytes per cycle of that core."""
     latency_ps: Picoseconds = Field(alias="latency")

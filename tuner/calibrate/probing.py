@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Protocol
 
-from dsascape.tuner.calibrate.figures import Far, Figures, Idle, Level, OnThreads, Reading
+from dsascape.tuner.calibrate.figures import Far, Figures, Handed, Idle, Level, OnThreads, Reading
 from dsascape.tuner.calibrate.plan import ProbePlan
 from dsascape.tuner.measure.timing import measured
 
@@ -93,11 +93,12 @@ def summed_vectors(registers: int) -> int:
 def probed(plan: ProbePlan, bench: Bench) -> Figures:
     """Measure the figures of the processor of ``bench``; repeats about forty probes for ``plan.probe_s`` each."""
     probing = _Probing(plan, bench)
-    idle, slowed, paces = [probing.idle()], [probing.slowed()], [probing.pace()]
+    idle, slowed, paces, handed = [probing.idle()], [probing.slowed()], [probing.pace()], [probing.handed()]
     levels = tuple(probing.level(name, size) for name, size in plan.sizes_bytes.items())
     idle.append(probing.idle())
     slowed.append(probing.slowed())
     paces.append(probing.pace())
+    handed.append(probing.handed())
     far = tuple(probing.far(level) for level in levels[1:])
     paces += [probing.pace() for _ in range(_ROUNDS - len(paces))]
     fma_chain_s, fma_s, _, tile_s, few_tile_s = map(statistics.median, zip(*paces, strict=True))
@@ -122,11 +123,16 @@ def probed(plan: ProbePlan, bench: Bench) -> Figures:
         region_s=probing.region_s(),
         slowed=statistics.median([*slowed, probing.slowed()]),
         fewer=probing.fewer(),
+        handed=tuple(map(_median_handed, zip(*handed, probing.handed(), strict=True))),
     )
 
 
 def _medians(readings: Sequence[Idle]) -> Idle:
     return Idle(readings[0].idle_s, statistics.median([each.byte_s for each in readings]))
+
+
+def _median_handed(readings: Sequence[Handed]) -> Handed:
+    return Handed(readings[0].name, statistics.median([each.line_s for each in readings]))
 
 
 class _Probing:
@@ -364,6 +370,25 @@ class _Probing:
             extra_s.append(split_s - whole_s)
         split_s, whole_s = (self._bench.row_s([loop] * _REPEATED, self._plan.probe_s) for loop in loops)
         return max(statistics.median(extra_s), (split_s - whole_s) / _REPEATED, 0.0)
+
+    def handed(self) -> tuple[Handed, ...]:
+        """Measure what a line costs that one core writes and one half of all cores away reads; empty for one thread.
+
+        The array of a core lies in its second cache, then in the shared one, as far as there are such caches.
+        """
+        threads, sizes = self._plan.threads, self._plan.sizes_bytes
+        if threads == 1:
+            return ()
+        found = []
+        for name in [each for each in ("l2", "l3") if each in sizes] or ["l1"]:
+            arrays = self._summed_arrays(sizes[name] * threads, threads)
+            lines = sizes[name] // self._plan.line_bytes
+            own_s, others_s = [
+                self._bench.row_s([("fills", arrays[:1]), (probe, arrays)], self._plan.probe_s)
+                for probe in ("sums", "sums_of_others")
+            ]
+            found.append(Handed(name, max(others_s - own_s, 0.0) / lines))
+        return tuple(found)
 
     def _zeros(self, shape: tuple[int, ...]) -> Any:
         """Return an array of zeros that were written explicitly: untouched pages may not be mapped."""

@@ -62,7 +62,7 @@ class TiledKernel:
             yield passed
         shared = self.view.shared_shape
         if shared is not None:
-            further = self.traffic.passed(shared, self.threads)
+            further = self.traffic.passed(shared, self.view.sharing_last(self.threads))
             yield tuple(map(_at_most, further, passed))
 
     def moved(self, name: str, passed: Passed) -> Moved:
@@ -98,13 +98,13 @@ class TiledKernel:
                 moved = [replace(each, size_bytes=each.size_bytes * own.heaviest) for each in moved]
             registers = Moved(L1, code.register_bytes / own.in_all * own.heaviest)
             cycles = issue_cycles(pace.core, code.issued) / own.in_all * own.heaviest
-            found.append((cycles, [registers, *moved], dict(meanwhile)))
+            found.append((cycles, [registers, *moved], dict(meanwhile), 0.0))
         return found
 
     def sharing(self, pace: CorePace, used: int) -> list[int]:
         """Return how many cores share each cache, of ``used`` ones of a kind."""
         private = [min(shared_by, used) for _, shared_by in pace.caches]
-        return private if self.view.shared_shape is None else [*private, self.threads]
+        return private if self.view.shared_shape is None else [*private, self.view.sharing_last(self.threads)]
 
     @cached_property
     def meanwhile(self) -> tuple[tuple[tuple[str, float], ...], ...]:
