@@ -49,6 +49,8 @@ _WAITS_MS = (0, 4, 8, 16, 32)
 TRIES_AFTER_WAIT = 7
 _REPEATED = 16
 """Times that an almost empty loop is repeated."""
+HANDING = ("fill3", "fills", "fill1", "fill2", "sums", "sums_of_others")
+"""Probes that measure what lines cost that pass from core to core."""
 _ROUNDS = 3
 """Rounds of pauses and clock readings, spread over the probes because cache use by others and clocks change."""
 
@@ -125,6 +127,11 @@ def probed(plan: ProbePlan, bench: Bench) -> Figures:
         fewer=probing.fewer(),
         handed=tuple(map(_median_handed, zip(*handed, probing.handed(), strict=True))),
     )
+
+
+def handed(plan: ProbePlan, bench: Bench) -> tuple[Handed, ...]:
+    """Measure what lines cost that pass from core to core, with the probes of `HANDING`; empty for one thread."""
+    return _Probing(plan, bench).handed()
 
 
 def _medians(readings: Sequence[Idle]) -> Idle:
