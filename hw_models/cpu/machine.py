@@ -67,7 +67,7 @@ def _both_ways(core: CoreKind, name: str) -> float:
 
     It exceeds 1 where these have a path of their own (`CoreKind.writing` below 1): as many may go each way.
     """
-    return 2 / (1 + min(core.writing.get(L2, 1.0), 1.0)) if name == L2 else 1.0
+    return 2 / (1 + min(core.writing.get("l2", 1.0), 1.0)) if name == L2 else 1.0
 
 
 def _shape(spec: Cpu, cache: Cache) -> CacheShape:
