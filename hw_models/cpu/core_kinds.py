@@ -71,7 +71,8 @@ class Cache(BaseModel):
     associativity: Count
     """Number of ways: lines per set."""
     bytes_per_cycle: Rate
-    """Bandwidth to the next inner level per core, reads and writes together, in bytes per cycle."""
+    """Bandwidth to the next inner level per core, in bytes per cycle: reads and writes together, unless lines that are
+    written back have a path of their own (``writing``)."""
     latency_cycles: Cycles
     """Latency from the request to the first bytes, in cycles of the core."""
     shared_by: Count = 1
@@ -153,7 +154,7 @@ class CoreKind(BaseModel):
     measured likewise (0.00, 0.09 and 0.56)."""
     writing: dict[Behind, Annotated[float, Field(ge=0, le=100)]] = Field(default_factory=dict)
     """Time to write a line back to a memory, relative to fetching a sequential one; 1 if not stated, 0 if write-backs
-    are never waited for."""
+    are never waited for, as where a cache moves lines both ways at the same time."""
     scattered: dict[Behind, Annotated[float, Field(ge=1, le=1000)]] = Field(default_factory=dict)
     """Time to fetch a random line that no prefetcher brought, relative to a sequential one; 1 if not stated."""
     l1: Cache

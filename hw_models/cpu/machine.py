@@ -51,13 +51,23 @@ def cpu_machine(spec: Cpu) -> Machine:
 
 def _cache_level(spec: Cpu, name: str, copies: list[tuple[CoreKind, Cache]]) -> Memory:
     """Return a cache level: one memory per core, or the sum of all copies if any of them is shared."""
-    rates = [cache.bytes_per_cycle * spec.clock_hz(core) for core, cache in copies]
+    rates = [cache.bytes_per_cycle * spec.clock_hz(core) * _both_ways(core, name) for core, cache in copies]
     if all(cache.shared_by == 1 for _, cache in copies):
         return Memory(name, CORE, max(cache.capacity_bytes for _, cache in copies), max(rates))
     counts = [-(-core.count // cache.shared_by) for core, cache in copies]
-    rates = [cache.whole_bytes_per_cycle * spec.clock_hz(core) for core, cache in copies]
+    rates = [
+        cache.whole_bytes_per_cycle * spec.clock_hz(core) * _both_ways(core, name) for core, cache in copies
+    ]
     capacity = sum(count * cache.capacity_bytes for count, (_, cache) in zip(counts, copies, strict=True))
     return Memory(name, CHIP, capacity, sum(count * rate for count, rate in zip(counts, rates, strict=True)))
+
+
+def _both_ways(core: CoreKind, name: str) -> float:
+    """Return what the port of a cache moves, lines that are written back included, relative to lines that it reads.
+
+    It exceeds 1 where these have a path of their own (`CoreKind.writing` below 1): as many may go each way.
+    """
+    return 2 / (1 + min(core.writing.get("l2", 1.0), 1.0)) if name == L2 else 1.0
 
 
 def _shape(spec: Cpu, cache: Cache) -> CacheShape:
@@ -186,6 +196,16 @@ class CorePace:
         startups_ps, durations_ps, limits = zip(*[self.chunk_ps(*step) for step in steps], strict=True)
         longest = max(range(len(limits)), key=durations_ps.__getitem__)
         return max(startups_ps), sum(durations_ps), limits[longest]
+
+    def parts_ps(self, work: Compute) -> dict[str, float]:
+        """Return the time in picoseconds that the core's issue, and each memory that moves anything, takes alone."""
+        parts = {CORE: 0.0}
+        for cycles, traffic, _ in [self._step(each) for each in work.steps or (work,)]:
+            parts[CORE] += cycles * self.cycle_ps
+            for each in traffic:
+                if each.size_bytes:
+                    parts[each.memory] = parts.get(each.memory, 0.0) + self.moved_ps(each)
+        return parts
 
     def work_ps(self, work: Compute) -> tuple[int, int, str]:
         """Return start-up, duration (picoseconds) and limiting resource of ``work``.

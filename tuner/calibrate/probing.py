@@ -295,9 +295,12 @@ class _Probing:
         """Return the seconds per byte of an array that ``threads`` threads share for writing.
 
         Consecutively written lines are ``apart`` lines from each other; those in between are written in later passes.
+        Adjacent ones are one row: a loop over the vectors of a line takes longer than a near cache to store it.
         """
         vectors = max(self._plan.line_bytes // _FLOAT_BYTES // self._lanes, 1)
         rows = max(size_bytes // threads // apart // vectors // self._lanes // _FLOAT_BYTES, 1)
+        if apart == 1:
+            rows, vectors = 1, rows * vectors
         shape = threads, rows, apart, vectors, self._lanes
         return self._seconds(probe, shape) / (prod(shape) * _FLOAT_BYTES)
 

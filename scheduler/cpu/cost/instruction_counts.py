@@ -122,7 +122,7 @@ def _vectors(nest: NestCode, of: _Registers) -> _Vectors:
         whole, rest = divmod(extent, count)
         in_row = nest.iterations / extent * (whole * count / used + rest)
         return _Vectors(False, -1, used, elements, elements * in_row, 1, 1, in_row)
-    pieces = pieces_of_row(extent, lanes)
+    pieces = [piece for part in nest.row_parts or (extent,) for piece in pieces_of_row(part, lanes)]
     in_row = sum([count for count, _ in pieces]) if nest.iterations == 1 else extent / dividing(extent, lanes)
     outputs = elements / extent * in_row
     return _Vectors(follows_sink, -1, extent / in_row, outputs, outputs * nest.iterations, 1, 1, in_row)

@@ -13,6 +13,7 @@ from dsascape.scheduler.kernels.loops.naive import copy_order
 from dsascape.scheduler.kernels.recurrences import elements_inside, ordered_dims
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest, is_padded
 from dsascape.scheduler.kernels.structure.passes import Passes, kept_tensors, nests_in_order, passes_of
+from dsascape.scheduler.kernels.structure.row_parts import lengths_of_parts
 from dsascape.scheduler.kernels.tile_work import NestWork
 from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
 from dsascape.workloads.memo import memoized
@@ -89,6 +90,8 @@ class NestCode:
     """Passes that compute it, each for itself (`scheduler.cpu.structure.passes`)."""
     is_widening: bool = False
     """Whether all that it computes is computed where the anchor loads it (`Read.widening`)."""
+    row_parts: Extents = ()
+    """Elements of the parts that a row is cut into before it is cut into vectors; empty where it is not."""
     chained: int = 0
     """Elements written between two of which the later needs the earlier; 0 where none needs another."""
     places: tuple[int, ...] = (0,)
@@ -132,7 +135,7 @@ def _around_anchor(
 
     What is computed in front of an anchor is stored once, for each tile, as that reads it; what follows it never is.
     """
-    of_anchor = {_behind_views(layer, read.tensor) for read in anchor.reads} if anchor is not None else set()
+    of_anchor = {layer.stored_name(read.tensor) for read in anchor.reads} if anchor is not None else set()
     widening = None if anchor is None else widening_of(layer, anchor)
     is_before, found = anchor is not None, []
     for work in works:
@@ -141,7 +144,7 @@ def _around_anchor(
         is_after = anchor is not None and not (is_before or is_anchor)
         is_before = is_before and not is_anchor
         in_registers = targets if is_before or is_after else ()
-        reads = [read for read in nest.reads if _behind_views(layer, read.tensor) not in in_registers]
+        reads = [read for read in nest.reads if layer.stored_name(read.tensor) not in in_registers]
         own = nest.write.tensor
         stores = own in of_anchor if is_before else own in layer.outputs or not (is_after or is_anchor)
         described = _nest(layer, work, reads, stores=stores, is_anchor=is_anchor, in_registers=not is_before)
@@ -162,7 +165,7 @@ def _in_passes(
     found = []
     for work in works:
         nest = work.nest
-        sources = [(read, _behind_views(layer, read.tensor)) for read in nest.reads]
+        sources = [(read, layer.stored_name(read.tensor)) for read in nest.reads]
         reads = [read for read, source in sources if source in kept or source not in targets]
         stores = nest.write.tensor in kept
         own = _nest(layer, work, reads, stores=stores, is_anchor=False, in_registers=False)
@@ -195,11 +198,8 @@ def _inlined(layer: Layer, made: Operations) -> NestCode:
     chained, ordered = elements_inside(layer), ordered_dims(layer)
     own = shape[dim] if dim >= 0 and dim not in ordered else 1
     shape = layer.computed_part(shape, (BOUNDED_ROWS,) * len(shape))
-    return NestCode(False, tuple(shape), 1, own, tuple(reads), True, made, chained=chained)
-
-
-def _behind_views(layer: Layer, name: str) -> str:
-    return layer.graph.storage.get(name, name)
+    parts = lengths_of_parts(layer, layer.sink.shape, dim) if own > 1 else ()
+    return NestCode(False, tuple(shape), 1, own, tuple(reads), True, made, row_parts=parts, chained=chained)
 
 
 def memory_order(layer: Layer, access: Access) -> Sequence[int]:
@@ -211,7 +211,7 @@ def memory_order(layer: Layer, access: Access) -> Sequence[int]:
 def read_order(layer: Layer, nest: LoopNest, read: Access, *, is_anchor: bool) -> Sequence[int]:
     """Return the dimensions of what ``nest`` reads as they lie where it does so: in a copy, where it has padding."""
     own = memory_order(layer, read)
-    if not is_anchor or _behind_views(layer, read.tensor) in layer.computed or not is_padded(nest, read):
+    if not is_anchor or layer.stored_name(read.tensor) in layer.computed or not is_padded(nest, read):
         return own
     return copy_order(nest, read, own, memory_order(layer, nest.write))
 
@@ -255,7 +255,7 @@ def _nest(
     if reduction and not is_anchor and not run and _along(layer, nest.reads[0], vector_loop, source) == "apart":
         own = 1
     vectorised = 0 if follows_sink and in_registers else own
-    outside = [read for read in nest.reads if is_anchor and _behind_views(layer, read.tensor) not in layer.computed]
+    outside = [read for read in nest.reads if is_anchor and layer.stored_name(read.tensor) not in layer.computed]
     padded = tuple([read for read in outside if is_padded(nest, read)])
     outputs = math.prod(shape)
     of_results = nest.per_output * outputs if reduction and not is_anchor else _NONE

@@ -172,6 +172,16 @@ class TestChunks:
         assert run(cpu(claimed_line="7 ns"), (1, work)).makespan_ps == 1 * US + cycles * NS
         assert run(cpu(), (1, work)).makespan_ps == 1 * US + fma // 2 * NS
 
+    @pytest.mark.parametrize(("writing", "bytes_at_once"), [(1.0, 1.0), (0.25, 1.6), (0.0, 2.0), (3.0, 0.5)])
+    def test_lines_written_back_on_a_path_of_their_own_do_not_hold_up_a_private_cache(
+        self, writing: float, bytes_at_once: float
+    ) -> None:
+        # a stream of 1600 B, a half of which is written back, at 16 B per cycle one way
+        spec = cpu(cores={"big": core(writing={"l2": writing})})
+        work = chunk(traffic=(("l2", 1600),), written=(("l2", 0.5),))
+
+        assert run(spec, (1, work)).makespan_ps == 1 * US + 10 * NS + 100 / bytes_at_once * NS
+
     @pytest.mark.parametrize(("active", "cycles"), [(1, 100), (2, 125), (3, 200), (4, 200)])
     def test_clocks_fall_with_the_number_of_cores_at_work(self, active: int, cycles: int) -> None:
         spec = cpu(cores={"big": core(count=4)}, active_clock={1: 1.0, 2: 0.8, 4: 0.5})
