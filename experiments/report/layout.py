@@ -50,9 +50,9 @@ class Figure:
     """Remark that applies to the drawing only, not to the script's timeline."""
 
     @property
-    def stacks(self) -> bool:
-        """Whether the drawing has panels that stack on a narrow page."""
-        return self.svg is not None and 'class="panels"' in self.svg
+    def fits_phones(self) -> bool:
+        """Whether the drawing has panels that stack on a narrow page, or is there once more for phones."""
+        return self.svg is not None and any(f'class="{name}"' in self.svg for name in ("panels", "on-phone"))
 
 
 @dataclass(frozen=True, slots=True)
