@@ -32,7 +32,7 @@ WIDTH = 1060
 BAR_PX = 16
 """Width of a bar that stands for one design point, in pixels."""
 
-STACKED_PX = 420
+_STACKED_PX = 420
 """Width in pixels up to which a panel is shown whole on a phone; a wider one scrolls sideways."""
 _NARROW_PX, _WIDE_PX = 280, 900
 """Least width in pixels to which a panel is shrunk, and a wide drawing: below it the text would be too small."""
@@ -179,7 +179,7 @@ def panels(
 
 def panel_width(columns: int) -> float:
     """Return the width in pixels of each of several panels in a row: no more than what a phone shows whole."""
-    return min(WIDTH / columns, STACKED_PX)
+    return min(WIDTH / columns, _STACKED_PX)
 
 
 def patch_entry(look: Look, label: str) -> tuple[Artist, str]:
@@ -339,7 +339,7 @@ def _panel_box(axes: Axes, margins: Margins, height: float) -> Box:
 def _element(inside: str, box: Box, alternative: str, marks: Markup) -> Markup:
     """Return an SVG element that shows ``box`` of what is inside, with a description for readers without sight."""
     left, top, width, height = box
-    least = min(width, _NARROW_PX if width <= STACKED_PX else _WIDE_PX)
+    least = min(width, _NARROW_PX if width <= _STACKED_PX else _WIDE_PX)
     opening = Markup('<svg viewBox="{x} {y} {w} {h}" role="{r}" aria-label="{label}" style="--w:{w}px;--m:{m}px">')
     role = "group" if marks else "img"  # what is within an image cannot be reached
     head = opening.format(x=left, y=top, w=width, h=height, r=role, m=least, label=" ".join(alternative.split()))

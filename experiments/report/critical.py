@@ -24,7 +24,7 @@ from dsascape.experiments.report.frames import evenly
 from dsascape.experiments.report.looks import Units, kind_of_pace
 from dsascape.experiments.report.words import quantity, scale_of
 
-_ROW_PX, _TALL_ROW_PX = 22, 38
+_ROW_PX, _TALL_ROW_PX = 22, 42
 _LONGEST_LABEL, _LONGEST_ABOVE = 52, 46
 PREFIX = "critical."
 

@@ -269,7 +269,9 @@ class TestPage:
         pixels = f"each => parseFloat(getComputedStyle(each).fontSize) * {scale}"
         assert page.run(f"Math.min(...[...document.querySelectorAll('.on-phone text')].map({pixels}))") >= 10
         assert page.run(f"[...document.querySelectorAll('.chart .hint')].filter({SHOWN}).length") == 0
-        page.open(path, width=1280)
+        page.open(written(study([point("a", 0.1), point("b", 0.2)]), tmp_path), width=390)
+        assert page.run(f"[...document.querySelectorAll('.chart .hint')].filter({SHOWN}).length") == 0
+        page.open(written(drawn_study(), tmp_path), width=1280)
         assert page.run(f"[...document.querySelectorAll('.on-phone')].filter({SHOWN}).length") == 0
         assert page.run(f"[...document.querySelectorAll('.on-wide')].filter({SHOWN}).length") > 2
 

@@ -70,7 +70,7 @@ def test_opencl_code_is_written_as_source_and_no_device_is_named_that_has_not_ru
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--target", "cuda-sm_90"], "no CUDA device is here"),
+        (["--target", "cuda-sm_90"], "no CUDA device is here to measure on; dsascape measure --out DIR writes it"),
         (["--target", "opencl"], "no OpenCL device is here"),
         (["--target", "opencl", "--device", "rpc://127.0.0.1:9"], "bundles for GPUs hold CUDA code"),
         (["--target", "cuda-sm_90", "--hardware", "kirin990"], "kirin990: is not a GPU"),
