@@ -300,7 +300,7 @@ def test_code_for_another_machine_is_written_as_an_object_of_its_kind(
     [
         (["--policy", "graphturbo"], "graphturbo"),
         (["--policy", "fixed-pattern", "--target", "pdp11"], "target has 'pdp11'"),
-        (["--policy", "fixed-pattern", "--target", "aarch64"], "--out DIR writes it as an object file"),
+        (["--policy", "fixed-pattern", "--target", "aarch64"], "dsascape measure --out DIR writes it"),
         (["--policy", "fixed-pattern", "--device", "rpc://host"], "device has 'rpc://host'"),
         (["--policy", "fixed-pattern", "--dtype", "int8"], "dtype has 'int8'"),
         (["--policy", "fixed-pattern", "--target", "cuda", "--flush-caches"], "--flush-caches is for"),
