@@ -197,7 +197,7 @@ class CorePace:
             raise ProgramError("a core needs instruction counts; the payload has none")
         shares = [dict(each) for each in (work.issued.written, work.issued.scattered, work.issued.stored)]
         traffic = [Moved(name, size, *(share.get(name, 0.0) for share in shares)) for name, size in work.traffic]
-        return issue_cycles(self.core, work.issued), traffic, dict(work.issued.meanwhile)
+        return issue_cycles(self.core, work.issued, work.dtype), traffic, dict(work.issued.meanwhile)
 
 
 def _part(alone: float, wanted: Sequence[tuple[float, int]], whole: float) -> float:

@@ -39,8 +39,8 @@ def _repeated(schedule: CpuSchedule, kernel: CpuKernel, costs: CpuCosts) -> Repe
     result = simulate(lower(schedule, costs), cpu_machine(spec), cpu_energy(spec))
     (work,) = works(schedule, costs.view)
     payload, pace = work.chunks[0].payload, costs.view.paces[0]
-    issued = [part.issued for part in work.chunks[0].parts if part.issued is not None]
-    parts = {CORE: sum([issue_cycles(pace.core, each) for each in issued]) * pace.cycle_ps / PS_PER_S}
+    issued = [(part.issued, part.dtype) for part in work.chunks[0].parts if part.issued is not None]
+    parts = {CORE: sum([issue_cycles(pace.core, *each) for each in issued]) * pace.cycle_ps / PS_PER_S}
     parts |= {name: size / pace.bytes_per_ps[name] / PS_PER_S for name, size in payload.traffic if size}
     seconds = (result.makespan_ps - spec.kernel_call_ps) / PS_PER_S
     lanes = costs.view.lanes(costs.view.dtype_of(kernel.layer, schedule.dtype))
