@@ -78,11 +78,18 @@ def simulated_ms(case: NewerCase) -> tuple[float, float]:
     return record.latency_s * 1e3, record.expected_latency_s * 1e3
 
 
+def _write(found: Mapping[tuple[str, str, str, str], tuple[float, float]]) -> None:
+    with _PREDICTED.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        writer.writerows([(*key, f"{b:.3f}", f"{e:.3f}") for key, (b, e) in sorted(found.items())])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Simulate the cases of the uses that are named; return the exit code."""
     uses = sys.argv[1:] if argv is None else argv
     if not uses or not set(uses) <= set(USES):
-        sys.stderr.write(f"published_newer: has {' '.join(uses) or 'nothing'}; needs one or more of {', '.join(USES)}\n")
+        sys.stderr.write(f"published_newer: has {' '.join(uses) or 'nothing'}; needs {' or '.join(USES)}\n")
         return 2
     found = predicted_newer() if _PREDICTED.exists() else {}
     for case in published_newer():
@@ -91,10 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             line = f"{case.device} {case.dtype} {case.threads} {case.network} {case.ms:.2f}"
             sys.stdout.write(f"{line} {bound / case.ms:.2f} {expected / case.ms:.2f}\n")
             sys.stdout.flush()
-    with _PREDICTED.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        writer.writerows([(*key, f"{b:.3f}", f"{e:.3f}") for key, (b, e) in sorted(found.items())])
+            _write(found)
     return 0
 
 

@@ -223,21 +223,20 @@ def _add_read(total: Counts, nest: NestCode, read: Read, vectors: _Vectors, of: 
             if dim != vectors.vector_dim:
                 times /= extent / read.loads_along(dim, extent)
     along = read.along_vector if tiles.has_panels or read.along_vector_in_file is None else read.along_vector_in_file
+    deep = vectors.deep if read.moves_with_depth else 1.0  # what an instruction adds up lies together
     if along == "together":
-        deep = vectors.deep if read.moves_with_depth else 1.0
         loads, each_bytes = times * deep, min(simd.register_bytes, vectors.lanes * vectors.depth * read.element_bytes)
         if of.vector.depth > vectors.depth:
             share = vectors.together(read.element_bytes, simd.register_bytes)
             loads, each_bytes = loads * share, each_bytes / share
         total.arithmetic += count * loads if of.vector.converts else 0
     elif along == "apart":
-        loads, each_bytes = times * vectors.lanes, read.element_bytes
+        loads, each_bytes = times * deep * vectors.lanes, read.element_bytes * vectors.depth
         total.arithmetic += count * loads if vectors.lanes > 1 else 0  # each is put into its lane
     elif simd.multiplies_by_lane and read.lies_along_depth and nest.iterations > 1:
         loads, each_bytes = times / vectors.columns / (vectors.lanes * vectors.depth), simd.register_bytes
         total.arithmetic += count * loads if of.vector.converts else 0
     else:
-        deep = vectors.deep if read.moves_with_depth and read.lies_along_depth else 1.0
         loads, each_bytes = times * deep / vectors.columns, read.element_bytes * vectors.depth
     if read.widening is not None:
         total.arithmetic += count * loads * read.widening.arithmetic
