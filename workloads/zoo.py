@@ -55,6 +55,9 @@ class ZooEntry:
     paper: str = ""
     """Papers that evaluate the network."""
 
+    is_quantised: bool = False
+    """Whether products are of eight bits, with the rest as it is (`workloads.quantised`)."""
+
     @property
     def is_language_model(self) -> bool:
         """Whether the network is written from its sizes, and takes a context and a number of tokens."""
@@ -79,17 +82,19 @@ class ZooEntry:
             raise ZooFileError(f"{self.path}: more than {MAX_FILE_BYTES} bytes when decompressed")
         if not decompressor.eof:
             raise ZooFileError(f"{self.path}: cut short after {len(content)} B of content")
-        return content
+        return bytes(resolve_name("dsascape.workloads.quantised:quantised")(content)) if self.is_quantised else content
 
     @property
     def identity(self) -> bytes:
         """Content that differs wherever the model does: the compressed file, or the sizes that it is written from."""
-        return repr(LANGUAGE_MODELS[self.name]).encode() if self.is_language_model else self.path.read_bytes()
+        if self.is_language_model:
+            return repr(LANGUAGE_MODELS[self.name]).encode()
+        return self.path.read_bytes() + (b"quantised" if self.is_quantised else b"")
 
 
 def zoo_names() -> tuple[str, ...]:
-    """Return every name: networks with a file in the order of ``ENTRIES``, then the language models."""
-    return tuple(entry.name for entry in (*ENTRIES, *LANGUAGE_ENTRIES))
+    """Return every name: networks with a file in the order of ``ENTRIES``, quantised ones, then the language models."""
+    return tuple(entry.name for entry in (*ENTRIES, *QUANTISED_ENTRIES, *LANGUAGE_ENTRIES))
 
 
 def exported_names() -> tuple[str, ...]:
@@ -99,7 +104,7 @@ def exported_names() -> tuple[str, ...]:
 
 def zoo_entry(name: str) -> ZooEntry:
     """Return the entry called ``name``; raise ``UnknownModelError``, with the nearest names, if there is none."""
-    for entry in (*ENTRIES, *LANGUAGE_ENTRIES):
+    for entry in (*ENTRIES, *QUANTISED_ENTRIES, *LANGUAGE_ENTRIES):
         if entry.name == name:
             return entry
     if Path(name).is_dir():
@@ -199,6 +204,14 @@ ENTRIES: tuple[ZooEntry, ...] = (
         if entry.name not in _NOT_RAW
     ),
 )
+
+_QUANTISED = ("squeezenet", "mobilenet-v2", "resnet18", "resnet50", "vgg16")
+QUANTISED_ENTRIES: tuple[ZooEntry, ...] = tuple(
+    replace(entry, name=f"{entry.name}-int8", source=f"{entry.source}; quantised", paper="", is_quantised=True)
+    for entry in _MODERN
+    if entry.name in _QUANTISED
+)
+"""Networks whose products are of eight bits, made from the files of others (see ``workloads/quantised.py``)."""
 
 LANGUAGE_ENTRIES: tuple[ZooEntry, ...] = tuple(
     ZooEntry(

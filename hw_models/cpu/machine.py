@@ -200,7 +200,7 @@ class CorePace:
     def parts_ps(self, work: Compute) -> dict[str, float]:
         """Return the time in picoseconds that the core's issue, and each memory that moves anything, takes alone."""
         parts = {CORE: 0.0}
-        for cycles, traffic, _ in [self._step(each) for each in work.steps or (work,)]:
+        for cycles, traffic, *_ in [self._step(each) for each in work.steps or (work,)]:
             parts[CORE] += cycles * self.cycle_ps
             for each in traffic:
                 if each.size_bytes:
@@ -223,7 +223,8 @@ class CorePace:
             raise ProgramError("a core needs instruction counts; the payload has none")
         shares = [dict(each) for each in (work.issued.written, work.issued.scattered, work.issued.stored)]
         traffic = [Moved(name, size, *(share.get(name, 0.0) for share in shares)) for name, size in work.traffic]
-        return issue_cycles(self.core, work.issued), traffic, dict(work.issued.meanwhile), work.issued.claimed_bytes
+        cycles = issue_cycles(self.core, work.issued, work.dtype)
+        return cycles, traffic, dict(work.issued.meanwhile), work.issued.claimed_bytes
 
 
 def _part(alone: float, wanted: Sequence[tuple[float, int]], whole: float) -> float:

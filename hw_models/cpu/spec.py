@@ -90,6 +90,16 @@ class Cpu(MachineSpec):
         return self
 
     @model_validator(mode="after")
+    def _has_lanes_for_products(self) -> "Cpu":
+        stated = {"simd.product_instructions": self.simd.product_instructions}
+        stated |= {f"cores.{name}.product_pipes": core.product_pipes for name, core in self.cores.items()}
+        for place, values in stated.items():
+            for product in values:
+                if product not in self.simd.lanes:
+                    raise ValueError(f"{place} has {product}; simd.lanes has {', '.join(self.simd.lanes)} only")
+        return self
+
+    @model_validator(mode="after")
     def _has_whole_lines(self) -> "Cpu":
         levels = [
             (f"cores.{name}.{level}", cache)
@@ -261,9 +271,9 @@ class Cpu(MachineSpec):
 
         These are all cores unless ``active_clock`` falls faster than their number grows; 0 for a dtype without lanes.
         """
-        lanes = self.simd.lanes_of(product)
+        lanes = self.simd.lanes_of(product) / self.simd.instructions_of(product)
         pipes_hz = [
-            self.clock_hz(core) / self.active_share(1) * core.fma_pipes
+            self.clock_hz(core) / self.active_share(1) * core.pipes_of(product)
             for core in self.cores.values() for _ in range(core.count)
         ]  # fmt: skip
         pipes_hz.sort(reverse=True)

@@ -85,8 +85,8 @@ class CpuView(MachinePart):
         ])
 
     def lanes(self, dtype: str) -> int:
-        """Return the numbers of ``dtype`` in a vector."""
-        return self.spec.simd.lanes_of(dtype)
+        """Return the numbers in a vector of what is computed in ``dtype``."""
+        return self.spec.simd.vector(dtype).lanes
 
     def dtype_of(self, layer: Layer, dtype: str) -> str:
         """Return the dtype that a kernel of ``layer`` computes in, of a network in ``dtype``: that of its products.

@@ -113,7 +113,7 @@ def test_an_unknown_name_is_answered_with_near_ones() -> None:
 
 
 def test_part_of_a_name_is_answered_with_the_names_that_hold_it() -> None:
-    with pytest.raises(UnknownModelError, match=re.escape("nearest: vgg16, vgg16-raw;")):
+    with pytest.raises(UnknownModelError, match=re.escape("nearest: vgg16, vgg16-raw, vgg16-int8;")):
         zoo_entry("VGG")
 
 

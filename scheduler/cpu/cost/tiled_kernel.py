@@ -25,7 +25,7 @@ class TiledKernel:
 
     def __init__(self, layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> None:
         spec = view.spec
-        self.view = view
+        self.view, self.dtype = view, dtype
         self.codes = codes_of(layer, tiled, dtype, view.code)
         """Of each part."""
         self.traffic = traffic_of(layer, tiled, threads, spec.line_bytes, spec.write_allocate)
@@ -40,7 +40,7 @@ class TiledKernel:
     def chunk_cycles(self, pace: CorePace) -> float:
         """Return the cycles in which a core issues the instructions of a full chunk, the one with most of them."""
         return sum([
-            issue_cycles(pace.core, code.issued) / each.in_all * each.heaviest
+            issue_cycles(pace.core, code.issued, self.dtype) / each.in_all * each.heaviest
             for code, each in zip(self.codes, self.of_parts, strict=True)
         ])  # fmt: skip
 
@@ -97,7 +97,7 @@ class TiledKernel:
             if own.densities:
                 moved = [replace(each, size_bytes=each.size_bytes * own.heaviest) for each in moved]
             registers = Moved(L1, code.register_bytes / own.in_all * own.heaviest)
-            cycles = issue_cycles(pace.core, code.issued) / own.in_all * own.heaviest
+            cycles = issue_cycles(pace.core, code.issued, self.dtype) / own.in_all * own.heaviest
             found.append((cycles, [registers, *moved], dict(meanwhile), 0.0))
         return found
 
