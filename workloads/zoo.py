@@ -150,6 +150,23 @@ _NO_RANKING = (
 
 _BERT_BASE = _entry("bert-base", _TEXT, _BERT, "DNNFusion, GraphTurbo", _NO_HEAD)
 
+_MOBILE: tuple[ZooEntry, ...] = (
+    _entry("mobilenet-v1", _IMAGES, "hand-written after MobileNetV1, D18"),
+    _entry("mobilenet-v3", _IMAGES, "torchvision mobilenet_v3_large, D18"),
+    _entry("shufflenet-v1", _IMAGES, "hand-written after ShuffleNet 1x, three groups, D18"),
+    _entry("proxylessnas", _IMAGES, "hand-written after Proxyless-R mobile, D18"),
+    _entry("regnet-y-400mf", _IMAGES, "torchvision regnet_y_400mf, D18"),
+    _entry("googlenet", _IMAGES, "hand-written after Caffe's GoogLeNet, D18", left_out="side classifiers"),
+    _entry("alexnet", _IMAGES, "hand-written after Caffe's AlexNet, D18"),
+    _entry("blazeface", _BOXES, "hand-written after BlazeFace, D18", left_out="heads"),
+    _entry("squeezenet-ssd", _BOXES, "hand-written after chuanqi305/SqueezeNet-SSD, D18", left_out=_NO_DECODING),
+    _entry("mobilenet-ssd", _BOXES, "hand-written after chuanqi305/MobileNet-SSD, D18", left_out=_NO_DECODING),
+    _entry("mobilenet-yolo", _BOXES, "hand-written after eric612/MobileNet-YOLO, D18", left_out=_NO_DECODING),
+    _entry("mobilenet-v2-yolo-v3", _BOXES, "hand-written after eric612/MobileNet-YOLO, D18", left_out=_NO_DECODING),
+    _entry("yolo-v4-tiny", _BOXES, "hand-written after AlexeyAB/darknet, D18", left_out=_NO_DECODING),
+)
+"""Small networks with which libraries for phones are benchmarked, most of all ncnn."""
+
 _MODERN: tuple[ZooEntry, ...] = (
     _entry("resnet18", _IMAGES, "torchvision resnet18, D18"),
     _entry("resnet50", _IMAGES, "torchvision resnet50 (v1.5), D18", "GraphTurbo, Ansor"),
@@ -189,11 +206,13 @@ _MODERN: tuple[ZooEntry, ...] = (
     _entry("vit-b16", _IMAGES, "torchvision vit_b_16, D18", "GraphTurbo"),
     _entry("dlrm", "recommendation", "hand-written after DLRM, D18", "GraphTurbo", "rows past 10000"),
     _entry("conformer", "speech recognition", "hand-written after Conformer, D18", "GraphTurbo", "decoder"),
+    *_MOBILE,
 )
 
 _RAW_TEXT = ("tinybert", "distilbert", "albert", "bert-base", "bert-tiny", "mobilebert", "gpt2")
 _NOT_RAW = (
     "resnet50-v1", "resnet18-tailor", "bert-base-128", "bert-base-256", "bert-base-512", "bert-large-384", "vit-b16",
+    *(entry.name for entry in _MOBILE),
 )  # fmt: skip
 
 ENTRIES: tuple[ZooEntry, ...] = (
