@@ -25,6 +25,7 @@ from dsascape.hw_models import Gpu
 from dsascape.hw_models.common.spec_types import MEMORY, TENSOR
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.gpu.fronts import unit_of
+from dsascape.scheduler.gpu.library_elements import elements_ps
 from dsascape.scheduler.gpu.nests import Product, nests_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -50,13 +51,20 @@ class _Tiles(NamedTuple):
     shares: NDArray[np.float64]
 
 
-def library_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
+def library_ps(layer: Layer, view: GpuView, dram_bytes: float, *, is_function: bool = False) -> float:
     """Return picoseconds of a library's kernel for a layer, the launch included; 0 where nothing is known of it.
 
-    ``dram_bytes``: moved between L2 and DRAM.
+    ``dram_bytes``: moved between L2 and DRAM; ``is_function``: whether a framework calls a kernel of its own for each
+    function, as PyTorch does (`scheduler.gpu.library_elements`).
     """
     nests, spec = nests_of(layer), view.spec
-    if spec.library is None or nests.fronts or nests.statistics:
+    if spec.library is None or nests.fronts:
+        return 0.0
+    if is_function and nests.anchor < 0:
+        taken = elements_ps(layer, spec, dram_bytes)
+        if taken:
+            return taken
+    if nests.statistics:
         return 0.0
     if nests.anchor < 0:
         return _of_elements(layer, spec, dram_bytes) if _repeats(layer) else 0.0
