@@ -7,9 +7,6 @@ what all move between SMs, L2 and DRAM takes longer. A step takes no less than i
 other, however small the tile. The results of a tile leave before the SM begins with the next one. Where tiles are few,
 blocks share a reduction and another kernel adds up what they have. Rows that are no multiple of 16 B cannot be copied
 in pieces of 16 B behind the threads: these copy smaller ones themselves, as kernels of earlier GPUs do.
-
-An operator of elements with an operand that is repeated (a bias along channels) is computed by threads that take a few
-elements each, one after the other, with a division for every address, as PyTorch does it.
 """
 
 import itertools
@@ -25,6 +22,7 @@ from dsascape.hw_models import Gpu
 from dsascape.hw_models.common.spec_types import MEMORY, TENSOR
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.gpu.fronts import unit_of
+from dsascape.scheduler.gpu.library_elements import elements_ps
 from dsascape.scheduler.gpu.nests import Product, nests_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -50,16 +48,19 @@ class _Tiles(NamedTuple):
     shares: NDArray[np.float64]
 
 
-def library_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
+def library_ps(layer: Layer, view: GpuView, dram_bytes: float, *, is_function: bool = False) -> float:
     """Return picoseconds of a library's kernel for a layer, the launch included; 0 where nothing is known of it.
 
-    ``dram_bytes``: moved between L2 and DRAM.
+    ``dram_bytes``: moved between L2 and DRAM; ``is_function``: whether a framework calls a kernel of its own for each
+    function, as PyTorch does (`scheduler.gpu.library_elements`).
     """
     nests, spec = nests_of(layer), view.spec
-    if spec.library is None or nests.fronts or nests.statistics:
+    if spec.library is None or nests.fronts:
         return 0.0
     if nests.anchor < 0:
-        return _of_elements(layer, spec, dram_bytes) if _repeats(layer) else 0.0
+        return elements_ps(layer, spec, dram_bytes) if is_function else 0.0
+    if nests.statistics:
+        return 0.0
     product = nests.product(layer, layer.sink.shape)
     if product is None or min(product.rows, product.columns) < 1:
         return 0.0
@@ -77,30 +78,6 @@ def library_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
         return spec.launch_ps + spec.library.round_trips * spec.dram.latency_ps + moved_ps
     timed = _on_tensor_units if unit == "tensor" else _on_lanes
     return float(timed(product, view, width, max(piece, 1.0), moved_ps).min())
-
-
-def _repeats(layer: Layer) -> bool:
-    """Return whether a layer is one elementwise operator with an operand of several elements that is repeated."""
-    nests = [each.nest for each in layer.nests]
-    if len(nests) != 1 or nests[0].has_reduction or nests[0].ordered:
-        return False
-    written, reads = nests[0].write, nests[0].reads
-    are_whole = [read.shape == written.shape and read.indices == written.indices for read in reads]
-    return any(are_whole) and any(
-        not is_whole and math.prod(read.shape) > 1 for is_whole, read in zip(are_whole, reads, strict=True)
-    )
-
-
-def _of_elements(layer: Layer, spec: Gpu, dram_bytes: float) -> float:
-    """Return the time of blocks whose threads compute some elements each, one after the other."""
-    library, sms = spec.library, spec.sms
-    assert library is not None
-    blocks = math.prod(layer.sink.shape) / (library.element_threads * library.elements)
-    held = min(sms.threads // library.element_threads, max(math.ceil(blocks / sms.count), 1))
-    warps = held * library.element_threads / sms.warp
-    latency_ps = spec.dram.latency_ps if dram_bytes else spec.l2.latency_ps
-    each_ps = latency_ps + library.element_instructions * warps / sms.issued_per_cycle * spec.cycle_ps
-    return spec.launch_ps + max(blocks / (held * sms.count), 1.0) * library.elements * each_ps
 
 
 @cache
