@@ -94,9 +94,12 @@ BY_CARD = """Inference that NVIDIA's repositories, MLCommons and timm publish of
 figure](gpu-published.md)). **Blind: no figure has set a value of a preset or of the model**, and the presets came
 before the first comparison. Two things have followed from that: PyTorch's ViT has its attention in one kernel, as
 among PyTorch's libraries above, and rows of a card leave out what holds more than the card's work, which has rows of
-its own. PyTorch without graphs takes nearly as long for one picture as for 16, 9 to 18 ms, as the host launches its
-kernels; up to batch 32 Paddle-TRT is hardly slower on an A30 than on an A100, its 99th percentile up to four
-times the mean.
+its own. PyTorch without graphs takes nearly as long for one picture as for 16, 9 to 18 ms, as the host issues its
+functions one by one: 45 us each on the hosts of these cards, which other networks on other hosts have set
+([where numbers come from](sources.md#t4)); these hosts take 35 to 58. Automatic mixed precision casts the weights
+in every run, 53 functions more for ResNet-50, which is not modelled: a single picture in FP16 takes 2.4 ms more than
+in FP32, which is 45 us for each. Normalisation is a function of its own there. Up to batch 32 Paddle-TRT is hardly
+slower on an A30 than on an A100, its 99th percentile up to four times the mean, which its host does not explain.
 """
 OF_CARDS = """ResNet-50 in INT8 by TensorRT at its batches of 32 to 2048 is expected at 0.80 to 1.09 of what it takes,
 a single image at 0.32 to 0.62. Encoders at batch 32 are hardly biased, at batch 1 a quarter too short, most with 384
@@ -178,7 +181,7 @@ BLIND = """## Blind spots
 - More than two threads: measured on one server, whose speed changes, and predicted too short there, by a fifth on two
   and four threads. Cores of several kinds: beside published times only.
 - Mobile GPUs: no measurement; the level is off by a factor, see above.
-- Generated code on GPUs other than H100, code for tensor units; the host that launches kernels.
+- Generated code on GPUs other than H100, code for tensor units; hosts of GPUs, one time for every function.
 - Energy of GPUs other than those of one die: none measured. Energy of CPUs and scratchpads: five measured figures, of
   two boards, a card and two chips; no counter was at hand.
 - Kernels of a CPU without an anchor are costed by rows. Over random programs errors are 140 to 217 %
