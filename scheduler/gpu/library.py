@@ -25,6 +25,7 @@ from dsascape.hw_models import Gpu
 from dsascape.hw_models.common.spec_types import MEMORY, TENSOR
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.gpu.fronts import unit_of
+from dsascape.scheduler.gpu.library_attention import attention_ps
 from dsascape.scheduler.gpu.nests import Product, nests_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -57,7 +58,7 @@ def library_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
     """
     nests, spec = nests_of(layer), view.spec
     if spec.library is None or nests.fronts or nests.statistics:
-        return 0.0
+        return attention_ps(layer, view, dram_bytes)
     if nests.anchor < 0:
         return _of_elements(layer, spec, dram_bytes) if _repeats(layer) else 0.0
     product = nests.product(layer, layer.sink.shape)
