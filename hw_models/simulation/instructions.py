@@ -213,7 +213,22 @@ class Launch:
         return "needs at least one thread and one parallel loop" if min(self.threads, self.regions) < 1 else ""
 
 
-Payload = Compute | Transfer | Launch
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """Call of a host that issues a kernel; when it has ended, the kernel may be launched."""
+
+    functions: int = 0
+    """Functions of a framework in eager mode that it calls."""
+    kernels: int = 0
+    """Kernels that it issues by themselves, as the runtime of an engine does."""
+
+    @property
+    def problem(self) -> str:
+        """Description of the first mistake found; empty if there is none."""
+        return "calls fewer functions or kernels than none" if min(self.functions, self.kernels) < 0 else ""
+
+
+Payload = Compute | Transfer | Launch | HostCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from dsascape.hw_models import Gpu
 from dsascape.hw_models.common.spec_types import MEMORY, TENSOR
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.gpu.fronts import unit_of
+from dsascape.scheduler.gpu.library_attention import attention_ps
 from dsascape.scheduler.gpu.library_elements import elements_ps
 from dsascape.scheduler.gpu.nests import Product, nests_of
 from dsascape.scheduler.gpu.view import GpuView
@@ -55,12 +56,14 @@ def library_ps(layer: Layer, view: GpuView, dram_bytes: float, *, is_function: b
     function, as PyTorch does (`scheduler.gpu.library_elements`).
     """
     nests, spec = nests_of(layer), view.spec
-    if spec.library is None or nests.fronts:
+    if spec.library is None:
         return 0.0
+    if nests.fronts:
+        return attention_ps(layer, view, dram_bytes)
     if nests.anchor < 0:
         return elements_ps(layer, spec, dram_bytes) if is_function else 0.0
     if nests.statistics:
-        return 0.0
+        return attention_ps(layer, view, dram_bytes)
     product = nests.product(layer, layer.sink.shape)
     if product is None or min(product.rows, product.columns) < 1:
         return 0.0
