@@ -36,7 +36,7 @@ SHORT_MS = 0.2
 """Time below which a case stands apart: events around a call hold some 0.02 to 0.04 ms of the host."""
 _ELEMENTWISE = {"add": "Add", "add-constant": "Add", "relu": "Relu", "tanh": "Tanh"}
 _HEADINGS = ("card", "operator", "batch", "rows", "depth", "columns", "measured [ms]", "bound", "expected")
-_SUMMARY = ("operators", "card", "cases", "bound: mean error", "bias", "expected: mean error", "bias", "rank correlation")
+_SUMMARY = ("operators", "card", "cases", "bound: mean error", "bias", "expected: mean error", "bias", "rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def groups(half: str) -> dict[tuple[str, str], list[Case]]:
 
 
 def figures(predicted: Sequence[float], true: Sequence[float]) -> tuple[str, str, str]:
-    """Return mean absolute error, bias (geometric mean of predicted by true, less one) and rank correlation, as text."""
+    """Return mean absolute error, bias (geometric mean of predicted by true, less one), rank correlation, as text."""
     bias = geometric_mean([each / other for each, other in zip(predicted, true, strict=True)]) - 1
     ranks = spearman(predicted, true)
     return f"{mape(predicted, true):.1%}", f"{bias:+.1%}", "" if ranks is None else f"{ranks:.2f}"
