@@ -11,6 +11,7 @@ in pieces of 16 B behind the threads: these copy smaller ones themselves, as ker
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -37,8 +38,9 @@ _SHARES = (1, 2, 3, 4, 6, 8, 12, 16)
 """Blocks that share a reduction."""
 _SCRATCH_REGISTERS = 64
 """Registers of a thread besides its sums, on lanes: operands, addresses."""
-_FEWEST_SUMS, _MOST_THREADS = 32, 128
-"""Sums of a thread, where a block has no more threads than these, on lanes."""
+_LOOP_INSTRUCTIONS = 1.0
+"""Instructions of a warp at every element of the depth besides those on data, on lanes: a barrier, a branch and
+addresses of a step of eight."""
 
 
 class _Tiles(NamedTuple):
@@ -68,6 +70,8 @@ def library_ps(layer: Layer, view: GpuView, dram_bytes: float, *, is_function: b
     if product is None or min(product.rows, product.columns) < 1:
         return 0.0
     unit = unit_of(max(product.rows, 1), max(product.columns, 1), product.depth, view)
+    if unit == "tensor" and not spec.library.tile_sides:
+        return 0.0
     anchor = nests.nests[nests.anchor]
     kind = kind_of_kernel([anchor.compiled.nest])
     if kind == DEPTHWISE:
@@ -115,25 +119,39 @@ def _on_tensor_units(
     return _time(product, spec, tiles, step, cycles, width, moved_ps)
 
 
+@cache
+def _lane_tiles(tiles: Sequence[str]) -> tuple[_Tiles, NDArray[np.float64]]:
+    """Return tiles that a machine's file states, by shares of the reduction, and the threads of each."""
+    stated = [[float(part) for part in re.split("[x/]", tile)] for tile in tiles]
+    kept = [(rows, columns, shares, threads) for rows, columns, threads in stated for shares in _SHARES]
+    rows, columns, shares, threads = np.array(kept, dtype=np.float64).T
+    return _Tiles(rows, columns, shares), threads
+
+
 def _on_lanes(product: Product, view: GpuView, width: float, piece: float, moved_ps: float) -> NDArray[np.float64]:
     """Return the time of each choice where every thread computes a part of a tile, on lanes.
 
-    Warps run in order, so what reads of shared memory and arithmetic take adds up for one warp alone; the more warps
-    take turns, the more of the shorter is hidden.
+    For each element of the depth, warps issue their multiply-adds, loads of operands from shared memory in pieces of
+    16 B, a share of the copies there and back, and the loop. Warps run in order, so what reads of shared memory and
+    arithmetic take adds up for one warp alone; the more warps take turns, the more of the shorter is hidden.
     """
     del piece  # operands go through registers anyway
     spec = view.spec
     assert spec.library is not None
-    tiles = _choices(spec.library.lane_sides, spec.library.lane_sides, spec.library.lane_most_sums)
+    stated = (product.number > 1 and spec.library.batched_lane_tiles) or spec.library.lane_tiles
+    tiles, threads = _lane_tiles(stated)
     sms, sums = spec.sms, tiles.rows * tiles.columns
-    threads = np.clip(sums / _FEWEST_SUMS, 2 * sms.warp, _MOST_THREADS)
-    of_thread = sums / threads
-    computed = sums / spec.lanes(view.dtype)
-    read = 2 * np.sqrt(of_thread) * threads / sms.warp * width / _COPY_BYTES * _PASSES
+    of_thread, warps = sums / threads, threads / sms.warp
+    loads = 2 * np.sqrt(of_thread) * width / _COPY_BYTES
+    copies = 2 * (tiles.rows + tiles.columns) * width / _COPY_BYTES / threads
+    lanes = spec.lanes(view.dtype)
+    issued = warps * (of_thread * sms.lanes["fp32"] / lanes + loads + copies + _LOOP_INSTRUCTIONS)
+    computed = np.maximum(sums / lanes, issued / sms.issued_per_cycle)
+    read = loads * warps * _PASSES
     along = np.ceil(product.rows / tiles.rows) * np.ceil(product.columns / tiles.columns)
     there = np.ceil(product.number * along * tiles.shares / sms.count)
     held = np.maximum(sms.registers // ((of_thread + _SCRATCH_REGISTERS) * threads), 1)
-    taking_turns = np.minimum(there, held) * threads / sms.warp / sms.issued_per_cycle
+    taking_turns = np.minimum(there, held) * warps / sms.issued_per_cycle
     shorter = np.minimum(computed, read) / np.maximum(taking_turns, 1)
     step = spec.library.step_bytes / width
     cycles = (np.maximum(computed, read) + shorter) * step
