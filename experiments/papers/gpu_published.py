@@ -2,10 +2,11 @@
 
     python -m dsascape.experiments.papers.gpu_published [OUT.md]
 
-Figures are in ``gpus/published.csv``, their sources in ``gpus/published.yaml``; those at `BATCHES` are simulated, which
-takes some minutes. TensorRT launches a network as one graph (`GpuTuning.graphs`). PyTorch launches a kernel for each
-operator of a convolutional network: ``unfused`` here. What the other runtimes fuse, and blocks of transformers, are
-simulated under ``fixed-pattern``, as in [libraries on GPUs](gpu-libraries.md).
+Figures are in ``gpus/published.csv``, their sources in ``gpus/published.yaml``; those at batches of 1, 32 and 256 to
+2048 are simulated, which takes some minutes; all others lie between two of them. TensorRT launches a network as one
+graph (`GpuTuning.graphs`). PyTorch launches a kernel for each operator of a convolutional network: ``unfused`` here.
+What the other runtimes fuse, and blocks of transformers, are simulated under ``fixed-pattern``, as in [libraries on
+GPUs](gpu-libraries.md).
 """
 
 import sys
