@@ -7,7 +7,6 @@ counter, over a second of replays. ``experiments/measured/libraries`` keeps resu
 `dsascape.experiments.papers.gpu_libraries` holds predictions beside them.
 """
 
-import ctypes
 import datetime
 import json
 import statistics
@@ -25,6 +24,7 @@ from torch import Tensor
 from torch.fx.experimental.optimization import fuse
 from torch.nn import functional
 
+from benchmarks.gpu_counters import Counters
 from benchmarks.gpu_networks import Decoder, Encoder, Sizes, drawn
 
 ROTATED_BYTES = 256 << 20
@@ -52,37 +52,6 @@ class Measured:
     sm_clock_mhz: int | None = None
     error: str = ""
     notes: dict[str, Any] = field(default_factory=dict)
-
-
-class Counters:
-    """The driver's counters of energy, power and clocks (NVML), through ctypes."""
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL("libnvidia-ml.so.1")
-        self._library.nvmlInit_v2()
-        self._device = ctypes.c_void_p()
-        self._library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self._device))
-
-    def _read(self, name: str, value: Any, *arguments: Any) -> int:
-        code = getattr(self._library, name)(self._device, *arguments, ctypes.byref(value))
-        if code:
-            raise RuntimeError(f"{name} fails with code {code}")
-        return int(value.value)
-
-    @property
-    def energy_j(self) -> float:
-        """Energy since the driver was loaded."""
-        return 1e-3 * self._read("nvmlDeviceGetTotalEnergyConsumption", ctypes.c_ulonglong())
-
-    @property
-    def sm_clock_mhz(self) -> int:
-        """Clock of the SMs now."""
-        return self._read("nvmlDeviceGetClockInfo", ctypes.c_uint(), 1)
-
-    @property
-    def power_w(self) -> float:
-        """Power of the board now."""
-        return 1e-3 * self._read("nvmlDeviceGetPowerUsage", ctypes.c_uint())
 
 
 def recorded(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:

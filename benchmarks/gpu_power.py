@@ -22,52 +22,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.gpu_counters import MEMORY_CLOCK, SM_CLOCK, Counters
+
 WARM_S, WINDOW_S, QUEUED_S, SAMPLE_S = 0.35, 0.85, 0.1, 0.005
 GRAPH_S = 5e-3
 """Least duration of one graph of launches, so that few wait in the driver's queue: those of ``QUEUED_S``."""
-FIELD_AVERAGE, SCOPE_MEMORY = 185, 2
-"""Identifiers of NVML: average power over a second, of the memory."""
-SM_CLOCK, MEMORY_CLOCK = 1, 2
 GIB = 1 << 30
-
-
-class _Field(ctypes.Structure):
-    """A value that NVML is asked for (``nvmlFieldValue_t``)."""
-
-    _fields_ = (
-        ("field", ctypes.c_uint), ("scope", ctypes.c_uint), ("timestamp", ctypes.c_longlong),
-        ("latency", ctypes.c_longlong), ("kind", ctypes.c_int), ("code", ctypes.c_int), ("value", ctypes.c_ulonglong),
-    )  # fmt: skip
-
-
-class Counters:
-    """The driver's counters of the first GPU, through ctypes."""
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL("libnvidia-ml.so.1")
-        self._library.nvmlInit_v2()
-        self._device = ctypes.c_void_p()
-        self._library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self._device))
-
-    def read(self, name: str, *arguments: Any) -> int:
-        """Return what an NVML function gives, -1 where it fails."""
-        value = ctypes.c_ulonglong()
-        code = getattr(self._library, f"nvmlDeviceGet{name}")(self._device, *arguments, ctypes.byref(value))
-        return -1 if code else int(value.value)
-
-    @property
-    def memory_w(self) -> float | None:
-        """Average power of the memory over the last second; None where the driver does not tell."""
-        field = _Field(FIELD_AVERAGE, SCOPE_MEMORY)
-        code = self._library.nvmlDeviceGetFieldValues(self._device, 1, ctypes.byref(field))
-        return None if code or field.code else 1e-3 * (field.value & 0xFFFFFFFF)
-
-    def energy_edge(self, queue: "Queue") -> tuple[float, float]:
-        """Wait until the energy counter moves on; return joules since the driver was loaded, and the time."""
-        first, until = self.read("TotalEnergyConsumption"), time.perf_counter() + 0.25
-        while (now := self.read("TotalEnergyConsumption")) == first and time.perf_counter() < until:
-            queue.fill()
-        return 1e-3 * now, time.perf_counter()
 
 
 class Queue:
@@ -123,6 +83,14 @@ class Measured:
     """Why clocks are what they are, NVML's bits: 4 is the power limit, 1 idle."""
 
 
+def energy_edge(counters: Counters, queue: Queue) -> tuple[float, float]:
+    """Wait until the energy counter moves on; return joules since the driver was loaded, and the time."""
+    first_j, until = counters.energy_j, time.perf_counter() + 0.25
+    while (now_j := counters.energy_j) == first_j and time.perf_counter() < until:
+        queue.fill()
+    return now_j, time.perf_counter()
+
+
 def measured(name: str, shape: dict[str, Any], launch: Callable[[], object] | None, counters: Counters) -> Measured:
     """Run a launch again and again and return what the counters say; None: do nothing."""
     queue = Queue(launch, 1 if launch is None else max(round(GRAPH_S / taken_s(launch, 3)), 1))
@@ -130,13 +98,13 @@ def measured(name: str, shape: dict[str, Any], launch: Callable[[], object] | No
     while time.perf_counter() < started + WARM_S:
         queue.fill()
         time.sleep(SAMPLE_S)
-    from_j, from_s = counters.energy_edge(queue)
+    from_j, from_s = energy_edge(counters, queue)
     clocks, first = [], queue.ended
     while time.perf_counter() < from_s + WINDOW_S - 0.05:
         queue.fill()
-        clocks.append(counters.read("ClockInfo", SM_CLOCK))
+        clocks.append(counters.sm_clock_mhz)
         time.sleep(SAMPLE_S)
-    to_j, to_s = counters.energy_edge(queue)
+    to_j, to_s = energy_edge(counters, queue)
     memory_w, reasons = counters.memory_w, counters.read("CurrentClocksEventReasons")
     memory_clock_mhz, celsius = counters.read("ClockInfo", MEMORY_CLOCK), counters.read("Temperature", 0)
     seconds = queue.mean_s(first, queue.ended - 1)

@@ -21,15 +21,16 @@ ON_PUBLISHED_CPUS = """Networks in FP32 at batch 1 on phones and boards, as the 
 them, beside `fixed-pattern` with Winograd where it pays. Devices were split by name into those for development
 (Snapdragon 410, 810 and 835, Raspberry Pi 4) and blind ones (Kirin 970, Snapdragon 660, RK3399, Raspberry Pi 3B+), that
 were simulated once, when the model was final; one network had been simulated on the Raspberry Pi 3B+ before, and the
-tables had been read when they were copied. Kinds of cores are mostly in both parts. `expected` has the library
-efficiency that the presets state: 0.78 for cores in order and 0.55 out of order, for all kinds of kernels alike, which
-one thread of the development devices has set. That phones' clocks fall with cores at work only, to 0.85 of the highest
-in place of 0.85 always, was decided when Snapdragon 835 gained too much from four threads. So only blind rows judge.
+tables had been read when they were copied. Most kinds of cores are in both parts. `expected` is the bound divided by
+the presets' library efficiency, 0.78 for cores in order and 0.55 out of order, the same for all kinds of kernels; the
+development devices on one thread have set it. They have set one thing more: Snapdragon 835 gained too much from four
+threads, so clocks of phones fall to 0.85 of the highest as more cores work, and are not always that low. So only blind
+rows judge.
 `python -m dsascape.experiments.papers.published_cpus blind` simulates them again.
 """
 OF_PUBLISHED_CPUS = """Threads gain about what is published: 2.9 times on the four fast cores of Kirin 970 (3.1
 published, in the geometric mean of the networks), 2.5 on all eight of Snapdragon 660 (2.3), 1.65 on the two of RK3399
-(1.61). The bound is half of what ncnn takes, and XNNPACK reaches more of it, 0.7 on one core of Snapdragon 835. What is
+(1.61). ncnn takes twice the bound; XNNPACK comes nearer, with 1.4 times on one core of Snapdragon 835. What is
 left: VGG-16 mostly comes out slower than expected, by up to 1.5 times on several threads, EfficientNet and SqueezeNet
 at 0.7 to 0.9; the causes have not been looked for. Raspberry Pis ran 32-bit code of 16 registers, but are described
 with 64-bit code of 32: the 3B+ is expected at 0.36 to 1.1 of ncnn, an older version there.
@@ -47,10 +48,11 @@ OF_NEWER_CPUS = """TODO
 """
 ON_SERVER = """[A second processor](server.md), on one to eight threads: virtual cores of a rented Emerald Rapids
 server. Six networks that are not in the zoo and that nobody had looked at, ten plans; the code was built elsewhere, for
-eight threads, ran there for the first time, and is right throughout. Tiles and model were final before. What SqueezeNet
-and ResNet-18 had shown there, which are not in this table, was mended in `calibrate` (small differences are measured by
-turns, split loops and clocks by the number of threads). The clocks on two to eight threads are those of readings beside
-the kernels, a split loop on two threads was measured on another machine of the kind, and all else is `calibrate`'s.
+eight threads, ran there for the first time, and is right throughout. Tiles and model were final before. SqueezeNet and
+ResNet-18 had run there earlier and are not in this table: they led to changes of `calibrate` (small differences are
+measured by turns, split loops and clocks by the number of threads). The clocks on two to eight threads are those of
+readings beside the kernels, a split loop on two threads was measured on another machine of the kind, and all else is
+`calibrate`'s.
 """
 OF_SERVER = """On one thread networks are off by 7.5 % in the mean, and kernels by 16.5; on more, predictions are
 too short. The machine's speed changes by the second: multiply-accumulates in registers take 180 ps on one thread, and

@@ -2,13 +2,18 @@
 
     python -m dsascape.experiments.papers.gpu_power [OUT.md]
 
-``benchmarks.gpu_power`` measures them (``experiments/measured/power``, one file per GPU, named like its preset), with
-operands of random values. What a chip draws that does nothing, with its clocks running, is taken off; of the rest each
-kernel gives one energy, with those before it: integer operations that of an instruction, reads from shared memory and
-from the L2 those of a byte, reads from DRAM the DRAM's, products with gaps between them that of a multiply-accumulate,
-where the other events of the product are simulated. All of these ran at the highest clock, 1.98 GHz. Energy at a lower
-clock is that of tensor units in two kernels that the power limit held back; the square of the voltage goes with it.
-That of the H100 has set the preset `h100` and those of the same die; the H200's has set nothing.
+``benchmarks.gpu_power`` measures their power (``experiments/measured/power``, one file per GPU, named like its
+preset); operands are random values. First, what the chip draws with its clocks running and nothing to do is subtracted.
+Each kind of kernel then gives one energy, when those that are already known are subtracted too:
+
+1. integer operations: the energy of an instruction;
+2. reads from shared memory and from the L2: that of a byte of each;
+3. reads from DRAM: that of a byte;
+4. products with gaps between them: that of a multiply-accumulate; all other events of a product are simulated.
+
+All of these ran at the highest clock, 1.98 GHz. Two kernels of tensor units, which the power limit slowed down, give
+the energy at lower clocks, and with it the voltage: energy goes with its square. The H100's energies have set the
+preset `h100` and those of the same die; the H200's have set nothing.
 """
 
 import json
@@ -322,7 +327,7 @@ def page() -> str:
         if (predicted := Energies(gpu).predicted_w(each)) is not None
     ]  # fmt: skip
     about = [Energies(gpu).about for gpu in GPUS]
-    voltage = own.voltage
+    voltage, clock = own.voltage, f"{own.spec.sms.clock_hz / 1e9:.2f} GHz"
     return "\n".join([
         "# Power of GPUs",
         "",
@@ -332,9 +337,10 @@ def page() -> str:
         "",
         f"Of the DRAM's energy of a byte, the driver counts {own.dram_alone_pj:.0f} pJ as power of the memory; the rest"
         " is of its",
-        "interface and controllers. Voltage at the lowest clocks that the limit left is"
-        f" {voltage.lowest:.3f} of that at {own.spec.sms.clock_hz / 1e9:.2f} GHz,",
-        f"and rises from {voltage.flat_to:.2f} of this clock on. Products in BF16 take {own.bf16_by_fp16:.3f} of the",
+        f"interface and controllers. At {clock} the voltage is 1; at the lowest clocks that the limit left it is"
+        f" {voltage.lowest:.3f},",
+        f"constant up to {voltage.flat_to:.2f} of {clock} and rising from there. Products in BF16 take"
+        f" {own.bf16_by_fp16:.3f} of the",
         "energy of those in FP16.",
         "",
         markdown(("value", "unit", "at the highest clock", "at the preset's", "preset"), rows),

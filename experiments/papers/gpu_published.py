@@ -2,8 +2,8 @@
 
     python -m dsascape.experiments.papers.gpu_published [OUT.md]
 
-Figures are in ``gpus/published.csv``, their sources in ``gpus/published.yaml``; those at `BATCHES` are simulated, which
-takes some minutes. TensorRT launches a network as one graph (`GpuTuning.graphs`). PyTorch launches a kernel for each
+Figures are in ``gpus/published.csv``, their sources in ``gpus/published.yaml``; those at batches of 1, 32 and 256 to
+2048 are simulated, which takes some minutes; all others lie between two of them. TensorRT launches a network as one graph (`GpuTuning.graphs`). PyTorch launches a kernel for each
 function of a convolutional network, normalisation behind a convolution included: ``eager`` here, with biases apart,
 issued by a host that takes its time for each (`GpuTuning.host`); its casts under automatic mixed precision are left
 out. What the other runtimes fuse, and blocks of transformers, are simulated under ``fixed-pattern``, as in [libraries

@@ -17,6 +17,7 @@ from dsascape.tuner.measure.address import RemoteAddress, remote_address
 from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES, Arena, aligned_bytes
 from dsascape.tuner.measure.targets import target_architecture
 from dsascape.tuner.measure.worker import FAILURES
+from dsascape.tuner.on_device.greeting import greet
 from dsascape.workloads.operators.registry import Array
 
 _SESSION_LIMIT_S = 3600
@@ -206,6 +207,7 @@ class RemotePlace:
 
 
 def _connected(address: RemoteAddress) -> Any:
+    greet(address)
     if not address.key:
         return rpc.connect(address.host, address.port, session_timeout=_SESSION_LIMIT_S)
     return rpc.connect_tracker(address.host, address.port).request(address.key, session_timeout=_SESSION_LIMIT_S)
