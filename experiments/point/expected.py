@@ -3,8 +3,9 @@
 The simulation is a bound that good code comes near. A machine file may say how near, by kind of kernel
 (``library_efficiency``): a stretch of the critical path that a memory or a transfer limits takes its time by the
 efficiency of ``memory``, one that tensor units limit by that of ``tensor``, launches take what they take, and all else
-its time by the efficiency of the kernel's kind, as does what tensor units limit where ``tensor`` is not stated. Where
-the kernel that a library has is modelled itself (`scheduler.gpu.library`), a kernel takes what that takes, and no less
+its time by the efficiency of the kernel's kind, as does what tensor units limit where ``tensor`` is not stated. An
+efficiency of the dtype of a kernel's products (``library_efficiency_of``) comes before that of its kind. Where the
+kernel that a library has is modelled itself (`scheduler.gpu.library`), a kernel takes what that takes, and no less
 than the simulated one. Where a host issues kernels, each begins when the one before it has ended and it is issued: the
 host is no faster or slower for what kernels take.
 """
@@ -12,7 +13,7 @@ host is no faster or slower for what kernels take.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from dsascape.hw_models import AnyHardware, HostCall, Launch, Program, SimulationResult, Trace, Transfer
+from dsascape.hw_models import AnyHardware, Compute, HostCall, Launch, Program, SimulationResult, Trace, Transfer
 from dsascape.hw_models.common.spec_types import MEMORY, TENSOR
 from dsascape.hw_models.simulation.trace import Step
 from dsascape.scheduler import MachineSchedule
@@ -28,7 +29,8 @@ def expected_ps(
     ``library``: picoseconds of a library's kernel for each layer run, 0 where nothing is known; empty: of none.
     """
     stated: Mapping[str, float] = {str(kind): share for kind, share in hardware.library_efficiency.items()}
-    if not stated:
+    of_dtype: Mapping[str, float] = {str(dtype): share for dtype, share in hardware.library_efficiency_of.items()}
+    if not stated and not of_dtype:
         return float(result.makespan_ps)
     kinds = [kind_of_kernel([compiled.nest for compiled in layer.nests]) for _, layer in schedule.placed_layers]
     table = program.instructions
@@ -44,7 +46,10 @@ def expected_ps(
             elif paced_by == TENSOR and TENSOR in stated:
                 share = stated[TENSOR]
             else:
-                share = stated.get(kinds[layer_run] if layer_run in range(len(kinds)) else OTHER, 1.0)
+                kind = kinds[layer_run] if layer_run in range(len(kinds)) else OTHER
+                share = stated.get(kind, 1.0)
+                if kind != OTHER and isinstance(payload, Compute):
+                    share = of_dtype.get(payload.product or payload.dtype, share)
             bound[layer_run] += end_ps - start_ps
             expected[layer_run] += (end_ps - start_ps) / share
         for layer_run, taken_ps in enumerate(library):

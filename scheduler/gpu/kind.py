@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dsascape.hw_models import Gpu, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.library_rows import with_rows
 from dsascape.scheduler.gpu.lower import library_times, lower
 from dsascape.scheduler.gpu.pins import GpuPin
 from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
@@ -33,7 +34,10 @@ def _view(spec: Gpu, dtype: str, tuning: GpuTuning) -> GpuView:
 
 
 def _library(spec: Gpu, tuning: GpuTuning | None, schedule: GpuSchedule) -> Sequence[float]:
-    return () if spec.library is None else library_times(schedule, _view(spec, schedule.dtype, tuning or GpuTuning()))
+    if spec.library is None:
+        return ()
+    view = _view(spec, schedule.dtype, tuning or GpuTuning())
+    return with_rows(library_times(schedule, view), schedule, view)
 
 
 def _loops_text(schedule: GpuSchedule, spec: Gpu, number: int) -> str:

@@ -7,6 +7,7 @@ their place in DRAM from the kernel that writes them to the last that reads them
 
 from dataclasses import replace
 
+from dsascape.fusion.eager import EAGER
 from dsascape.hw_models import Buffer, Instruction, Launch, Program, gpu_machine
 from dsascape.hw_models.gpu.host import HOST
 from dsascape.hw_models.gpu.machine import LAUNCH
@@ -91,8 +92,10 @@ def library_times(schedule: GpuSchedule, view: GpuView) -> list[float]:
     It finds in the L2 what the schedule's own kernel finds.
     """
     found = []
+    is_eager = schedule.policy == EAGER
     for kernel, work in zip(schedule.runs, works(schedule, view), strict=True):
         dram_bytes = dict(work.payload.traffic)[DRAM] * work.blocks
+        own = view.of(kernel.layer)
         is_one = work.steps == 1
-        found.append(library_ps(kernel.layer, view.of(kernel.layer), dram_bytes) if is_one else 0.0)
+        found.append(library_ps(kernel.layer, own, dram_bytes, is_function=is_eager) if is_one else 0.0)
     return found
