@@ -110,9 +110,9 @@ before the first comparison. Two things have followed from that: PyTorch's ViT h
 among PyTorch's libraries above, and rows of a card leave out what holds more than the card's work, which has rows of
 its own. PyTorch without graphs takes nearly as long for one picture as for 16, 9 to 18 ms, as the host issues its
 functions one by one: 45 us each on the hosts of these cards, which other networks on other hosts have set
-([where numbers come from](sources.md#t4)); these hosts take 35 to 58. Automatic mixed precision casts the weights
-in every run, 53 functions more for ResNet-50, which is not modelled: a single picture in FP16 takes 2.4 ms more than
-in FP32, which is 45 us for each. Normalisation is a function of its own there. Up to batch 32 Paddle-TRT is hardly
+([where numbers come from](sources.md#t4)); these hosts take 35 to 60. Automatic mixed precision casts the weights
+in every run, 54 functions more for ResNet-50 and 82 for EfficientNet-B0: a single picture in FP16 takes 2.4 and 4.1 ms
+more than in FP32. Normalisation is a function of its own there. Up to batch 32 Paddle-TRT is hardly
 slower on an A30 than on an A100, its 99th percentile up to four times the mean, which its host does not explain.
 """
 OF_CARDS = """ResNet-50 in INT8 by TensorRT at its batches of 32 to 2048 is expected at 0.80 to 1.09 of what it takes,

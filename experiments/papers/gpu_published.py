@@ -5,9 +5,10 @@
 Figures are in ``gpus/published.csv``, their sources in ``gpus/published.yaml``; those at batches of 1, 32 and 256 to
 2048 are simulated, which takes some minutes; all others lie between two of them. TensorRT launches a network as one graph (`GpuTuning.graphs`). PyTorch launches a kernel for each
 function of a convolutional network, normalisation behind a convolution included: ``eager`` here, with biases apart,
-issued by a host that takes its time for each (`GpuTuning.host`); its casts under automatic mixed precision are left
-out. What the other runtimes fuse, and blocks of transformers, are simulated under ``fixed-pattern``, as in [libraries
-on GPUs](gpu-libraries.md); Paddle's host issues the kernels of an engine one by one.
+issued by a host that takes its time for each (`GpuTuning.host`). FP16 is automatic mixed precision there, which casts
+every weight in every run (`workloads.weight_casts`). What the other runtimes fuse, and blocks of transformers, are
+simulated under ``fixed-pattern``, as in [libraries on GPUs](gpu-libraries.md); Paddle's host issues the kernels of an
+engine one by one.
 """
 
 import sys
@@ -28,6 +29,7 @@ from dsascape.hw_models.machine_files.load import with_values
 from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.bias_apart import with_biases_apart
+from dsascape.workloads.weight_casts import with_weights_cast
 
 FOLDER = Path(__file__).parent / "gpus"
 BATCHES = 1, 32, 256, 512, 1024, 1536, 2048
@@ -112,6 +114,7 @@ def simulated(each: Published) -> Case:
     graph = each.graph.with_batch(each.batch)
     if by_functions:
         graph = with_biases_apart(graph)
+        graph = with_weights_cast(graph) if each.dtype == "fp16" else graph
     policy, tuning = "eager" if by_functions else "fixed-pattern", _LAUNCHED.get(each.runtime)
     record = simulate(graph, each.machine, policy, dtype=each.dtype, tuning=tuning).record
     return Case(each, record.latency_s, record.expected_latency_s)
