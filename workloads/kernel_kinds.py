@@ -26,12 +26,17 @@ def kind_of_kernel(nests: Sequence[LoopNest]) -> str:
 
 
 def _window_loops(nest: LoopNest) -> set[int]:
-    """Return the reduction loops that share a dimension of an operand with another loop: those of a window."""
-    return {
-        loop
-        for read in nest.reads
-        for index in read.indices
-        if len([term for term, _ in index.terms if nest.loops[term].extent > 1]) > 1
-        for loop, _ in index.terms
-        if nest.loops[loop].reduction and nest.loops[loop].extent > 1
-    }
+    """Return the reduction loops of a window: each shares a dimension of an operand with a loop over results.
+
+    That loop moves this operand alone. A loop over groups, which shares the channels' dimension with the channels of a
+    group, moves the weights as well, and makes no window of them.
+    """
+    moving = [frozenset([loop for index in read.indices for loop, _ in index.terms]) for read in nest.reads]
+    found = set()
+    for read in nest.reads:
+        for index in read.indices:
+            terms = [loop for loop, _ in index.terms if nest.loops[loop].extent > 1]
+            alone = [loop for loop in terms if sum(loop in each for each in moving) == 1]
+            if any(not nest.loops[loop].reduction for loop in alone):
+                found |= {loop for loop in terms if nest.loops[loop].reduction}
+    return found

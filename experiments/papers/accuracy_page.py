@@ -27,7 +27,7 @@ from dsascape.experiments.papers.graphturbo_tables import markdown
 from dsascape.experiments.papers.nvdla_sizes import sizes
 from dsascape.experiments.papers.pages import write_page
 from dsascape.experiments.papers.power_tables import power_tables
-from dsascape.experiments.papers.published_cpus import USES, predicted, published
+from dsascape.experiments.papers.published_cpus import USES, compared, predicted
 from dsascape.experiments.papers.published_newer import predicted_newer, published_newer
 from dsascape.experiments.real.accuracy import mape, spearman
 from dsascape.hw_models import load_hardware
@@ -194,7 +194,7 @@ def published_cpu_rows() -> list[Compared]:
     rows = []
     for use, figures in (("development", ("bound",)), ("blind", ("bound", "expected"))):
         for library, name, is_single in _CPU_LIBRARIES:
-            own = [c for c in published() if (c.use, c.library, c.threads == 1) == (use, library, is_single)]
+            own = [c for c in compared() if (c.use, c.library, c.threads == 1) == (use, library, is_single)]
             for at, figure in enumerate(figures if own else ()):
                 found = tuple([ours[each.key][at] for each in own])
                 rows.append(Compared(f"{use}, {name}, {figure}", library, found, tuple([each.ms for each in own])))

@@ -19,21 +19,30 @@ these are the times. On two threads MobileNet-V2 and ResNet-50 gain 1.0 to 1.7 t
 """
 ON_PUBLISHED_CPUS = """Networks in FP32 at batch 1 on phones and boards, as the makers of two libraries have published
 them, beside `fixed-pattern` with Winograd where it pays. Devices were split by name into those for development
-(Snapdragon 410, 810 and 835, Raspberry Pi 4) and blind ones (Kirin 970, Snapdragon 660, RK3399, Raspberry Pi 3B+), that
-were simulated once, when the model was final; one network had been simulated on the Raspberry Pi 3B+ before, and the
-tables had been read when they were copied. Most kinds of cores are in both parts. `expected` is the bound divided by
-the presets' library efficiency, 0.78 for cores in order and 0.55 out of order, the same for all kinds of kernels; the
-development devices on one thread have set it. They have set one thing more: Snapdragon 835 gained too much from four
-threads, so clocks of phones fall to 0.85 of the highest as more cores work, and are not always that low. So only blind
-rows judge.
-`python -m dsascape.experiments.papers.published_cpus blind` simulates them again.
+(Snapdragon 410, 810 and 835, Raspberry Pi 4) and blind ones (Kirin 970, Snapdragon 660, RK3399, Raspberry Pi 3B+),
+whose expected latencies were looked at once, when the model was final; one network had been simulated on the
+Raspberry Pi 3B+ before, eight networks of the others when all kinds of kernels had one efficiency, and the tables had
+been read when they were copied. Kinds of cores are mostly in both parts. `expected` has the library efficiency that
+the presets state by kind of kernel: 0.87 of the bound for products, 0.54 for convolutions and 0.40 for depthwise ones
+on cores in order, 0.59, 0.38 and 0.29 out of order. One thread of the development devices has set them
+(`python -m dsascape.experiments.papers.cpu_efficiencies`); with all kinds alike the same networks are off by 15 % in
+place of 11 and 13. ncnn's code says why kinds differ: its convolutions with windows first copy their data with a border
+around it, depthwise ones pass over their results again for an activation, and those of 7x7 load two operands for each
+multiply-accumulate into one sum. That phones' clocks fall with cores at work only, to 0.85 of the highest in place of
+0.85 always, was decided when Snapdragon 835 gained too much from four threads. So only blind rows judge.
+`python -m dsascape.experiments.papers.published_cpus blind` simulates them again, with those that are published and
+have not been simulated since: the table has those that have.
 """
-OF_PUBLISHED_CPUS = """Threads gain about what is published: 2.9 times on the four fast cores of Kirin 970 (3.1
-published, in the geometric mean of the networks), 2.5 on all eight of Snapdragon 660 (2.3), 1.65 on the two of RK3399
-(1.61). ncnn takes twice the bound; XNNPACK comes nearer, with 1.4 times on one core of Snapdragon 835. What is
-left: VGG-16 mostly comes out slower than expected, by up to 1.5 times on several threads, EfficientNet and SqueezeNet
-at 0.7 to 0.9; the causes have not been looked for. Raspberry Pis ran 32-bit code of 16 registers, but are described
-with 64-bit code of 32: the 3B+ is expected at 0.36 to 1.1 of ncnn, an older version there.
+OF_PUBLISHED_CPUS = """What is left: VGG-16 and MobileNet-YOLO come out slower than expected, by up to 1.7 times.
+Winograd's algorithm is computed tile by tile: a thread takes its rows of the image through all steps, and reads all
+transformed weights for each part of them. Libraries transform the whole image, then multiply, then transform back, each
+step on all threads. On four threads of Snapdragon 835, VGG-16's second layer gets tiles of F(2, 3), with 2.2 times the
+products of F(6, 3), as larger ones wait longer for weights: it takes 70 ms on one thread and 37 on four. Four times the
+bandwidth of L2 would change the network by 4 %. Networks of small kernels come out too fast on several threads:
+SqueezeNet, ShuffleNet and BlazeFace at 0.6 to 0.75 on Snapdragon 835. In ncnn, groups of channels (AlexNet, RegNetY)
+run one after the other, layers whose channels are no multiples of four (BlazeFace) have other code, and a swish, an
+addition or a concatenation is a pass over memory, which `fixed-pattern` has in the kernel before. Raspberry Pis ran
+32-bit code of 16 registers, but are described with 64-bit code of 32.
 """
 ON_NEWER_CPUS = """Networks in FP16 and INT8 on newer cores, and in INT8 on older ones, as the makers of ncnn have
 published them. Devices were split by name before any was simulated, and the blind ones were simulated once, when the

@@ -3,12 +3,12 @@
     python -m dsascape.experiments.papers.gpu_published [OUT.md]
 
 Figures are in ``gpus/published.csv``, their sources in ``gpus/published.yaml``; those at batches of 1, 32 and 256 to
-2048 are simulated, which takes some minutes; all others lie between two of them. TensorRT launches a network as one graph (`GpuTuning.graphs`). PyTorch launches a kernel for each
-function of a convolutional network, normalisation behind a convolution included: ``eager`` here, with biases apart,
-issued by a host that takes its time for each (`GpuTuning.host`). FP16 is automatic mixed precision there, which casts
-every weight in every run (`workloads.weight_casts`). What the other runtimes fuse, and blocks of transformers, are
-simulated under ``fixed-pattern``, as in [libraries on GPUs](gpu-libraries.md); Paddle's host issues the kernels of an
-engine one by one.
+2048 are simulated, which takes some minutes; all others lie between two of them. TensorRT launches a network as one
+graph (`GpuTuning.graphs`). PyTorch launches a kernel for each function of a convolutional network, normalisation behind
+a convolution included: ``eager`` here, with biases apart, issued by a host that takes its time for each
+(`GpuTuning.host`). FP16 is automatic mixed precision there, which casts every weight in every run
+(`workloads.weight_casts`). What the other runtimes fuse, and blocks of transformers, are simulated under
+``fixed-pattern``, as in [libraries on GPUs](gpu-libraries.md); Paddle's host issues the kernels of an engine one by one.
 """
 
 import sys

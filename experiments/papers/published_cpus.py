@@ -59,6 +59,12 @@ def predicted() -> dict[tuple[str, str, str], tuple[float, float]]:
         }
 
 
+def compared() -> tuple[PublishedCase, ...]:
+    """Return the cases that have been simulated, in the order of the file."""
+    ours = predicted()
+    return tuple([each for each in published() if each.key in ours])
+
+
 def simulated_ms(case: PublishedCase) -> tuple[float, float]:
     """Return the bound and the expected latency of a case in milliseconds: a network that runs again and again."""
     tuning = {"threads": case.threads, "warm_caches": True, "winograd": 6}

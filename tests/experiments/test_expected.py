@@ -1,5 +1,6 @@
 """The expected latency divides the critical path by what the machine states of libraries; the bound stays."""
 
+from collections import Counter
 from functools import cache
 from typing import get_args
 
@@ -93,6 +94,15 @@ def test_strided_convolutions_of_one_element_are_products() -> None:
 
     # of 53 convolutions sixteen are 3 x 3 and one is 7 x 7
     assert (kinds.count("product"), kinds.count("convolution")) == (36, 17)
+
+
+def test_groups_of_channels_are_no_windows() -> None:
+    """ShuffleNet: 32 convolutions of 1x1, most in three groups, 16 with one channel a group, and the first of 3x3."""
+    kinds = Counter(kind_of_kernel(op.nests) for op in load_network("shufflenet-v1").ops if op.kind == "Conv")
+    grouped = [kind_of_kernel(op.nests) for op in load_network("alexnet").ops if op.kind == "Conv"]
+
+    assert kinds == {PRODUCT: 32, DEPTHWISE: 16, CONVOLUTION: 1}
+    assert grouped == 5 * [CONVOLUTION]
 
 
 def test_a_machine_file_names_the_kinds_that_there_are() -> None:

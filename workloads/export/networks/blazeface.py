@@ -1,5 +1,7 @@
 """BlazeFace: features of a detector of faces for phones."""
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -31,10 +33,7 @@ _HALVING = (32, 48, 96)
 
 def blazeface() -> nn.Sequential:
     """Return BlazeFace (Bazarevsky et al., 2019) for 128x128 images up to its last map, 96 channels at stride 16."""
-    sizes = list(zip(_WIDTHS, _WIDTHS[1:], strict=False))
     blocks = [
-        _Block(before, after, 2 if after in _HALVING and before != after else 1) for before, after in sizes
+        _Block(before, after, 2 if after in _HALVING and before != after else 1) for before, after in pairwise(_WIDTHS)
     ]
-    return nn.Sequential(
-        nn.ZeroPad2d((1, 2, 1, 2)), nn.Conv2d(3, 24, 5, stride=2), nn.ReLU(), *blocks
-    )
+    return nn.Sequential(nn.ZeroPad2d((1, 2, 1, 2)), nn.Conv2d(3, 24, 5, stride=2), nn.ReLU(), *blocks)

@@ -64,7 +64,7 @@ _INCEPTIONS = (
 
 
 def googlenet() -> nn.Sequential:
-    """Return GoogLeNet (Szegedy et al., CVPR '15) for 224x224 images and 1,000 classes, without its side classifiers."""
+    """Return GoogLeNet (Szegedy et al., CVPR '15) without side classifiers, 224x224 images and 1,000 classes."""
     layers = [
         *_convolution(3, 64, 7, stride=2, padding=3),
         _pool(),

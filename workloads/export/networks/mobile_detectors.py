@@ -32,7 +32,8 @@ class MobileNetSsd(nn.Module):
         maps = [self.to_stride_16(image)]
         for stage in (self.to_stride_32, *self.extras):
             maps.append(stage(maps[-1]))
-        return self.heads(maps)
+        locations, scores = self.heads(maps)
+        return locations, scores
 
 
 class _Fire(nn.Module):
@@ -79,7 +80,8 @@ class SqueezeNetSsd(nn.Module):
         maps = [image]
         for stage in self.stages:
             maps.append(stage(maps[-1]))
-        return self.heads([self.normalised(maps[1]), *maps[2:]])
+        locations, scores = self.heads([self.normalised(maps[1]), *maps[2:]])
+        return locations, scores
 
 
 class MobileNetYolo(nn.Module):

@@ -32,18 +32,22 @@ class _Unit(nn.Module):
         return self.activation(torch.cat([self.shortcut(features), made], dim=1))
 
 
+_FIRST = 24
+"""Channels before the first unit, which has no groups in front."""
+
+
 def shufflenet_v1(groups: int = 3) -> nn.Sequential:
     """Return ShuffleNet at width 1 with three groups (Zhang et al., CVPR '18), 224x224 images, 1,000 classes."""
     units: list[nn.Module] = []
-    before = 24
+    before = _FIRST
     for after, count in ((240, 4), (480, 8), (960, 4)):
         for place in range(count):
-            first_groups = 1 if before == 24 else groups
+            first_groups = 1 if before == _FIRST else groups
             stride = 2 if place == 0 else 1
             units.append(_Unit(before, after, stride=stride, groups=groups, first_groups=first_groups))
             before = after
     return nn.Sequential(
-        convolution(3, 24, 3, stride=2),
+        convolution(3, _FIRST, 3, stride=2),
         nn.MaxPool2d(3, stride=2, padding=1),
         *units,
         nn.AdaptiveAvgPool2d(1),
