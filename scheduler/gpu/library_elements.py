@@ -1,4 +1,4 @@
-"""Kernels of PyTorch without tiles (ATen): how many threads each launches, what one does in sequence, how long it takes.
+"""Kernels of PyTorch without tiles (ATen): their threads, what one of them does in sequence, how long all take.
 
 Such a kernel has a rule for its grid, and a thread has a loop: it waits for loads, computes, stores, and goes on. What
 limits it follows from the shape: few blocks leave SMs without work, one load at a time waits for the memory each time,
@@ -9,11 +9,17 @@ files of ``aten/src/ATen/native/cuda`` in github.com/pytorch/pytorch; instructio
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dsascape.hw_models import Gpu
 from dsascape.hw_models.gpu.spec import WORD_BYTES
-from dsascape.scheduler.gpu.library_grids import Grid, concatenation, normalisation, pooling, reduction
+from dsascape.scheduler.gpu.library_grids import (
+    Grid,
+    concatenation,
+    depthwise,
+    normalisation,
+    pooling,
+    reduction,
+)
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Access, LoopNest
 
@@ -30,12 +36,18 @@ _LEAST = 20
 def elements_ps(layer: Layer, spec: Gpu, dram_bytes: float) -> float:
     """Return picoseconds of ATen's kernels for a layer without products, the launch included; 0: none is known.
 
-    ``dram_bytes``: moved between L2 and DRAM. The first blocks wait for DRAM, if anything comes from there; of the
-    loads of all others as many do as that is of all bytes.
+    ``dram_bytes``: moved between L2 and DRAM.
     """
     grid = grid_of(layer, spec)
-    if grid is None:
-        return 0.0
+    return 0.0 if grid is None else grid_ps(grid, layer, spec, dram_bytes)
+
+
+def grid_ps(grid: Grid, layer: Layer, spec: Gpu, dram_bytes: float) -> float:
+    """Return picoseconds of a grid that computes a layer, the launch included.
+
+    The first blocks wait for DRAM, if anything comes from there; of the loads of all others as many do as
+    ``dram_bytes``, moved between L2 and DRAM, are of all bytes.
+    """
     moved_bytes = sum([math.prod(layer.described(name).shape) * layer.described(name).element_bytes
                        for name in dict.fromkeys((*layer.inputs, *layer.outputs))])  # fmt: skip
     share = min(dram_bytes / moved_bytes, 1.0)
@@ -70,31 +82,40 @@ def took_ps(grid: Grid, spec: Gpu, first_ps: float, latency_ps: float) -> float:
 def grid_of(layer: Layer, spec: Gpu) -> Grid | None:
     """Return the grid of ATen's kernel for a layer, one function; None where it is not known."""
     nests = [each.nest for each in layer.nests if not each.is_view]
-    if not nests or any(nest.ordered or nest.running or nest.per_iteration.macs for nest in nests):
+    if not nests or any(nest.ordered or nest.running for nest in nests):
         return None
-    first, written = nests[0], nests[0].write
-    order = layer.described(written.tensor).order
-    width = int(layer.described(written.tensor).element_bytes)
     if layer.puts_together:
-        return concatenation([math.prod(nest.extents) for nest in nests], written.shape, order, width, spec)
-    if first.has_reduction:
-        if len(nests) > 1 or len(first.reads) != 1:
-            return None
-        window = _window(first)
-        if window:
-            return pooling(written.shape, order, window, spec, is_mean=bool(first.per_output))
-        if not any(index.opaque for index in first.reads[0].indices):
-            return reduction(first, layer.described(first.reads[0].tensor).order, spec)
-        return None
-    if first.name == "BatchNormalization" and order and order[-1] == 1:
-        return normalisation(written.shape)
+        result = layer.described(nests[0].write.tensor)
+        parts = [math.prod(nest.extents) for nest in nests]
+        return concatenation(parts, result.shape, result.order, int(result.element_bytes), spec)
     if any(nest.has_reduction for nest in nests):
+        return _reducing(nests[0], layer, spec) if len(nests) == 1 else None
+    return _of_elements(nests, layer, spec)
+
+
+def _reducing(nest: LoopNest, layer: Layer, spec: Gpu) -> Grid | None:
+    """Return the grid of a depthwise convolution, a pooling, a sum or a mean; None for what else reduces."""
+    window = window_of(nest)
+    if window and nest.per_iteration.macs:
+        return depthwise(math.prod(nest.write.shape), window)
+    if len(nest.reads) != 1 or nest.per_iteration.macs or any(index.opaque for index in nest.reads[0].indices):
         return None
+    if window:
+        order = layer.described(nest.write.tensor).order
+        return pooling(nest.write.shape, order, window, is_mean=bool(nest.per_output))
+    return reduction(nest, layer.described(nest.reads[0].tensor).order, spec)
+
+
+def _of_elements(nests: Sequence[LoopNest], layer: Layer, spec: Gpu) -> Grid | None:
+    """Return the grid of what computes or moves elements one by one; None where their places depend on data."""
+    first = nests[0]
+    result = layer.described(first.write.tensor)
+    if first.name == "BatchNormalization" and result.order[-1] == 1:
+        return normalisation(first.write.shape)
     if all(_is_in_step(nest, layer, read) for nest in nests for read in nest.reads):
-        return _vectorised(nests, width)
-    if len(nests) == 1 and not any(index.opaque for read in first.reads for index in read.indices):
-        return _one_by_one(first, layer, spec)
-    return None
+        return _vectorised(nests, int(result.element_bytes))
+    is_known = len(nests) == 1 and not any(index.opaque for read in first.reads for index in read.indices)
+    return _one_by_one(first, layer, spec) if is_known else None
 
 
 def _vectorised(nests: Sequence[LoopNest], width: int) -> Grid:
@@ -147,7 +168,7 @@ def _is_in_step(nest: LoopNest, layer: Layer, read: Access) -> bool:
     return math.prod(read.shape) == 1 or _steps(nest, layer, read) == _steps(nest, layer, nest.write)
 
 
-def _window(nest: LoopNest) -> tuple[tuple[int, int], ...]:
+def window_of(nest: LoopNest) -> tuple[tuple[int, int], ...]:
     """Return size and stride of a window, for each dimension that it moves along; empty: there is none."""
     found = []
     for index in nest.reads[0].indices:
