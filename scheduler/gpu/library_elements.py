@@ -3,24 +3,21 @@
 Such a kernel has a rule for its grid, and a thread has a loop: it waits for loads, computes, stores, and goes on. What
 limits it follows from the shape: few blocks leave SMs without work, one load at a time waits for the memory each time,
 divisions for addresses take instructions, a warp whose threads read apart takes a pass of the first cache for each
-line. Bandwidth is not counted here: a kernel takes no less than its simulation does. Grids are those of ATen's sources,
-files of ``aten/src/ATen/native/cuda`` in github.com/pytorch/pytorch; instructions are counted there by hand.
+line. Nor is it faster than DRAM is for libraries. Grids are those of ATen's sources, files of
+``aten/src/ATen/native/cuda`` in github.com/pytorch/pytorch; instructions are counted there by hand. Times of a
+profile have been looked at beside these counts, not fitted.
 """
 
 import math
 from collections.abc import Sequence
 
 from dsascape.hw_models import Gpu
+from dsascape.hw_models.common.spec_types import MEMORY
 from dsascape.hw_models.gpu.spec import WORD_BYTES
-from dsascape.scheduler.gpu.library_grids import (
-    Grid,
-    concatenation,
-    depthwise,
-    normalisation,
-    pooling,
-    reduction,
-)
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.gpu.library_grids import Grid, concatenation, depthwise, normalisation, pooling, reduction
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.kernel_kinds import DEPTHWISE, kind_of_kernel
 from dsascape.workloads.loopnest import Access, LoopNest
 
 _VECTOR_BYTES, _VECTOR_THREADS = 16, 128
@@ -52,7 +49,9 @@ def grid_ps(grid: Grid, layer: Layer, spec: Gpu, dram_bytes: float) -> float:
                        for name in dict.fromkeys((*layer.inputs, *layer.outputs))])  # fmt: skip
     share = min(dram_bytes / moved_bytes, 1.0)
     first_ps = spec.dram.latency_ps if dram_bytes else spec.l2.latency_ps
-    return took_ps(grid, spec, first_ps, share * spec.dram.latency_ps + (1 - share) * spec.l2.latency_ps)
+    taken_ps = took_ps(grid, spec, first_ps, share * spec.dram.latency_ps + (1 - share) * spec.l2.latency_ps)
+    efficiency = spec.library_efficiency.get(MEMORY, 1.0)
+    return max(taken_ps, spec.launch_ps + dram_bytes * PS_PER_S / (spec.dram.sustained_bytes_per_s * efficiency))
 
 
 def took_ps(grid: Grid, spec: Gpu, first_ps: float, latency_ps: float) -> float:
@@ -96,7 +95,7 @@ def grid_of(layer: Layer, spec: Gpu) -> Grid | None:
 def _reducing(nest: LoopNest, layer: Layer, spec: Gpu) -> Grid | None:
     """Return the grid of a depthwise convolution, a pooling, a sum or a mean; None for what else reduces."""
     window = window_of(nest)
-    if window and nest.per_iteration.macs:
+    if kind_of_kernel([nest]) == DEPTHWISE:
         return depthwise(math.prod(nest.write.shape), window)
     if len(nest.reads) != 1 or nest.per_iteration.macs or any(index.opaque for index in nest.reads[0].indices):
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dsascape.hw_models import Gpu
 from dsascape.workloads.loopnest import LoopNest
 
-DIVISION = 20
+_DIVISION = 20
 """Instructions of a division of whole numbers of 32 bits by one that is known at run time, its remainder included."""
 _CHANNELS_LAST = 0, 2, 3, 1
 _WARP = 32
@@ -57,7 +57,7 @@ def pooling(
     fresh = math.prod([min(extent, stride) for extent, stride in window])
     if is_mean or tuple(order) != _CHANNELS_LAST:
         threads = _MOST_THREADS if is_mean else 256
-        each = 3 * DIVISION + _LEAST + 12 * size
+        each = 3 * _DIVISION + _LEAST + 12 * size
         return Grid(math.ceil(math.prod(shape) / threads), threads, fresh, each, size - fresh)
     return _largest(shape, size, fresh)
 
@@ -70,7 +70,7 @@ def depthwise(results: int, window: Sequence[tuple[int, int]]) -> Grid:
     """
     size = math.prod([extent for extent, _ in window])
     fresh = math.prod([min(extent, stride) for extent, stride in window])
-    return Grid(math.ceil(results / 1024), 256, fresh, _LEAST + DIVISION * 3 + 25 * size, size - fresh, chains=4)
+    return Grid(math.ceil(results / 1024), 256, fresh, _LEAST + _DIVISION * 3 + 25 * size, size - fresh, chains=4)
 
 
 def _largest(shape: Sequence[int], size: int, fresh: int) -> Grid:
@@ -110,7 +110,7 @@ def concatenation(parts: Sequence[int], shape: Sequence[int], order: Sequence[in
     blocks = sum([min(math.ceil(part / (elements * threads)), most) for part in parts])
     rounds = max(parts) / (elements * threads * most)
     places = 1 if is_plain else elements
-    each = _LEAST / 2 + places * ((len(shape) - 1) * (DIVISION + 2) + 4)
+    each = _LEAST / 2 + places * ((len(shape) - 1) * (_DIVISION + 2) + 4)
     return Grid(blocks, threads, rounds, _LEAST + rounds * each, chains=places)
 
 
@@ -176,11 +176,12 @@ def reduction(nest: LoopNest, order: Sequence[int], spec: Gpu) -> Grid:
 def padding(elements: int, spec: Gpu) -> Grid:
     """Return the grid of ``nhwcAddPaddingKernel`` of cuDNN for so many results: as many blocks as SMs hold [profile].
 
-    A thread goes on to its next element, and finds its place by a division for each dimension but the first.
+    A thread goes on to its next element, and finds its place by a division for each dimension but the first. In front
+    of it the results are cleared, and so are those of the filters, which are padded too [profile].
     """
     blocks = spec.sms.count * (spec.sms.threads // _MOST_THREADS)
     each = math.ceil(elements / (blocks * _MOST_THREADS))
-    return Grid(blocks, _MOST_THREADS, each, _LEAST + each * (3 * DIVISION + 12))
+    return Grid(blocks, _MOST_THREADS, each, _LEAST + each * (3 * _DIVISION + 12), before=3)
 
 
 def _pow2(number: int) -> int:
