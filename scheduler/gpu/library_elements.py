@@ -26,6 +26,8 @@ _INSTRUCTIONS = 4
 """Instructions for an element besides its operator: two conversions, a share of access and address."""
 _SPECIAL = 8
 """Instructions of a division or an exponential besides the one of the unit for them: ranges, refinement."""
+_VIEWS = "Slice", "Split"
+"""Nests of operators for which PyTorch launches nothing: who reads them reads apart."""
 _LEAST = 20
 """Instructions of a thread before its loop: its number, bounds, pointers."""
 
@@ -106,15 +108,20 @@ def _reducing(nest: LoopNest, layer: Layer, spec: Gpu) -> Grid | None:
 
 
 def _of_elements(nests: Sequence[LoopNest], layer: Layer, spec: Gpu) -> Grid | None:
-    """Return the grid of what computes or moves elements one by one; None where their places depend on data."""
+    """Return the grid of what computes or moves elements one by one; None where their places depend on data.
+
+    Nor is a grid known for parts of a tensor, which a framework passes on as they lie.
+    """
     first = nests[0]
     result = layer.described(first.write.tensor)
     if first.name == "BatchNormalization" and result.order[-1] == 1:
         return normalisation(first.write.shape)
     if all(_is_in_step(nest, layer, read) for nest in nests for read in nest.reads):
         return _vectorised(nests, int(result.element_bytes))
-    is_known = len(nests) == 1 and not any(index.opaque for read in first.reads for index in read.indices)
-    return _one_by_one(first, layer, spec) if is_known else None
+    if len(nests) > 1 or first.name in _VIEWS:
+        return None
+    is_affine = not any(index.opaque for read in first.reads for index in read.indices)
+    return _one_by_one(first, layer, spec) if is_affine else None
 
 
 def _vectorised(nests: Sequence[LoopNest], width: int) -> Grid:
@@ -134,11 +141,12 @@ def _one_by_one(nest: LoopNest, layer: Layer, spec: Gpu) -> Grid | None:
     library = spec.library
     if library is None:
         return None
-    blocks = math.ceil(math.prod(nest.write.shape) / (library.element_threads * library.elements))
+    size = math.prod(nest.write.shape)
+    blocks = math.ceil(size / (library.element_threads * library.elements))
+    elements = min(library.elements, math.ceil(size / library.element_threads))
     lines = sum([_lines(nest, layer, read, spec) - 1 for read in nest.reads])
     return Grid(
-        blocks, library.element_threads, library.elements, library.elements * library.element_instructions,
-        passes=library.elements * lines,
+        blocks, library.element_threads, elements, elements * library.element_instructions, passes=elements * lines,
     )  # fmt: skip
 
 

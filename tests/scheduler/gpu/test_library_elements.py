@@ -141,6 +141,23 @@ def test_threads_that_read_apart_take_a_pass_for_each_line() -> None:
     assert 20e6 < took_ps(moved, spec, 0, 0) < 35e6  # measured: 28 us
 
 
+def test_a_block_that_is_not_full_goes_round_less_often() -> None:
+    few, many = [
+        grid_of(layer(operator("Mul", (1, rows, 32), (1, 1, 32))), h200()) for rows in (8, 64)
+    ]
+
+    assert few is not None
+    assert many is not None
+    assert (few.waits, many.waits) == (2, 4)
+
+
+def test_nothing_is_known_of_parts_that_are_passed_on_and_of_softmax() -> None:
+    spec = h200()
+
+    assert grid_of(layer(operator("Softmax", (64, 64))), spec) is None
+    assert grid_of(layer(operator("Split", (4, 64, 64), axis=1, num_outputs=2)), spec) is None
+
+
 def test_pytorchs_own_kernels_are_those_of_functions_alone() -> None:
     spec = h200().launched_in_graphs
     maximum = layer(operator("MaxPool", (1, 64, 112, 112), kernel_shape=[3, 3], strides=[2, 2]))
