@@ -90,7 +90,7 @@ additions of a bias at 0.98, concatenations at 0.79, means at 0.71. Convolutions
 256 now and no shared reductions: 0.87, before 0.70. Depthwise ones are at 0.66, first layers of three channels at 0.3
 to 0.7. Convolutional networks are expected at 0.76 to 0.98, before at 0.54 to 0.89. What is left there besides: some
 2 us that a kernel of a convolution takes before its first and after its last step, and the L2, which reads and writes
-at less than it reads. Encoders are expected at 0.60 to 0.90, prompts at 0.79 to 1.01, and decoding at 0.95 to 1.1.
+at less than it reads. Encoders are expected at 0.64 to 0.95, prompts at 0.86 to 1.01, and decoding at 0.95 to 1.1.
 """
 OF_GPUS = """TensorRT's kernels fuse attention and are launched as one graph. On phones the papers' baselines move
 data in textures and launch far more kernels; the costs of these are not published, so that the order of networks is
