@@ -8,7 +8,8 @@ graph (`GpuTuning.graphs`). PyTorch launches a kernel for each function of a con
 a convolution included: ``eager`` here, with biases apart, issued by a host that takes its time for each
 (`GpuTuning.host`). FP16 is automatic mixed precision there, which casts every weight in every run
 (`workloads.weight_casts`). What the other runtimes fuse, and blocks of transformers, are simulated under
-``fixed-pattern``, as in [libraries on GPUs](gpu-libraries.md); Paddle's host issues the kernels of an engine one by one.
+``fixed-pattern``, as in [libraries on GPUs](gpu-libraries.md); Paddle's host issues the kernels of an engine one by
+one.
 """
 
 import sys

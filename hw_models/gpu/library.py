@@ -30,6 +30,9 @@ class LibraryProducts(BaseModel):
     """Granularity of the other side of a tile."""
     most_sums: Annotated[int, Field(ge=64, le=2**20)] = 2**20
     """Most sums of a tile on tensor units."""
+    window_sides: tuple[Side, ...] | None = Field(default=None, min_length=1, strict=False)
+    """Rows and columns of a tile of convolutions with a window on tensor units, by default as ``tile_sides``. Their
+    kernels go through the channels of one position of the window after the other, and blocks share no reduction."""
     older_rate: Efficiency = 1.0
     """Share of the peak that kernels reach whose operands threads copy in pieces of less than 16 B."""
     lane_tiles: tuple[LaneTile, ...] = Field(min_length=1, strict=False)

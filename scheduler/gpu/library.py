@@ -24,16 +24,20 @@ from dsascape.hw_models.common.spec_types import MEMORY, TENSOR
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.gpu.fronts import unit_of
 from dsascape.scheduler.gpu.library_attention import attention_ps
-from dsascape.scheduler.gpu.library_elements import elements_ps
+from dsascape.scheduler.gpu.library_elements import elements_ps, took_ps
+from dsascape.scheduler.gpu.library_grids import padding
 from dsascape.scheduler.gpu.nests import Product, nests_of
 from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.compiled import sizes_by_role
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.workloads.kernel_kinds import DEPTHWISE, PRODUCT, kind_of_kernel
+from dsascape.workloads.kernel_kinds import CONVOLUTION, DEPTHWISE, kind_of_kernel
 
 _SUM_BYTES = 4
 _COPY_BYTES = 16
 """Bytes of an asynchronous copy, and of a thread's widest access, which takes a warp four passes."""
 _PASSES = 4
+_LEAST_STEP = 32
+"""Channels of one position of a window that a step takes at least: so the names of cuDNN's kernels end."""
 _SHARES = (1, 2, 3, 4, 6, 8, 12, 16)
 """Blocks that share a reduction."""
 _SCRATCH_REGISTERS = 64
@@ -62,49 +66,85 @@ def library_ps(layer: Layer, view: GpuView, dram_bytes: float, *, is_function: b
         return 0.0
     if nests.fronts:
         return attention_ps(layer, view, dram_bytes)
-    if nests.anchor < 0:
+    if nests.anchor < 0 or kind_of_kernel([nests.nests[nests.anchor].compiled.nest]) == DEPTHWISE:
         return elements_ps(layer, spec, dram_bytes) if is_function else 0.0
     if nests.statistics:
         return attention_ps(layer, view, dram_bytes)
+    return _product_ps(layer, view, dram_bytes)
+
+
+def _product_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
+    """Return picoseconds of a product or a convolution, the last of a layer; 0 where nothing is known of it."""
+    nests, spec, library = nests_of(layer), view.spec, view.spec.library
     product = nests.product(layer, layer.sink.shape)
-    if product is None or min(product.rows, product.columns) < 1:
+    if library is None or product is None or min(product.rows, product.columns) < 1:
         return 0.0
     unit = unit_of(max(product.rows, 1), max(product.columns, 1), product.depth, view)
-    if unit == "tensor" and not spec.library.tile_sides:
+    if unit == "tensor" and not library.tile_sides:
         return 0.0
     anchor = nests.nests[nests.anchor]
-    kind = kind_of_kernel([anchor.compiled.nest])
-    if kind == DEPTHWISE:
-        return 0.0
     width = max([read.element_bytes for read in anchor.reads[:2]])
-    piece = float(_COPY_BYTES)
-    if kind == PRODUCT:
-        piece = min([math.gcd(int(size * width), _COPY_BYTES) for size in (product.depth, product.columns)])
     moved_ps = dram_bytes * PS_PER_S / (spec.dram.sustained_bytes_per_s * spec.library_efficiency.get(MEMORY, 1.0))
     if unit == "lanes" and min(product.rows, product.columns) == 1:  # a matrix by a vector: a kernel of its own
-        return spec.launch_ps + spec.library.round_trips * spec.dram.latency_ps + moved_ps
-    timed = _on_tensor_units if unit == "tensor" else _on_lanes
-    return float(timed(product, view, width, max(piece, 1.0), moved_ps).min())
+        return spec.launch_ps + library.round_trips * spec.dram.latency_ps + moved_ps
+    if unit != "tensor":
+        return float(_on_lanes(product, view, width, moved_ps).min())
+    nest, roles = anchor.compiled.nest, anchor.compiled.roles
+    if kind_of_kernel([nest]) == CONVOLUTION and roles is not None:
+        channels = sizes_by_role(roles, nest.extents)[4]
+        return _convolution_ps(product, channels, math.prod(nest.reads[0].shape), view, width, moved_ps)
+    piece = min([math.gcd(int(size * width), _COPY_BYTES) for size in (product.depth, product.columns)])
+    tiles = _choices(library.tile_sides, library.other_sides, library.most_sums)
+    return float(_on_tensor_units(product, view, tiles, width, max(piece, 1.0), moved_ps).min())
+
+
+def _convolution_ps(
+    product: Product, channels: int, elements: int, view: GpuView, width: float, moved_ps: float
+) -> float:
+    """Return the time of a convolution with a window, of so many ``channels`` and ``elements`` of data.
+
+    Its steps go through the channels of one position of the window after the other. Where these are no multiple of
+    16 B, threads copy smaller pieces, or a kernel in front puts zeros behind them.
+    """
+    library = view.spec.library
+    assert library is not None
+    taps, most = math.ceil(product.depth / channels), library.most_sums
+    sides = library.window_sides or library.tile_sides
+    tiles = _choices(sides, sides, most, (1,))
+
+    def took(of_tap: int, piece: float) -> float:
+        return float(
+            _on_tensor_units(product._replace(depth=taps * of_tap), view, tiles, width, piece, moved_ps).min()
+        )
+
+    piece = math.gcd(int(channels * width), _COPY_BYTES)
+    if piece == _COPY_BYTES:
+        return took(math.ceil(channels / _LEAST_STEP) * _LEAST_STEP, piece)
+    whole = math.ceil(channels * width / _COPY_BYTES) * _COPY_BYTES / width
+    before = padding(int(elements / channels * whole), view.spec)
+    before_ps = took_ps(before, view.spec, view.spec.l2.latency_ps, view.spec.l2.latency_ps)
+    return min(took(channels, piece), before_ps + took(int(whole), _COPY_BYTES))
 
 
 @cache
-def _choices(sides: tuple[int, ...], others: Sequence[int], most: int) -> _Tiles:
+def _choices(
+    sides: tuple[int, ...], others: Sequence[int], most: int, of_reduction: tuple[int, ...] = _SHARES
+) -> _Tiles:
     """Return tiles with one side of ``sides`` and the other of ``others``, both ways, by shares of the reduction."""
     pairs = [pair for side, other in itertools.product(sides, others) for pair in ((side, other), (other, side))]
     kept = [(rows, columns, shares) for rows, columns in dict.fromkeys(pairs) if rows * columns <= most
-            for shares in _SHARES]  # fmt: skip
+            for shares in of_reduction]  # fmt: skip
     rows, columns, shares = np.array(kept, dtype=np.float64).T
     return _Tiles(rows, columns, shares)
 
 
 def _on_tensor_units(
-    product: Product, view: GpuView, width: float, piece: float, moved_ps: float
+    product: Product, view: GpuView, tiles: _Tiles, width: float, piece: float, moved_ps: float
 ) -> NDArray[np.float64]:
-    """Return the time of each choice where blocks compute a tile of sums on tensor units, one block an SM at a time."""
+    """Return the time of each of ``tiles`` where a block computes its sums on tensor units, one an SM at a time."""
     spec, units = view.spec, view.tensor
     assert spec.library is not None
     assert units is not None
-    tiles = _choices(spec.library.tile_sides, spec.library.other_sides, spec.library.most_sums)
     step = spec.library.step_bytes / width
     efficiency = spec.library_efficiency.get(TENSOR, 1.0)
     path = spec.library.copied_bytes_per_cycle
@@ -128,14 +168,13 @@ def _lane_tiles(tiles: Sequence[str]) -> tuple[_Tiles, NDArray[np.float64]]:
     return _Tiles(rows, columns, shares), threads
 
 
-def _on_lanes(product: Product, view: GpuView, width: float, piece: float, moved_ps: float) -> NDArray[np.float64]:
+def _on_lanes(product: Product, view: GpuView, width: float, moved_ps: float) -> NDArray[np.float64]:
     """Return the time of each choice where every thread computes a part of a tile, on lanes.
 
     For each element of the depth, warps issue their multiply-adds, loads of operands from shared memory in pieces of
     16 B, a share of the copies there and back, and the loop. Warps run in order, so what reads of shared memory and
     arithmetic take adds up for one warp alone; the more warps take turns, the more of the shorter is hidden.
     """
-    del piece  # operands go through registers anyway
     spec = view.spec
     assert spec.library is not None
     stated = (product.number > 1 and spec.library.batched_lane_tiles) or spec.library.lane_tiles

@@ -1,20 +1,23 @@
-"""Kernels of PyTorch without tiles (ATen): how many threads each launches, what one does in sequence, how long it takes.
+"""Kernels of PyTorch without tiles (ATen): their threads, what one of them does in sequence, how long all take.
 
 Such a kernel has a rule for its grid, and a thread has a loop: it waits for loads, computes, stores, and goes on. What
 limits it follows from the shape: few blocks leave SMs without work, one load at a time waits for the memory each time,
 divisions for addresses take instructions, a warp whose threads read apart takes a pass of the first cache for each
-line. Bandwidth is not counted here: a kernel takes no less than its simulation does. Grids are those of ATen's sources,
-files of ``aten/src/ATen/native/cuda`` in github.com/pytorch/pytorch; instructions are counted there by hand.
+line. Nor is it faster than DRAM is for libraries. Grids are those of ATen's sources, files of
+``aten/src/ATen/native/cuda`` in github.com/pytorch/pytorch; instructions are counted there by hand. Times of a
+profile have been looked at beside these counts, not fitted.
 """
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dsascape.hw_models import Gpu
+from dsascape.hw_models.common.spec_types import MEMORY
 from dsascape.hw_models.gpu.spec import WORD_BYTES
-from dsascape.scheduler.gpu.library_grids import Grid, concatenation, normalisation, pooling, reduction
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.gpu.library_grids import Grid, concatenation, depthwise, normalisation, pooling, reduction
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.kernel_kinds import DEPTHWISE, kind_of_kernel
 from dsascape.workloads.loopnest import Access, LoopNest
 
 _VECTOR_BYTES, _VECTOR_THREADS = 16, 128
@@ -23,6 +26,8 @@ _INSTRUCTIONS = 4
 """Instructions for an element besides its operator: two conversions, a share of access and address."""
 _SPECIAL = 8
 """Instructions of a division or an exponential besides the one of the unit for them: ranges, refinement."""
+_VIEWS = "Slice", "Split"
+"""Nests of operators for which PyTorch launches nothing: who reads them reads apart."""
 _LEAST = 20
 """Instructions of a thread before its loop: its number, bounds, pointers."""
 
@@ -30,17 +35,25 @@ _LEAST = 20
 def elements_ps(layer: Layer, spec: Gpu, dram_bytes: float) -> float:
     """Return picoseconds of ATen's kernels for a layer without products, the launch included; 0: none is known.
 
-    ``dram_bytes``: moved between L2 and DRAM. The first blocks wait for DRAM, if anything comes from there; of the
-    loads of all others as many do as that is of all bytes.
+    ``dram_bytes``: moved between L2 and DRAM.
     """
     grid = grid_of(layer, spec)
-    if grid is None:
-        return 0.0
+    return 0.0 if grid is None else grid_ps(grid, layer, spec, dram_bytes)
+
+
+def grid_ps(grid: Grid, layer: Layer, spec: Gpu, dram_bytes: float) -> float:
+    """Return picoseconds of a grid that computes a layer, the launch included.
+
+    The first blocks wait for DRAM, if anything comes from there; of the loads of all others as many do as
+    ``dram_bytes``, moved between L2 and DRAM, are of all bytes.
+    """
     moved_bytes = sum([math.prod(layer.described(name).shape) * layer.described(name).element_bytes
                        for name in dict.fromkeys((*layer.inputs, *layer.outputs))])  # fmt: skip
     share = min(dram_bytes / moved_bytes, 1.0)
     first_ps = spec.dram.latency_ps if dram_bytes else spec.l2.latency_ps
-    return took_ps(grid, spec, first_ps, share * spec.dram.latency_ps + (1 - share) * spec.l2.latency_ps)
+    taken_ps = took_ps(grid, spec, first_ps, share * spec.dram.latency_ps + (1 - share) * spec.l2.latency_ps)
+    efficiency = spec.library_efficiency.get(MEMORY, 1.0)
+    return max(taken_ps, spec.launch_ps + dram_bytes * PS_PER_S / (spec.dram.sustained_bytes_per_s * efficiency))
 
 
 def took_ps(grid: Grid, spec: Gpu, first_ps: float, latency_ps: float) -> float:
@@ -70,31 +83,45 @@ def took_ps(grid: Grid, spec: Gpu, first_ps: float, latency_ps: float) -> float:
 def grid_of(layer: Layer, spec: Gpu) -> Grid | None:
     """Return the grid of ATen's kernel for a layer, one function; None where it is not known."""
     nests = [each.nest for each in layer.nests if not each.is_view]
-    if not nests or any(nest.ordered or nest.running or nest.per_iteration.macs for nest in nests):
+    if not nests or any(nest.ordered or nest.running for nest in nests):
         return None
-    first, written = nests[0], nests[0].write
-    order = layer.described(written.tensor).order
-    width = int(layer.described(written.tensor).element_bytes)
     if layer.puts_together:
-        return concatenation([math.prod(nest.extents) for nest in nests], written.shape, order, width, spec)
-    if first.has_reduction:
-        if len(nests) > 1 or len(first.reads) != 1:
-            return None
-        window = _window(first)
-        if window:
-            return pooling(written.shape, order, window, spec, is_mean=bool(first.per_output))
-        if not any(index.opaque for index in first.reads[0].indices):
-            return reduction(first, layer.described(first.reads[0].tensor).order, spec)
-        return None
-    if first.name == "BatchNormalization" and order and order[-1] == 1:
-        return normalisation(written.shape)
+        result = layer.described(nests[0].write.tensor)
+        parts = [math.prod(nest.extents) for nest in nests]
+        return concatenation(parts, result.shape, result.order, int(result.element_bytes), spec)
     if any(nest.has_reduction for nest in nests):
+        return _reducing(nests[0], layer, spec) if len(nests) == 1 else None
+    return _of_elements(nests, layer, spec)
+
+
+def _reducing(nest: LoopNest, layer: Layer, spec: Gpu) -> Grid | None:
+    """Return the grid of a depthwise convolution, a pooling, a sum or a mean; None for what else reduces."""
+    window = window_of(nest)
+    if kind_of_kernel([nest]) == DEPTHWISE:
+        return depthwise(math.prod(nest.write.shape), window)
+    if len(nest.reads) != 1 or nest.per_iteration.macs or any(index.opaque for index in nest.reads[0].indices):
         return None
+    if window:
+        order = layer.described(nest.write.tensor).order
+        return pooling(nest.write.shape, order, window, is_mean=bool(nest.per_output))
+    return reduction(nest, layer.described(nest.reads[0].tensor).order, spec)
+
+
+def _of_elements(nests: Sequence[LoopNest], layer: Layer, spec: Gpu) -> Grid | None:
+    """Return the grid of what computes or moves elements one by one; None where their places depend on data.
+
+    Nor is a grid known for parts of a tensor, which a framework passes on as they lie.
+    """
+    first = nests[0]
+    result = layer.described(first.write.tensor)
+    if first.name == "BatchNormalization" and result.order[-1] == 1:
+        return normalisation(first.write.shape)
     if all(_is_in_step(nest, layer, read) for nest in nests for read in nest.reads):
-        return _vectorised(nests, width)
-    if len(nests) == 1 and not any(index.opaque for read in first.reads for index in read.indices):
-        return _one_by_one(first, layer, spec)
-    return None
+        return _vectorised(nests, int(result.element_bytes))
+    if len(nests) > 1 or first.name in _VIEWS:
+        return None
+    is_affine = not any(index.opaque for read in first.reads for index in read.indices)
+    return _one_by_one(first, layer, spec) if is_affine else None
 
 
 def _vectorised(nests: Sequence[LoopNest], width: int) -> Grid:
@@ -114,11 +141,12 @@ def _one_by_one(nest: LoopNest, layer: Layer, spec: Gpu) -> Grid | None:
     library = spec.library
     if library is None:
         return None
-    blocks = math.ceil(math.prod(nest.write.shape) / (library.element_threads * library.elements))
+    size = math.prod(nest.write.shape)
+    blocks = math.ceil(size / (library.element_threads * library.elements))
+    elements = min(library.elements, math.ceil(size / library.element_threads))
     lines = sum([_lines(nest, layer, read, spec) - 1 for read in nest.reads])
     return Grid(
-        blocks, library.element_threads, library.elements, library.elements * library.element_instructions,
-        passes=library.elements * lines,
+        blocks, library.element_threads, elements, elements * library.element_instructions, passes=elements * lines,
     )  # fmt: skip
 
 
@@ -147,7 +175,7 @@ def _is_in_step(nest: LoopNest, layer: Layer, read: Access) -> bool:
     return math.prod(read.shape) == 1 or _steps(nest, layer, read) == _steps(nest, layer, nest.write)
 
 
-def _window(nest: LoopNest) -> tuple[tuple[int, int], ...]:
+def window_of(nest: LoopNest) -> tuple[tuple[int, int], ...]:
     """Return size and stride of a window, for each dimension that it moves along; empty: there is none."""
     found = []
     for index in nest.reads[0].indices:

@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from dsascape.hw_models import Gpu
 from dsascape.workloads.loopnest import LoopNest
 
-DIVISION = 20
+_DIVISION = 20
 """Instructions of a division of whole numbers of 32 bits by one that is known at run time, its remainder included."""
+_CHANNELS_LAST = 0, 2, 3, 1
 _WARP = 32
+_HALF = 2
+"""Bytes of an element of which `concatenation` loads 8 B at once, else 16."""
+_MOST_VALUES = 256
+"""Values of a thread from which blocks share a sum."""
 _MOST_THREADS = 1024
 _LEAST = 20
 """Instructions of a thread before its loop: its number, bounds, pointers."""
@@ -40,7 +45,7 @@ class Grid:
 
 
 def pooling(
-    shape: Sequence[int], order: Sequence[int], window: Sequence[tuple[int, int]], spec: Gpu, *, is_mean: bool
+    shape: Sequence[int], order: Sequence[int], window: Sequence[tuple[int, int]], *, is_mean: bool
 ) -> Grid:
     """Return the grid of a pooling with a result of ``shape`` and a ``window`` of (size, stride) per dimension.
 
@@ -50,12 +55,22 @@ def pooling(
     """
     size = math.prod([extent for extent, _ in window])
     fresh = math.prod([min(extent, stride) for extent, stride in window])
-    has_channels_last = len(shape) == 4 and tuple(order) == (0, 2, 3, 1)  # noqa: PLR2004
-    if is_mean or not has_channels_last:
+    if is_mean or tuple(order) != _CHANNELS_LAST:
         threads = _MOST_THREADS if is_mean else 256
-        each = 3 * DIVISION + _LEAST + 12 * size
+        each = 3 * _DIVISION + _LEAST + 12 * size
         return Grid(math.ceil(math.prod(shape) / threads), threads, fresh, each, size - fresh)
     return _largest(shape, size, fresh)
+
+
+def depthwise(results: int, window: Sequence[tuple[int, int]]) -> Grid:
+    """Return the grid of ``conv2d_c1_k1_nhwc`` of cuDNN for so many results [profile]: four of a thread, 256 threads.
+
+    Each position of the window takes some 25 instructions: bounds and addresses 8, two loads, eight conversions, four
+    multiply-accumulates, the loop. Neighbouring windows share data as in `pooling`.
+    """
+    size = math.prod([extent for extent, _ in window])
+    fresh = math.prod([min(extent, stride) for extent, stride in window])
+    return Grid(math.ceil(results / 1024), 256, fresh, _LEAST + _DIVISION * 3 + 25 * size, size - fresh, chains=4)
 
 
 def _largest(shape: Sequence[int], size: int, fresh: int) -> Grid:
@@ -89,13 +104,13 @@ def concatenation(parts: Sequence[int], shape: Sequence[int], order: Sequence[in
     first; where the last dimension is whole in memory, once for all of them.
     """
     is_plain = tuple(order) == tuple(range(len(shape)))
-    bytes_at_once = 16 if is_plain or width != 2 else 8  # noqa: PLR2004
+    bytes_at_once = 8 if width == _HALF and not is_plain else 16
     elements, threads = max(bytes_at_once // width, 1), 128
     most = min(math.ceil(max(parts) / (elements * threads)), 32 * spec.sms.count)
     blocks = sum([min(math.ceil(part / (elements * threads)), most) for part in parts])
     rounds = max(parts) / (elements * threads * most)
     places = 1 if is_plain else elements
-    each = _LEAST / 2 + places * ((len(shape) - 1) * (DIVISION + 2) + 4)
+    each = _LEAST / 2 + places * ((len(shape) - 1) * (_DIVISION + 2) + 4)
     return Grid(blocks, threads, rounds, _LEAST + rounds * each, chains=places)
 
 
@@ -141,23 +156,32 @@ def reduction(nest: LoopNest, order: Sequence[int], spec: Gpu) -> Grid:
         values, stages = math.ceil(values / width), width.bit_length() - 1
     else:
         blocks = math.ceil(blocks / width)
-    waits, is_shared = 0.0, values >= min(16 * height, 256)
+    waits, is_shared = 0.0, values >= min(16 * height, _MOST_VALUES)
     if is_shared:
         values, stages = math.ceil(values / height), stages + height.bit_length() - 1
     else:
         blocks = math.ceil(blocks / height)
     shares = 1
     target = spec.sms.count * (spec.sms.threads // (width * height))
-    if is_shared and values >= 256 and blocks <= target:  # noqa: PLR2004
-        shares = max(min(math.ceil(target / blocks), math.ceil(values / 16)), math.ceil(values / 256))
+    if is_shared and values >= _MOST_VALUES and blocks <= target:
+        shares = max(min(math.ceil(target / blocks), math.ceil(values / 16)), math.ceil(values / _MOST_VALUES))
         values = math.ceil(values / shares)
         waits = 3 + math.ceil(shares / (width if is_fastest else height))
         stages += height.bit_length() - 1
     rounds = math.ceil(values / 4)
-    return Grid(
-        int(blocks) * shares, width * height, rounds + waits, 3 * _LEAST + rounds * 4 * vector * 6 + stages * 2 * _LEAST,
-        chains=4 * vector,
-    )  # fmt: skip
+    instructions = 3 * _LEAST + rounds * 4 * vector * 6 + stages * 2 * _LEAST
+    return Grid(int(blocks) * shares, width * height, rounds + waits, instructions, chains=4 * vector)
+
+
+def padding(elements: int, spec: Gpu) -> Grid:
+    """Return the grid of ``nhwcAddPaddingKernel`` of cuDNN for so many results: as many blocks as SMs hold [profile].
+
+    A thread goes on to its next element, and finds its place by a division for each dimension but the first. In front
+    of it the results are cleared, and so are those of the filters, which are padded too [profile].
+    """
+    blocks = spec.sms.count * (spec.sms.threads // _MOST_THREADS)
+    each = math.ceil(elements / (blocks * _MOST_THREADS))
+    return Grid(blocks, _MOST_THREADS, each, _LEAST + each * (3 * _DIVISION + 12), before=3)
 
 
 def _pow2(number: int) -> int:
