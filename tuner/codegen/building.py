@@ -19,7 +19,7 @@ _LEFT_ALONE = "disable_lower_builtin"
 """TVM's annotation of buffers whose memory LLVM is to find."""
 _LOCAL = "local"
 _MOST_BYTES = 2**16
-"""Buffer of a tile up to which it is memory of the stack: taking a larger one from a heap is short beside its use."""
+"""Largest buffer of a tile on the stack: taking a larger one from a heap is short beside filling it."""
 
 
 def cpu_module(functions: Any, target: Any) -> Any:
