@@ -43,8 +43,8 @@ devices has set: 0.70 for FP16, 0.46 for INT8 with dot products, 0.75 without. O
 has the 0.78 of FP32 on cores in order. So only blind rows judge. `python -m dsascape.experiments.papers.published_newer
 blind` simulates them again.
 """
-OF_NEWER_CPUS = """Convolutions of 3x3 decide: in FP16, ResNet-18 with Winograd takes 0.9 of ncnn's time as a bound, and SqueezeNet and
-MobileNet-V2 0.55 to 0.75; why has not been looked at.
+OF_NEWER_CPUS = """Convolutions of 3x3 decide: in FP16, ResNet-18 with Winograd takes 0.9 of ncnn's time as
+a bound, and SqueezeNet and MobileNet-V2 0.55 to 0.75; why has not been looked at.
 """
 ON_SERVER = """[A second processor](server.md), on one to eight threads: virtual cores of a rented Emerald Rapids
 server. Six networks that are not in the zoo and that nobody had looked at, ten plans; the code was built elsewhere, for
