@@ -39,7 +39,7 @@ published them. Devices were split by name before any was simulated, and the bli
 model was final; the tables had been read when they were copied. INT8 are the quantised networks (`resnet18-int8`): INT8
 products, between which all is FP16, or FP32 on cores without FP16 arithmetic. FP16 has all sizes of Winograd tiles
 (`tuning.coarse_winograd`), as in ncnn. `expected` has library efficiencies by dtype that one thread of the development
-devices has set: 0.70 for FP16, 0.46 for INT8 with dot products, 0.75 without. Of Cortex-A55 there was none: its FP16
+devices has set: 0.70 for FP16, 0.46 for INT8 with dot products, 0.64 without. Of Cortex-A55 there was none: its FP16
 has the 0.78 of FP32 on cores in order. So only blind rows judge. `python -m dsascape.experiments.papers.published_newer
 blind` simulates them again.
 """
