@@ -43,8 +43,14 @@ devices has set: 0.70 for FP16, 0.46 for INT8 with dot products, 0.64 without. O
 has the 0.78 of FP32 on cores in order. So only blind rows judge. `python -m dsascape.experiments.papers.published_newer
 blind` simulates them again.
 """
-OF_NEWER_CPUS = """Convolutions of 3x3 decide: in FP16, ResNet-18 with Winograd takes 0.9 of ncnn's time as
-a bound, and SqueezeNet and MobileNet-V2 0.55 to 0.75; why has not been looked at.
+OF_NEWER_CPUS = """The blind rows of Cortex-A72 and A73 (RK3399, VIM3) are those of a second run: in the first, bounds
+of VIM3 were up to 1.85 times what ncnn takes, as those of VGG-16 had been on the Raspberry Pi 4, because INT8 had no
+Winograd; with that (integers of 16 bits, where there are no dot products) one bound is left that is exceeded, VGG-16 on
+four cores. Their efficiency was calibrated anew before that run, on the Raspberry Pis alone. The others are of the
+first and only one. With dot products INT8 is expected at 0.44 to 1.5 of ncnn's time, in FP16 at 0.63 to 1.3. SqueezeNet
+comes out too fast, the more so on several threads; why has not been looked at. In FP16 the bound of ResNet-18, which is
+mostly Winograd, is 0.6 to 0.97 of ncnn's time, and that of SqueezeNet and MobileNet-V2 0.5 to 0.75: transforms are
+probably predicted too slow.
 """
 ON_SERVER = """[A second processor](server.md), on one to eight threads: virtual cores of a rented Emerald Rapids
 server. Six networks that are not in the zoo and that nobody had looked at, ten plans; the code was built elsewhere, for
