@@ -35,13 +35,13 @@ at 0.7 to 0.9; the causes have not been looked for. Raspberry Pis ran 32-bit cod
 with 64-bit code of 32: the 3B+ is expected at 0.36 to 1.1 of ncnn, an older version there.
 """
 ON_NEWER_CPUS = """Networks in FP16 and INT8 on newer cores, and in INT8 on older ones, as the makers of ncnn have
-published them. Devices were split by name before any was simulated, and the blind ones were simulated once, when the
-model was final; the tables had been read when they were copied. INT8 are the quantised networks (`resnet18-int8`): INT8
-products, between which all is FP16, or FP32 on cores without FP16 arithmetic. FP16 has all sizes of Winograd tiles
-(`tuning.coarse_winograd`), as in ncnn. `expected` has library efficiencies by dtype that one thread of the development
-devices has set: 0.70 for FP16, 0.46 for INT8 with dot products, 0.64 without. Of Cortex-A55 there was none: its FP16
-has the 0.78 of FP32 on cores in order. So only blind rows judge. `python -m dsascape.experiments.papers.published_newer
-blind` simulates them again.
+published them. Devices were split by name before any was simulated, and the blind ones were simulated when the model
+was final, two of them twice (see below); the tables had been read when they were copied. INT8 are the quantised
+networks (`resnet18-int8`): INT8 products, between which all is FP16, or FP32 on cores without FP16 arithmetic. FP16 has
+all sizes of Winograd tiles (`tuning.coarse_winograd`), as in ncnn. `expected` has library efficiencies by dtype that
+one thread of the development devices has set: 0.70 for FP16, 0.46 for INT8 with dot products, 0.64 without. Of
+Cortex-A55 there was none: its FP16 has the 0.78 of FP32 on cores in order. So only blind rows judge. `python -m
+dsascape.experiments.papers.published_newer blind` simulates them again.
 """
 OF_NEWER_CPUS = """The blind rows of Cortex-A72 and A73 (RK3399, VIM3) are those of a second run: in the first, bounds
 of VIM3 were up to 1.85 times what ncnn takes, as those of VGG-16 had been on the Raspberry Pi 4, because INT8 had no
