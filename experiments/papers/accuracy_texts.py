@@ -46,7 +46,7 @@ dsascape.experiments.papers.published_newer blind` simulates them again.
 OF_NEWER_CPUS = """The blind rows of Cortex-A72 and A73 (RK3399, VIM3) are those of a second run: in the first, bounds
 of VIM3 were up to 1.85 times what ncnn takes, as those of VGG-16 had been on the Raspberry Pi 4, because INT8 had no
 Winograd; with that (integers of 16 bits, where there are no dot products) one bound is left that is exceeded, VGG-16 on
-four cores. Their efficiency was calibrated anew before that run, on the Raspberry Pis alone. The others are of the
+four cores. Their efficiency was calibrated anew for it, on the Raspberry Pis alone. The others are of the
 first and only one. With dot products INT8 is expected at 0.44 to 1.5 of ncnn's time, in FP16 at 0.63 to 1.3. SqueezeNet
 comes out too fast, the more so on several threads; why has not been looked at. In FP16 the bound of ResNet-18, which is
 mostly Winograd, is 0.6 to 0.97 of ncnn's time, and that of SqueezeNet and MobileNet-V2 0.5 to 0.75: transforms are
