@@ -24,8 +24,8 @@ class MachineSpec(BaseModel, ABC):
     """Share of the simulated speed, a bound, that good libraries reach in kernels of a kind; 1 where it is not stated.
     The expected latency follows from it; the bound and everything else do not."""
     library_efficiency_of: dict[ProductType, Efficiency] = Field(default_factory=dict)
-    """The same for kernels with products in a dtype, which takes the place of the share of their kind where no memory
-    limits them."""
+    """Share of the simulated speed that good libraries reach in kernels with products in a dtype: in place of that of
+    their kind, where no memory limits them."""
 
     @property
     def area_mm2(self) -> float | None:

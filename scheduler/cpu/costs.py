@@ -160,10 +160,11 @@ class CpuCosts:
 
     def _fastest_algorithm_of(self, op: int, direct: Layer) -> int:
         graph, dtype = self.analysis.graph, self.view.dtype_of(direct, self.dtype)
-        tuning = self.view.tuning
-        others = algorithms_of(
-            graph.ops[op], graph.tensors, dtype, tuning.winograd, is_coarse=tuning.coarse_winograd
-        )  # fmt: skip
+        tuning, simd = self.view.tuning, self.view.spec.simd
+        most: int = tuning.winograd
+        if dtype == "int8" and simd.instructions_of(dtype) <= 1:
+            most = min(most, PATCHES)  # dot products are faster than products of 16 bits in tiles
+        others = algorithms_of(graph.ops[op], graph.tensors, dtype, most, is_coarse=tuning.coarse_winograd)
         best, algorithm = self._time_ps(direct) if others else 0.0, 0
         for tried in others:
             worth = _WORTH_COPIES if tried == PATCHES else 1.0

@@ -37,7 +37,7 @@ class CpuTuning:
     half precision none above 2 are used unless ``coarse_winograd``."""
     coarse_winograd: bool = False
     """Whether half precision has the same tiles as single: with 4 and 6, the largest error is a tenth of the largest
-    result. ncnn computes FP16 so."""
+    result. INT8 has tiles of 4 besides those of 2, with weights that are rounded to 16 bits. ncnn computes so."""
     most_accumulators: Few = 64
     """Register tiles with more are not tried."""
     depth_iterations: Annotated[int, Field(ge=8, le=2**20)] = 512

@@ -107,3 +107,21 @@ def test_groups_of_channels_are_no_windows() -> None:
 
 def test_a_machine_file_names_the_kinds_that_there_are() -> None:
     assert {PRODUCT, CONVOLUTION, DEPTHWISE, OTHER, MEMORY, TENSOR} == set(get_args(KernelKind)) == set(KINDS)
+
+
+def test_an_efficiency_of_a_dtype_comes_before_that_of_the_kind() -> None:
+    matrix = (256, 256)
+    graph = single_operator(SingleOperator("p", "MatMul", (matrix,), (matrix,))).with_dtype("int8")
+    machine = load_hardware("kirin990")
+    every: dict[str, dict[str, float]] = {"kind": {"product": 0.25}, "dtype": {"product": 0.5}}
+    of_dtype = {"kind": {}, "dtype": {"int8": 0.25, "fp16": 0.1}}
+    found = [
+        simulate(
+            graph, machine.model_copy(update={"library_efficiency": shares, "library_efficiency_of": of_dtype[by]}),
+            "fixed-pattern", dtype="int8",
+        ).record.expected_latency_s
+        for by, shares in every.items()
+    ]  # fmt: skip
+
+    assert found[0] == pytest.approx(found[1])
+    assert found[0] > simulate(graph, machine, "fixed-pattern", dtype="int8").record.latency_s

@@ -9,15 +9,19 @@ works them out again):
 | fp32 | 1e-6 | 5e-7 | 6e-6 | 1e-5 |
 | fp16 | 7e-3 | 4e-3 | 6e-2 | 1e-1 |
 
-Integers are never computed so: weights of F(4, 3) are multiples of 1/576. Some libraries compute F(4, 3) and F(6, 3)
-in half precision all the same, as ncnn does: networks that classify images bear it.
+Some libraries compute F(4, 3) and F(6, 3) in half precision all the same, as ncnn does: networks that classify images
+bear it. Bytes are transformed to integers of 16 bits: F(2, 3) is exact, as four times its weights, at most 1,143, and
+its data, at most 508, are whole. Weights of F(4, 3) are multiples of 1/576 and are rounded, which ncnn does as well.
 """
 
 from collections.abc import Mapping
 
-SIZES_OF: Mapping[str, tuple[int, ...]] = {"fp32": (2, 4, 6), "fp16": (2,)}
+SIZES_OF: Mapping[str, tuple[int, ...]] = {"fp32": (2, 4, 6), "fp16": (2,), "int8": (2,)}
 """Results along each side of the tiles that may be used, by dtype; of other dtypes none."""
-_COARSE_SIZES_OF: Mapping[str, tuple[int, ...]] = {"fp32": (2, 4, 6), "fp16": (2, 4, 6)}
+_COARSE_SIZES_OF: Mapping[str, tuple[int, ...]] = {"fp32": (2, 4, 6), "fp16": (2, 4, 6), "int8": (2, 4)}
+NARROW = "int8", "uint8"
+"""Dtypes of data that are transformed to integers of 16 bits (`TRANSFORMED`)."""
+TRANSFORMED = "int16"
 
 
 def sizes_of(dtype: str, most: int, *, is_coarse: bool = False) -> tuple[int, ...]:

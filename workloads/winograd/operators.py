@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from dsascape.workloads.graph import Op, Tensor
 from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
-from dsascape.workloads.winograd.accuracy import SIZES_OF
+from dsascape.workloads.winograd.accuracy import NARROW, SIZES_OF, TRANSFORMED
 
 KIND = "Winograd"
 """Kind of the operators that a convolution is written out as."""
@@ -67,7 +67,7 @@ def named(op: Op, size: int) -> Named:
 def fits(op: Op, tensors: Mapping[str, Tensor]) -> bool:
     """Whether ``op`` can be written out: a convolution of 3x3 in two dimensions, one group, stride and dilation 1.
 
-    Its numbers are floating-point numbers, and channels lie innermost.
+    Its results are floating-point numbers, its data these or bytes, and channels lie innermost.
     """
     if op.kind != "Conv" or len(op.nests) != 1:
         return False
@@ -76,7 +76,9 @@ def fits(op: Op, tensors: Mapping[str, Tensor]) -> bool:
     if len(data.shape) != _RANK or weight.shape[2:] != (TAPS, TAPS) or any(loop.name == "g" for loop in nest.loops):
         return False
     stored = [tensors[data.tensor], tensors[nest.write.tensor]]
-    if any(each.dtype not in SIZES_OF or each.order[-1] != 1 for each in stored):
+    if any(each.dtype not in (*SIZES_OF, *NARROW) or each.order[-1] != 1 for each in stored):
+        return False
+    if stored[1].dtype in NARROW or any(read.shape != weight.shape[:1] for read in nest.reads[2:]):
         return False
     along = [each.indices for each in (data, weight, nest.write)]
     return tensors[weight.tensor].role == "weight" and all(
@@ -102,6 +104,9 @@ class _Writing:
         self.op, self.nest, self.size, self.points = op, op.nests[0], size, size + TAPS - 1
         self.names = named(op, size)
         self.dtype = tensors[self.nest.write.tensor].dtype
+        is_narrow = tensors[self.nest.reads[0].tensor].dtype in NARROW
+        self.transformed = TRANSFORMED if is_narrow else self.dtype
+        """Dtype of weights and data as they are multiplied."""
         self.batch, self.channels, _, _ = self.nest.reads[0].shape
         _, self.results, self.height, self.width = self.nest.write.shape
         self.down, self.across = -(-self.height // size), -(-self.width // size)
@@ -134,7 +139,7 @@ class _Writing:
         sizes = (self.batch, self.down, self.points, self.points, self.across, self.results)
         read = Access(self._between("data"), (*sizes[:-1], self.channels), (*map(_at, range(5)), _at(6)))
         shape = (self.points, self.points, self.results, self.channels)
-        weight = self._constant(self.names.transformed, shape, (2, 3, 5, 6))
+        weight = self._constant(self.names.transformed, shape, (2, 3, 5, 6), self.transformed)
         return self._op("products", ("n", "t", "p", "q", "u", "oc"), sizes, ("ic", self.channels), (read, weight))
 
     def _rows(self) -> Op:
@@ -168,7 +173,8 @@ class _Writing:
     ) -> Op:  # fmt: skip
         """Return the operator ``name``, which writes a tensor of ``sizes`` element by element of it."""
         own = tuple([Loop(loop, size) for loop, size in zip(loops, sizes, strict=True)])
-        between = Tensor(self._between(name), sizes, self.dtype, "activation")
+        dtype = self.transformed if name in ("columns", "data") else self.dtype
+        between = Tensor(self._between(name), sizes, dtype, "activation")
         self.made[between.name] = between
         write = Access(between.name, sizes, tuple(map(_at, range(len(sizes)))))
         nest = LoopNest(name, (*own, Loop(*summed, reduction=True)), reads, write, _MAC)
@@ -178,8 +184,8 @@ class _Writing:
     def _between(self, name: str) -> str:
         return f"{self.op.outputs[0]}:{name}"
 
-    def _constant(self, name: str, shape: tuple[int, ...], loops: tuple[int, ...]) -> Access:
-        self.made[name] = Tensor(name, shape, self.dtype, "weight")
+    def _constant(self, name: str, shape: tuple[int, ...], loops: tuple[int, ...], dtype: str = "") -> Access:
+        self.made[name] = Tensor(name, shape, dtype or self.dtype, "weight")
         return Access(name, shape, tuple(map(_at, loops)))
 
 

@@ -9,14 +9,17 @@ from dataclasses import replace
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto
 from pydantic import ValidationError
 
+from dsascape.experiments.api import simulate
 from dsascape.hw_models import Cpu
 from dsascape.hw_models.cpu.core_kinds import VectorShape
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.scheduler.cpu.cost.instructions import code_of
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, choose_tiling
 from dsascape.scheduler.cpu.structure.nests import nests_of
@@ -25,6 +28,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads import Graph
 from tests.graphs import Net
 from tests.hw_models.cpu.cpus import core, cpu
+from tests.quantised_models import read, residual_block
 from tests.scheduler.cpu.test_rows_between_products import layer
 
 QUICK = settings(max_examples=20, deadline=None, phases=(Phase.explicit, Phase.generate))
@@ -184,3 +188,18 @@ def test_the_graph_is_in_the_dtype_that_is_asked_for() -> None:
     graph: Graph = product("int8").graph
 
     assert {tensor.dtype for tensor in graph.tensors.values()} == {"int8"}
+
+
+def quantised_convolution(spec: Cpu) -> int:
+    """Return the largest tile of Winograd's algorithm in which convolutions of bytes are, of 64 channels of 16 x 16."""
+    graph = read(residual_block(TensorProto.INT8, 64, 16), "fp32")
+    tuning = {"threads": 1, "winograd": 6, "coarse_winograd": True}
+    schedule = simulate(graph, spec, "fixed-pattern", dtype="fp32", tuning=tuning).schedule
+    assert isinstance(schedule, CpuSchedule)
+    return max([run.tiles.winograd for run in schedule.runs if run.tiles is not None])
+
+
+def test_convolutions_of_bytes_have_winograd_s_algorithm_only_where_there_are_no_dot_products() -> None:
+    """Widening products make 16 in 3 instructions, products of 16 bits 4 in one: F(4, 3) has a fourth of them."""
+    assert quantised_convolution(machine()) == 0
+    assert quantised_convolution(machine(instructions=3)) == 4

@@ -87,8 +87,19 @@ def test_half_precision_takes_tiles_of_two_only(channels: int) -> None:
     assert SIZES_OF["fp16"] == (2,)
 
 
-def test_integers_have_no_tiles() -> None:
-    assert not sizes_of("int8", 6)
+def test_integers_of_sixteen_bits_hold_bytes_in_tiles_of_two() -> None:
+    """Data are sums of four bytes, and four times the weights are whole, sums of up to nine; bytes are at most 127."""
+    made = transforms(2, 3)
+    of_data, of_weights = as_array(made.data), as_array(made.weight)
+    data, weights = [np.abs(each).sum(axis=1).max() ** 2 * 127 for each in (of_data, of_weights)]
+
+    assert data == 4 * 127
+    assert 4 * weights == 9 * 127
+    assert (4 * np.kron(of_weights, of_weights) % 1 == 0).all()
+    assert sizes_of("int8", 6) == (2,)
+
+
+def test_tiles_are_no_larger_than_asked_for() -> None:
     assert sizes_of("fp32", 4) == (2, 4)
     assert not sizes_of("fp32", 0)
 
@@ -97,4 +108,4 @@ def test_errors_of_a_tenth_of_the_largest_result_are_for_those_who_ask() -> None
     assert max(errors("float16", 64)) < 0.2
     assert sizes_of("fp16", 6) == (2,)
     assert sizes_of("fp16", 6, is_coarse=True) == (2, 4, 6)
-    assert not sizes_of("int8", 6, is_coarse=True)
+    assert sizes_of("int8", 6, is_coarse=True) == (2, 4)
