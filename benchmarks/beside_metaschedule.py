@@ -25,7 +25,7 @@ import tvm
 import yaml
 
 from dsascape.tuner.measure.targets import target_description
-from dsascape.tuner.on_device.session import own_processor
+from dsascape.tuner.on_device.places import own_processor
 
 
 @dataclass(frozen=True)

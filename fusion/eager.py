@@ -12,6 +12,8 @@ from dsascape.workloads.graph import Graph, Op
 from dsascape.workloads.mapping import mapping_of
 from dsascape.workloads.subgraph import Subgraph
 
+EAGER = "eager"
+"""Name of the policy that makes such plans."""
 _ROWS_AND_KEYS = 2
 """Last dimensions of scores: queries and keys."""
 

@@ -30,12 +30,15 @@ Either `PATCHES`, or results along each side of the tiles of Winograd's algorith
 """
 
 
-def algorithms_of(op: Op, tensors: Mapping[str, Tensor], dtype: str, most: int) -> tuple[int, ...]:
+def algorithms_of(
+    op: Op, tensors: Mapping[str, Tensor], dtype: str, most: int, *, is_coarse: bool = False
+) -> tuple[int, ...]:
     """Return how a convolution may be computed besides directly, up to the algorithm ``most``; of other operators none.
 
-    ``dtype`` is that of its numbers, which says what rounding errors are small enough.
+    ``dtype`` is that of its numbers, which says what rounding errors are small enough; ``is_coarse``: those that some
+    libraries accept are (`workloads.winograd.accuracy`).
     """
-    tried = (*((PATCHES,) if most >= PATCHES else ()), *sizes_of(dtype, most))
+    tried = (*((PATCHES,) if most >= PATCHES else ()), *sizes_of(dtype, most, is_coarse=is_coarse))
     return tuple([algorithm for algorithm in tried if has_algorithm(op, tensors, algorithm)])
 
 

@@ -55,6 +55,9 @@ class ZooEntry:
     paper: str = ""
     """Papers that evaluate the network."""
 
+    is_quantised: bool = False
+    """Whether products are of eight bits, with the rest as it is (`workloads.quantised`)."""
+
     @property
     def is_language_model(self) -> bool:
         """Whether the network is written from its sizes, and takes a context and a number of tokens."""
@@ -79,17 +82,19 @@ class ZooEntry:
             raise ZooFileError(f"{self.path}: more than {MAX_FILE_BYTES} bytes when decompressed")
         if not decompressor.eof:
             raise ZooFileError(f"{self.path}: cut short after {len(content)} B of content")
-        return content
+        return bytes(resolve_name("dsascape.workloads.quantised:quantised")(content)) if self.is_quantised else content
 
     @property
     def identity(self) -> bytes:
         """Content that differs wherever the model does: the compressed file, or the sizes that it is written from."""
-        return repr(LANGUAGE_MODELS[self.name]).encode() if self.is_language_model else self.path.read_bytes()
+        if self.is_language_model:
+            return repr(LANGUAGE_MODELS[self.name]).encode()
+        return self.path.read_bytes() + (b"quantised" if self.is_quantised else b"")
 
 
 def zoo_names() -> tuple[str, ...]:
-    """Return every name: networks with a file in the order of ``ENTRIES``, then the language models."""
-    return tuple(entry.name for entry in (*ENTRIES, *LANGUAGE_ENTRIES))
+    """Return every name: networks with a file in the order of ``ENTRIES``, quantised ones, then the language models."""
+    return tuple(entry.name for entry in (*ENTRIES, *QUANTISED_ENTRIES, *LANGUAGE_ENTRIES))
 
 
 def exported_names() -> tuple[str, ...]:
@@ -99,7 +104,7 @@ def exported_names() -> tuple[str, ...]:
 
 def zoo_entry(name: str) -> ZooEntry:
     """Return the entry called ``name``; raise ``UnknownModelError``, with the nearest names, if there is none."""
-    for entry in (*ENTRIES, *LANGUAGE_ENTRIES):
+    for entry in (*ENTRIES, *QUANTISED_ENTRIES, *LANGUAGE_ENTRIES):
         if entry.name == name:
             return entry
     if Path(name).is_dir():
@@ -145,6 +150,23 @@ _NO_RANKING = (
 
 _BERT_BASE = _entry("bert-base", _TEXT, _BERT, "DNNFusion, GraphTurbo", _NO_HEAD)
 
+_MOBILE: tuple[ZooEntry, ...] = (
+    _entry("mobilenet-v1", _IMAGES, "hand-written after MobileNetV1, D18"),
+    _entry("mobilenet-v3", _IMAGES, "torchvision mobilenet_v3_large, D18"),
+    _entry("shufflenet-v1", _IMAGES, "hand-written after ShuffleNet 1x, three groups, D18"),
+    _entry("proxylessnas", _IMAGES, "hand-written after Proxyless-R mobile, D18"),
+    _entry("regnet-y-400mf", _IMAGES, "torchvision regnet_y_400mf, D18"),
+    _entry("googlenet", _IMAGES, "hand-written after Caffe's GoogLeNet, D18", left_out="side classifiers"),
+    _entry("alexnet", _IMAGES, "hand-written after Caffe's AlexNet, D18"),
+    _entry("blazeface", _BOXES, "hand-written after BlazeFace, D18", left_out="heads"),
+    _entry("squeezenet-ssd", _BOXES, "hand-written after chuanqi305/SqueezeNet-SSD, D18", left_out=_NO_DECODING),
+    _entry("mobilenet-ssd", _BOXES, "hand-written after chuanqi305/MobileNet-SSD, D18", left_out=_NO_DECODING),
+    _entry("mobilenet-yolo", _BOXES, "hand-written after eric612/MobileNet-YOLO, D18", left_out=_NO_DECODING),
+    _entry("mobilenet-v2-yolo-v3", _BOXES, "hand-written after eric612/MobileNet-YOLO, D18", left_out=_NO_DECODING),
+    _entry("yolo-v4-tiny", _BOXES, "hand-written after AlexeyAB/darknet, D18", left_out=_NO_DECODING),
+)
+"""Small networks with which libraries for phones are benchmarked, most of all ncnn."""
+
 _MODERN: tuple[ZooEntry, ...] = (
     _entry("resnet18", _IMAGES, "torchvision resnet18, D18"),
     _entry("resnet50", _IMAGES, "torchvision resnet50 (v1.5), D18", "GraphTurbo, Ansor"),
@@ -184,11 +206,13 @@ _MODERN: tuple[ZooEntry, ...] = (
     _entry("vit-b16", _IMAGES, "torchvision vit_b_16, D18", "GraphTurbo"),
     _entry("dlrm", "recommendation", "hand-written after DLRM, D18", "GraphTurbo", "rows past 10000"),
     _entry("conformer", "speech recognition", "hand-written after Conformer, D18", "GraphTurbo", "decoder"),
+    *_MOBILE,
 )
 
 _RAW_TEXT = ("tinybert", "distilbert", "albert", "bert-base", "bert-tiny", "mobilebert", "gpt2")
 _NOT_RAW = (
     "resnet50-v1", "resnet18-tailor", "bert-base-128", "bert-base-256", "bert-base-512", "bert-large-384", "vit-b16",
+    *(entry.name for entry in _MOBILE),
 )  # fmt: skip
 
 ENTRIES: tuple[ZooEntry, ...] = (
@@ -199,6 +223,14 @@ ENTRIES: tuple[ZooEntry, ...] = (
         if entry.name not in _NOT_RAW
     ),
 )
+
+_QUANTISED = ("squeezenet", "mobilenet-v2", "resnet18", "resnet50", "vgg16")
+QUANTISED_ENTRIES: tuple[ZooEntry, ...] = tuple(
+    replace(entry, name=f"{entry.name}-int8", source=f"{entry.source}; quantised", paper="", is_quantised=True)
+    for entry in _MODERN
+    if entry.name in _QUANTISED
+)
+"""Networks whose products are of eight bits, made from the files of others (see ``workloads/quantised.py``)."""
 
 LANGUAGE_ENTRIES: tuple[ZooEntry, ...] = tuple(
     ZooEntry(

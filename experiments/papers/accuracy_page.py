@@ -27,7 +27,8 @@ from dsascape.experiments.papers.graphturbo_tables import markdown
 from dsascape.experiments.papers.nvdla_sizes import sizes
 from dsascape.experiments.papers.pages import write_page
 from dsascape.experiments.papers.power_tables import power_tables
-from dsascape.experiments.papers.published_cpus import predicted, published
+from dsascape.experiments.papers.published_cpus import USES, predicted, published
+from dsascape.experiments.papers.published_newer import predicted_newer, published_newer
 from dsascape.experiments.real.accuracy import mape, spearman
 from dsascape.hw_models import load_hardware
 from dsascape.hw_models.text.yaml_file import read_yaml
@@ -113,6 +114,10 @@ def page() -> str:
         markdown(_HEADINGS, [each.row for each in published_cpu_rows()]),
         "",
         texts.OF_PUBLISHED_CPUS,
+        texts.ON_NEWER_CPUS,
+        markdown(_HEADINGS, [each.row for each in newer_cpu_rows()]),
+        "",
+        texts.OF_NEWER_CPUS,
         "## GPUs, measured",
         "",
         texts.ON_OWN_GPU,
@@ -193,6 +198,20 @@ def published_cpu_rows() -> list[Compared]:
             for at, figure in enumerate(figures if own else ()):
                 found = tuple([ours[each.key][at] for each in own])
                 rows.append(Compared(f"{use}, {name}, {figure}", library, found, tuple([each.ms for each in own])))
+    return rows
+
+
+def newer_cpu_rows() -> list[Compared]:
+    """Return comparisons with published times on CPUs in FP16 and INT8, by device: what is expected."""
+    ours, rows = predicted_newer(), []
+    for use in USES:
+        cases = [case for case in published_newer() if case.use == use]
+        for dtype, device in sorted({(case.dtype, case.device) for case in cases}):
+            own = [case for case in cases if (case.dtype, case.device) == (dtype, device)]
+            for at, figure in enumerate(("bound", "expected")):
+                found = tuple([ours[each.key][at] for each in own])
+                what = f"{use}, {device}, {dtype.upper()}, {figure}"
+                rows.append(Compared(what, "ncnn", found, tuple([each.ms for each in own])))
     return rows
 
 

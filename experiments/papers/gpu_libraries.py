@@ -130,7 +130,7 @@ def _work(result: Mapping[str, Any]) -> "tuple[str, str | Graph, str, dict[str, 
         return PRODUCTS, _product(shape), "unfused", {}
     if result["kind"] == "memory":
         word = name.split()[0]
-        return (OPERATORS, _operator(word, shape), "unfused", {}) if word in _OPERATORS else None
+        return (OPERATORS, _operator(word, shape), "eager", {}) if word in _OPERATORS else None
     if name in _OF_PICTURES:
         graph = load_network(_OF_PICTURES[name]).with_batch(shape["batch"])
         return CONVOLUTIONS, with_biases_apart(graph), "eager", {}

@@ -4,8 +4,10 @@
 
 Figures are in ``gpus/published.csv``, their sources in ``gpus/published.yaml``; those at `BATCHES` are simulated, which
 takes some minutes. TensorRT launches a network as one graph (`GpuTuning.graphs`). PyTorch launches a kernel for each
-operator of a convolutional network: ``unfused`` here. What the other runtimes fuse, and blocks of transformers, are
-simulated under ``fixed-pattern``, as in [libraries on GPUs](gpu-libraries.md).
+function of a convolutional network, normalisation behind a convolution included: ``eager`` here, with biases apart,
+issued by a host that takes its time for each (`GpuTuning.host`); its casts under automatic mixed precision are left
+out. What the other runtimes fuse, and blocks of transformers, are simulated under ``fixed-pattern``, as in [libraries
+on GPUs](gpu-libraries.md); Paddle's host issues the kernels of an engine one by one.
 """
 
 import sys
@@ -25,17 +27,21 @@ from dsascape.hw_models import AnyHardware, load_hardware
 from dsascape.hw_models.machine_files.load import with_values
 from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.workloads import Graph, load_network
+from dsascape.workloads.bias_apart import with_biases_apart
 
 FOLDER = Path(__file__).parent / "gpus"
 BATCHES = 1, 32, 256, 512, 1024, 1536, 2048
 """Batches that are simulated: each figure with another one lies between two of them, by network and runtime."""
 _OTHER_VALUES = {"a100-80gb": ("a100", {"dram.capacity": "80 GiB", "dram.bandwidth": "2039 GB/s"})}
 """Presets and changed values of cards that have no preset of their own: the A100 of 80 GB has HBM2e."""
-_GRAPHS = "TensorRT"
 EAGER = "PyTorch"
 """Runtime whose host launches every kernel by itself."""
 FED = "Paddle-TRT"
 """Runtime whose figures hold more than what the card does."""
+_LAUNCHED: dict[str, dict[str, object]] = {
+    "TensorRT": {"graphs": True}, EAGER: {"host": "eager"}, FED: {"host": "engine"},
+}  # fmt: skip
+"""Tuning by runtime: who issues its kernels, where that is not a host that is never late."""
 _TRANSFORMERS = {"vit-b16"}
 """Networks of PyTorch whose attention is one kernel."""
 _HEADINGS = (
@@ -102,10 +108,12 @@ def cases() -> tuple[Case, ...]:
 
 def simulated(each: Published) -> Case:
     """Return the figure with the simulated latencies of the same work."""
-    unfused = each.runtime == EAGER and each.network not in _TRANSFORMERS
-    policy = "unfused" if unfused else "fixed-pattern"
-    tuning = {"graphs": True} if each.runtime == _GRAPHS else None
-    record = simulate(each.graph, each.machine, policy, batch=each.batch, dtype=each.dtype, tuning=tuning).record
+    by_functions = each.runtime == EAGER and each.network not in _TRANSFORMERS
+    graph = each.graph.with_batch(each.batch)
+    if by_functions:
+        graph = with_biases_apart(graph)
+    policy, tuning = "eager" if by_functions else "fixed-pattern", _LAUNCHED.get(each.runtime)
+    record = simulate(graph, each.machine, policy, dtype=each.dtype, tuning=tuning).record
     return Case(each, record.latency_s, record.expected_latency_s)
 
 

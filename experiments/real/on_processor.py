@@ -23,6 +23,7 @@ from dsascape.experiments.real.measured_kind import (
     requested,
 )
 from dsascape.hw_models import AnyHardware, Cpu
+from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler import network_of
 from dsascape.scheduler.cpu.kind import CPU
 from dsascape.scheduler.cpu.repeated import repeated_kernels
@@ -37,6 +38,7 @@ from dsascape.tuner.measure import (
     Budget,
     Job,
     MeasureError,
+    Measurement,
     check_installed,
     compile_for,
     job_of_schedule,
@@ -75,6 +77,28 @@ def threads_on(spec: Cpu, threads: int | None, device: str, named: str) -> int:
     if chosen > spec.core_count:
         raise MeasureError(f"{named} {chosen}; {spec.name} has {count(spec.core_count, 'core')}")
     return chosen
+
+
+_OTHER_PLACE = 2.0
+"""Ratio of two costs of a line that passes from core to core from which on the cores lie elsewhere."""
+
+
+def with_places_of_cores(measurement: Measurement, machine: AnyHardware) -> Measurement:
+    """Return ``measurement``, with a warning where lines passed from core to core at another cost than on ``machine``.
+
+    Virtual cores move: from one core complex to two, for instance, which share no cache.
+    """
+    handed_s = measurement.network.handed_line_s
+    if handed_s is None or not isinstance(machine, Cpu) or not machine.claimed_line_ps:
+        return measurement
+    stated_s = machine.claimed_line_ps / PS_PER_S
+    if 1 / _OTHER_PLACE <= handed_s / stated_s <= _OTHER_PLACE:
+        return measurement
+    warning = (
+        f"lines pass from core to core in {handed_s * 1e9:.1f} ns, {machine.name} has {stated_s * 1e9:.1f}: its cores"
+        " lie elsewhere than when it was described, on which the time of a network on several threads depends"
+    )
+    return replace(measurement, warnings=(*measurement.warnings, warning))
 
 
 def _measured_on(point: DesignPoint) -> MeasuredOn:
@@ -163,7 +187,7 @@ class _Processors:
     def measured(self, point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
         """Simulate a point and measure it on its device: what `prepared` and `measure_plan` raise, it raises."""
         ready = prepared(point, budget)
-        measurement = measure_plan(ready.job, point.decided_by)
+        measurement = with_places_of_cores(measure_plan(ready.job, point.decided_by), point.hardware)
         latency_s = ready.outcome.record.latency_s
         return ready.outcome, Comparison(measurement, point.hardware.name, latency_s, ready.kernels, ready.layers)
 

@@ -33,7 +33,7 @@ BAR_PX = 16
 """Width of a bar that stands for one design point, in pixels."""
 
 _STACKED_PX = 420
-"""Width up to which a panel is shown whole on a phone; a wider one scrolls sideways."""
+"""Width in pixels up to which a panel is shown whole on a phone; a wider one scrolls sideways."""
 _NARROW_PX, _WIDE_PX = 280, 900
 """Least width in pixels to which a panel is shrunk, and a wide drawing: below it the text would be too small."""
 _KEY_PX = 38
@@ -175,6 +175,11 @@ def panels(
             columnspacing=2.2,
         )
     return figure, axes
+
+
+def panel_width(columns: int) -> float:
+    """Return the width in pixels of each of several panels in a row: no more than what a phone shows whole."""
+    return min(WIDTH / columns, _STACKED_PX)
 
 
 def patch_entry(look: Look, label: str) -> tuple[Artist, str]:

@@ -24,8 +24,8 @@ from dsascape.experiments.report.frames import evenly
 from dsascape.experiments.report.looks import Units, kind_of_pace
 from dsascape.experiments.report.words import quantity, scale_of
 
-_ROW_PX = 22
-_LONGEST_LABEL = 52
+_ROW_PX, _TALL_ROW_PX = 22, 42
+_LONGEST_LABEL, _LONGEST_ABOVE = 52, 46
 PREFIX = "critical."
 
 
@@ -39,26 +39,31 @@ def pace_shares(points: pd.DataFrame, units: Units | None = None) -> pd.DataFram
 
 @house_style
 def critical_bars(
-    points: pd.DataFrame, shares: pd.DataFrame, labels: Mapping[int, str], looks: Looks, figure_id: str
-) -> Markup:
+    points: pd.DataFrame, shares: pd.DataFrame, labels: Mapping[int, str], looks: Looks, figure_id: str,
+    width: float = WIDTH,
+) -> Markup:  # fmt: skip
     """Draw the simulated latency of each point as a stacked bar, the shortest first.
 
-    ``shares`` (fractions of the latency, one column per resource) and ``labels`` have the index of ``points``.
+    ``shares`` (fractions of the latency, one column per resource) and ``labels`` have the index of ``points``. Labels
+    are in front of the bars, or above them if the drawing is narrower than the page.
     """
+    above = width < WIDTH
+    row_px = _TALL_ROW_PX if above else _ROW_PX
     by_latency = points.sort_values("latency_s", kind="stable")
     divisor, unit = scale_of(by_latency["latency_s"], "s")
-    drawn = [clipped(labels[int(number)], _LONGEST_LABEL) for number in by_latency.index]
-    margins = Margins(left=24 + min(400, max(map(text_width, drawn))), right=80, top=8, bottom=44)
-    height = len(by_latency) * _ROW_PX + margins.top + margins.bottom
+    drawn = [clipped(labels[int(number)], _LONGEST_ABOVE if above else _LONGEST_LABEL) for number in by_latency.index]
+    left = 10 if above else 24 + min(400, max(map(text_width, drawn)))
+    margins = Margins(left=left, right=80, top=8, bottom=44)
+    height = len(by_latency) * row_px + margins.top + margins.bottom
     legend = [patch_entry(look, name) for name, look in looks.items()]
-    figure, (axes,) = panels(1, 1, (WIDTH, height), margins, legend)
+    figure, (axes,) = panels(1, 1, (width, height), margins, legend)
     spots = []
     for row, (number, latency_s) in enumerate(zip(by_latency.index, by_latency["latency_s"], strict=True)):
         start = 0.0
         for kind, look in looks.items():
             length = float(shares.loc[number, kind]) * latency_s / divisor
             axes.barh(
-                row, length, BAR_PX / _ROW_PX, start, color=look.colour, edgecolor=HATCH, hatch=look.hatch, linewidth=0
+                row, length, BAR_PX / row_px, start, color=look.colour, edgecolor=HATCH, hatch=look.hatch, linewidth=0
             )
             start += length
         axes.annotate(
@@ -66,8 +71,13 @@ def critical_bars(
             textcoords="offset points", va="center_baseline",
         )  # fmt: skip
         spots.append(Spot(axes, 0.0, row, int(number), latency_s / divisor))
-    axes.set_yticks(range(len(drawn)), drawn)
-    axes.tick_params(axis="y", labelcolor=INK)
+    if above:
+        axes.set_yticks([])
+        for row, label in enumerate(drawn):
+            axes.annotate(label, (0, row), (0, BAR_PX / 2 + 4), textcoords="offset points", va="baseline")
+    else:
+        axes.set_yticks(range(len(drawn)), drawn)
+        axes.tick_params(axis="y", labelcolor=INK)
     axes.set(xlim=(0, float(by_latency["latency_s"].max()) / divisor), ylim=(len(drawn) - 0.4, -0.6))
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(f"simulated latency [{unit}]")

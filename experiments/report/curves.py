@@ -14,7 +14,6 @@ from dsascape.experiments.report.canvas import (
     INK,
     MUTED,
     PAPER,
-    WIDTH,
     Looks,
     Margins,
     clipped,
@@ -22,6 +21,7 @@ from dsascape.experiments.report.canvas import (
     line_entry,
     marker_entry,
     name_ticks,
+    panel_width,
     panels,
     slant_room,
     slanted,
@@ -162,7 +162,7 @@ def trade_offs(
 def _panel_size(networks: int) -> tuple[float, int]:
     """Return (width of a panel, number of panels in a row)."""
     columns = min(_COLUMNS, networks)
-    return (WIDTH / columns if columns > 1 else WIDTH * 0.6), columns
+    return panel_width(columns), columns
 
 
 def spread(values: pd.Series) -> float:

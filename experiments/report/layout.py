@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from dsascape.experiments.report.canvas import Looks
 from dsascape.experiments.report.frames import Axes
+from dsascape.experiments.report.phones import fits_phones
 from dsascape.experiments.report.study import Study
 from dsascape.experiments.report.tables import Table
 
@@ -50,9 +51,9 @@ class Figure:
     """Remark that applies to the drawing only, not to the script's timeline."""
 
     @property
-    def stacks(self) -> bool:
-        """Whether the drawing has panels that stack on a narrow page."""
-        return self.svg is not None and 'class="panels"' in self.svg
+    def fits_phones(self) -> bool:
+        """Whether a phone shows the whole drawing: it shrinks enough, or is there once more for phones."""
+        return self.svg is not None and fits_phones(self.svg)
 
 
 @dataclass(frozen=True, slots=True)

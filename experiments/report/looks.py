@@ -16,7 +16,7 @@ _KINDS = {
     "sm": Look(1, 2), "special": Look(1, 3), "matrix": Look(2, 2), "launch": Look(3, 3), "store": Look(4, 4),
     BUFFERS: Look(4, 6), "l1": Look(4, 6), "l2": Look(4, 3), "l3": Look(5, 0), "shared": Look(4, 1),
     "access": Look(4, 5), "local_buffer": Look(4, 6), "global_buffer": Look(4, 3), "broadcast": Look(5, 0),
-    "load": Look(5, 5), STARTUP: Look(6, 3),
+    "load": Look(5, 5), STARTUP: Look(6, 3), "host": Look(6, 0),
 }  # fmt: skip
 _GROUPS = {
     "local_buffer": BUFFERS, "global_buffer": BUFFERS, "lanes": "vector", "tensor": "matrix",

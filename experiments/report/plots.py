@@ -18,6 +18,7 @@ from dsascape.experiments.report.canvas import (
     clipped,
     house_style,
     name_ticks,
+    panel_width,
     panels,
     patch_entry,
     slant_room,
@@ -44,17 +45,18 @@ def speedup_bars(
     summary: pd.DataFrame,
     networks: Sequence[str],
     policies: Sequence[str],
-    baseline: str,
     looks: Looks,
+    over: str,
     figure_id: str,
-    source: str,
+    width: float = WIDTH,
 ) -> Markup:
     """Draw the geometric mean speed-up of each policy on each network, with whiskers from least to greatest.
 
-    ``summary`` has the columns network, policy, geomean, least and greatest; ``source`` is "measured" or "simulated".
+    ``summary`` has the columns network, policy, geomean, least and greatest; ``over`` says what the speed-up is, such
+    as "simulated speed-up over unfused". The drawing is wider than ``width`` pixels if its bars need that.
     """
     heights = _heights(summary, ("geomean", "least", "greatest"))
-    width = max(WIDTH, 90 + len(networks) * (18 * len(policies) + 22))
+    width = max(width, 90 + len(networks) * (18 * len(policies) + 22))
     margins = Margins(
         left=70,
         top=12,
@@ -71,9 +73,9 @@ def speedup_bars(
         axes, (networks, policies), heights, looks, width - margins.left - margins.right, logarithmic=_is_wide(heights)
     )
     axes.axhline(1, color=INK, linewidth=1.2)
-    axes.set_ylabel(f"{source} speed-up over {clipped(baseline, 30)}")
+    axes.set_ylabel(over)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}{TIMES}")
-    return to_svg(figure, figure_id, f"Speed-up of each policy over {baseline} on each network")
+    return to_svg(figure, figure_id, f"{over}, of each policy on each network")
 
 
 @house_style
@@ -87,7 +89,7 @@ def traffic_bars(
     memories = [str(name) for name in traffic if name not in ("network", "policy")]
     columns = len(memories) if len(networks) * len(policies) <= _MOST_ON_ONE_ROW else 1
     columns = min(columns, 3)
-    width = max(WIDTH / columns, 90 + len(networks) * (12 * len(policies) + 14))
+    width = max(panel_width(columns), 90 + len(networks) * (12 * len(policies) + 14))
     room = (width - 86) / len(networks)
     margins = Margins(left=70, top=34, bottom=30 + (slant_room(networks) if slanted(networks, room) else 0))
     figure, all_axes = panels(
@@ -110,23 +112,26 @@ def traffic_bars(
 
 
 @house_style
-def bound_bars(groups: Sequence[tuple[str, pd.DataFrame]], looks: Looks, figure_id: str) -> Markup:
+def bound_bars(
+    groups: Sequence[tuple[str, pd.DataFrame]], looks: Looks, figure_id: str, width: float = WIDTH
+) -> Markup:
     """Draw the shares of points per bottleneck: titled groups of counts, a bar for each of their rows."""
-    names = [str(name) for _, counts in groups for name in counts.index]
+    longest = 36 if width >= WIDTH else 18
+    names = [clipped(str(name), longest) for _, counts in groups for name in counts.index]
     margins = Margins(left=min(270, 24 + max(map(text_width, names))), right=16, top=6, bottom=40)
     rows = sum(len(counts) for _, counts in groups)
     height = rows * _ROW_PX + len(groups) * _BAND_PX + margins.top + margins.bottom
     figure, (axes,) = panels(
-        1, 1, (WIDTH, height), margins, [patch_entry(look, kind) for kind, look in looks.items()]
+        1, 1, (width, height), margins, [patch_entry(look, kind) for kind, look in looks.items()]
     )
-    width = WIDTH - margins.left - margins.right
+    inner = width - margins.left - margins.right
     top = 0.0
     for title, counts in groups:
         axes.text(0, top + 0.72 * _BAND_PX, clipped(title, 60), fontweight="bold", va="center")
         top += _BAND_PX
         for name, row in counts.iterrows():
             middle, start, total = top + _ROW_PX / 2, 0.0, float(row.sum())
-            axes.text(-0.008, middle, clipped(str(name), 36), ha="right", va="center")
+            axes.text(-8 / inner, middle, clipped(str(name), longest), ha="right", va="center")
             for kind, number in row.items():
                 share = number / total if total else 0.0
                 look = looks[str(kind)]
@@ -140,7 +145,7 @@ def bound_bars(groups: Sequence[tuple[str, pd.DataFrame]], looks: Looks, figure_
                     hatch=look.hatch,
                     linewidth=0.8,
                 )
-                if share * width > text_width(f"{number:,}") + 12:
+                if share * inner > text_width(f"{number:,}") + 12:
                     axes.text(
                         start + share / 2,
                         middle,

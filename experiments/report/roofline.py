@@ -13,12 +13,12 @@ from dsascape.experiments.report.canvas import (
     INK,
     MUTED,
     PAPER,
-    WIDTH,
     Looks,
     Margins,
     clipped,
     house_style,
     marker_entry,
+    panel_width,
     panels,
     spots_along,
     to_panels,
@@ -67,7 +67,7 @@ def roofline_chart(points: pd.DataFrame, looks: Looks, figure_id: str) -> Markup
     networks = [str(name) for name in points["network"].unique()]
     policies = [policy for policy in looks if (points["policy"] == policy).any()]
     columns = min(_COLUMNS, len(networks))
-    size = WIDTH / columns if columns > 1 else WIDTH * 0.6
+    size = panel_width(columns)
     margins = Margins(left=66, bottom=50)
     figure, all_axes = panels(
         len(networks), columns, (size, 290), margins, [marker_entry(looks[p], p) for p in policies]

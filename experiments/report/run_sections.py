@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from dsascape.experiments.report.frames import bound_by, figures, means, names_i
 from dsascape.experiments.report.gantt import Drawn, busy_shares, categories_in, drawn, gantt_chart
 from dsascape.experiments.report.layout import Evaluation, Figure
 from dsascape.experiments.report.looks import Units, kind_looks
+from dsascape.experiments.report.phones import at_both_widths
 from dsascape.experiments.report.plots import bound_bars, traffic_bars
 from dsascape.experiments.report.roofline import MOST_ROOFS, roofline_chart, rooflines
 from dsascape.experiments.report.tables import (
@@ -57,7 +59,7 @@ def critical_sections(evaluation: Evaluation) -> Iterator[Figure]:
         formats = {f"pace.{kind}": (kind, percent) for kind in own_looks}
         yield Figure(
             f"{network}: simulated latency by what set the pace on the critical path.{where}{some}",
-            svg=critical_bars(chosen, shares, labels, own_looks, f"critical{number}"),
+            svg=at_both_widths(partial(critical_bars, chosen, shares, labels, own_looks), f"critical{number}"),
             numbers=table_of(table, {**figure_formats(table, ["latency_s"], SIMULATED), **formats}),
         )
 
@@ -119,7 +121,7 @@ def bounds_section(evaluation: Evaluation) -> Iterator[Figure]:
         )
         yield Figure(
             "The bottleneck of each point: numbers of points, and their share.",
-            svg=bound_bars(counts, kind_looks(kinds, evaluation.study.units), "bounds"),
+            svg=at_both_widths(partial(bound_bars, counts, kind_looks(kinds, evaluation.study.units)), "bounds"),
             numbers=table_of(told[["group", "value", *kinds]], count_formats(kinds)),
         )
 

@@ -9,12 +9,12 @@ from matplotlib.ticker import MaxNLocator
 from dsascape.experiments.question.combined import WORDS
 from dsascape.experiments.report.best import front_of, how_combined
 from dsascape.experiments.report.canvas import (
-    WIDTH,
     Look,
     Margins,
     clipped,
     house_style,
     line_entry,
+    panel_width,
     panels,
     to_svg,
 )
@@ -142,7 +142,7 @@ def hypervolume_curves(lines: dict[tuple[str, str], list[float]], figure_id: str
     networks = list(dict.fromkeys(network for network, _ in lines))
     methods = list(dict.fromkeys(method for _, method in lines))
     columns = min(_COLUMNS, len(networks))
-    size = WIDTH / columns if columns > 1 else WIDTH * 0.7
+    size = panel_width(columns)
     figure, all_axes = panels(
         len(networks), columns, (size, 290), Margins(bottom=52), [line_entry(_LOOKS[name], name) for name in methods]
     )

@@ -1,11 +1,13 @@
 """The sections of a report: figures and tables by kind of study, with their captions."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import combinations
 
 import pandas as pd
 
 from dsascape.experiments.question.points import SIZES
+from dsascape.experiments.report.canvas import clipped
 from dsascape.experiments.report.curves import latency_curves, trade_offs
 from dsascape.experiments.report.frames import (
     best_points,
@@ -27,6 +29,7 @@ from dsascape.experiments.report.language_section import language_section
 from dsascape.experiments.report.layout import Evaluation, Figure, Section
 from dsascape.experiments.report.leading import source_of, with_leading_source
 from dsascape.experiments.report.measured_section import measured_sections
+from dsascape.experiments.report.phones import at_both_widths
 from dsascape.experiments.report.plots import speedup_bars
 from dsascape.experiments.report.run_sections import (
     bounds_section,
@@ -166,13 +169,12 @@ def _speedups(evaluation: Evaluation) -> tuple[Figure, ...]:
     whiskers = " Whiskers reach from the least to the greatest." if (summary["points"] > 1).any() else ""
     mean = f": geometric mean over the sweep.{whiskers}" if whiskers else "."
     source = source_of(evaluation.every)
-    drawing = speedup_bars(
-        summary, networks, policies, evaluation.baseline, evaluation.looks, "speedups", source
-    )
+    over = f"{source} speed-up over {clipped(evaluation.baseline, 30)}"
+    draw = partial(speedup_bars, summary, networks, policies, evaluation.looks, over)
     caption = (
         f"How many times as fast each policy is as {evaluation.baseline}, {source}{mean} The largest gain comes first."
     )
-    return (Figure(caption, svg=drawing, numbers=table_of(summary, RATIO_FORMATS)),)
+    return (Figure(caption, svg=at_both_widths(draw, "speedups"), numbers=table_of(summary, RATIO_FORMATS)),)
 
 
 def _against_base(evaluation: Evaluation) -> Iterator[Figure]:

@@ -145,17 +145,14 @@ def check_folder(folder: Path | None) -> None:
 def show_measurement(measurement: Measurement, data: dict[str, Any], comparison: Comparison | None = None) -> None:
     """Print a measurement with its prediction, if any; ``data`` has the network's label and its kernels' layers."""
     console = Console()
-    device = measurement.device
-    caches = ", ".join(f"{name} {format_bytes(size)}" for name, size in device.caches.items())
-    is_gpu = device.architecture.startswith("sm_")
-    workers = count(device.cores, "SM") if is_gpu else count(measurement.threads, "thread")
+    whole = measurement.network
+    ran = whole.timing is not None or bool(whole.error)
     console.print(
         f"[bold]{shown_text(data['model'])}[/bold] under {shown_text(measurement.policy)}"
-        f" for {shown_text(measurement.target)} on {shown_text(device.processor)} ({caches}), {workers}"
+        f" for {shown_text(measurement.target)}{f' on {_device(measurement)}' if ran else ''}"
     )
-    whole = measurement.network
     if whole.timing is None:
-        console.print(f"  no time: {shown_text(whole.error or 'not run')}")
+        console.print(f"  no time: {shown_text(whole.error)}" if whole.error else "  no time, as nothing has run")
     else:
         flushed = ", caches flushed before it" if measurement.flushed else ""
         console.print(
@@ -189,6 +186,15 @@ def show_measurement(measurement: Measurement, data: dict[str, Any], comparison:
     ]
     some = f", the {_MOST_KERNELS} longest of {len(timed)} (--json has all)" if len(timed) > _MOST_KERNELS else ""
     table(f"Kernels by themselves{some}", ("kernel", "time", "share", "spread"), rows)()
+
+
+def _device(measurement: Measurement) -> str:
+    """Return in words what ran the code: the processor with its caches and as many threads, or the GPU with its SMs."""
+    device = measurement.device
+    caches = ", ".join(f"{name} {format_bytes(size)}" for name, size in device.caches.items())
+    is_gpu = device.architecture.startswith("sm_")
+    workers = count(device.cores, "SM") if is_gpu else count(measurement.threads, "thread")
+    return f"{shown_text(device.processor)} ({caches}), {workers}"
 
 
 def _show_prediction(comparison: Comparison, data: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 
 from pydantic import BaseModel, Field
 
+from dsascape.hw_models.common.product_types import ProductType
 from dsascape.hw_models.common.spec_types import STRICT, Efficiency, KernelKind, MachineName
 
 
@@ -22,6 +23,9 @@ class MachineSpec(BaseModel, ABC):
     library_efficiency: dict[KernelKind, Efficiency] = Field(default_factory=dict)
     """Share of the simulated speed, a bound, that good libraries reach in kernels of a kind; 1 where it is not stated.
     The expected latency follows from it; the bound and everything else do not."""
+    library_efficiency_of: dict[ProductType, Efficiency] = Field(default_factory=dict)
+    """The same for kernels with products in a dtype, which takes the place of the share of their kind where no memory
+    limits them."""
 
     @property
     def area_mm2(self) -> float | None:

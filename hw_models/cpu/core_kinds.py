@@ -1,11 +1,11 @@
 """Cores of a CPU and the caches around them: vectors, pipes, private and shared levels, loads and stores."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, Field
 
 from dsascape.hw_models.common.core_energy import Order, cycle_pj
-from dsascape.hw_models.common.product_types import ProductType
+from dsascape.hw_models.common.product_types import BITS, ProductType, operands_of
 from dsascape.hw_models.common.silicon import core_logic_mm2
 from dsascape.hw_models.common.spec_types import STRICT, Count, PerCycle
 from dsascape.hw_models.simulation.instructions import Issued
@@ -32,14 +32,38 @@ _EXPOSED: dict[Behind, float] = {"l2": 0.1, "l3": 0.5, "dram": 1.0}
 _EXPOSED_STORES: dict[Behind, float] = {"l2": 0.0, "l3": 0.1, "dram": 0.6}
 
 
+class VectorShape(NamedTuple):
+    """Vectors that a dtype is computed in: those of results, and of the sums behind them."""
+
+    lanes: int
+    """Numbers of a vector."""
+    depth: int = 1
+    """Products that an instruction adds up in each lane, as a dot product of four bytes does."""
+    instructions: float = 1.0
+    """Vector instructions for ``lanes`` times ``depth`` products."""
+    converts: bool = False
+    """Whether numbers are stored narrower than they are computed: each load and store has a conversion beside it."""
+
+
+_OWN_SUMS = ("fp32", "fp16")
+"""Dtypes whose sums are no wider than they are."""
+_SUM_BYTES = 4
+"""Size of sums of all others."""
+
+
 class Simd(BaseModel):
     """Vector instruction set, the same for all cores because they run the same code."""
 
     model_config = STRICT
 
     lanes: dict[ProductType, PerCycle] = Field(min_length=1)
-    """Multiply-accumulates per vector instruction, for each dtype that the cores compute, or pair of dtypes where an
-    instruction multiplies a wide operand with a narrow one, as ``int8 x int4``."""
+    """Multiply-accumulates per vector instruction, or per group of ``product_instructions``, for each dtype that the
+    cores compute, or pair of dtypes where an instruction multiplies a wide operand with a narrow one, as ``int8 x
+    int4``. Sums of integers, of bf16 and of fp8 have four bytes: where these are fewer lanes, several products are
+    added up in each. fp16 with as many lanes as fp32 is stored only, and converted where it is loaded and stored."""
+    product_instructions: dict[ProductType, Rate] = Field(default_factory=dict)
+    """Vector instructions that take the place of one multiply-accumulate of ``lanes``, by dtype: 3 for int8 without dot
+    products (a widening multiplication, another that accumulates, a pairwise addition to the sums); 1 if not stated."""
     register_bytes: Bytes = Field(alias="register")
     """Size of one vector register, which one load or store moves."""
     registers: Annotated[int, Field(ge=8, le=1024)]
@@ -51,6 +75,24 @@ class Simd(BaseModel):
     def lanes_of(self, dtype: str) -> int:
         """Return the number of lanes for ``dtype``; 0 for a dtype that the cores do not compute."""
         return next((count for name, count in self.lanes.items() if name == dtype), 0)
+
+    def vector(self, dtype: str) -> VectorShape:
+        """Return the vectors that a dtype, or pair of dtypes, is computed in; no lanes for what cores do not compute.
+
+        There are as many lanes as sums fit into a register.
+        """
+        products, wide = self.lanes_of(dtype), operands_of(dtype)[0]
+        if not products:
+            return VectorShape(0)
+        sum_bytes = BITS[wide] // 8 if wide in _OWN_SUMS else _SUM_BYTES
+        depth = max(products * sum_bytes // self.register_bytes, 1)
+        lanes = max(products // depth, 1)
+        converts = wide == "fp16" and lanes * sum_bytes < self.register_bytes
+        return VectorShape(lanes, depth, self.instructions_of(dtype), converts)
+
+    def instructions_of(self, dtype: str) -> float:
+        """Return the vector instructions that one multiply-accumulate of all lanes takes."""
+        return next((count for name, count in self.product_instructions.items() if name == dtype), 1.0)
 
     @property
     def product_step(self) -> Issued:
@@ -71,7 +113,8 @@ class Cache(BaseModel):
     associativity: Count
     """Number of ways: lines per set."""
     bytes_per_cycle: Rate
-    """Bandwidth to the next inner level per core, reads and writes together, in bytes per cycle."""
+    """Bandwidth to the next inner level per core, in bytes per cycle: reads and writes together, unless lines that are
+    written back have a path of their own (``writing``)."""
     latency_cycles: Cycles
     """Latency from the request to the first bytes, in cycles of the core."""
     shared_by: Count = 1
@@ -86,14 +129,17 @@ class Cache(BaseModel):
 
 
 class SharedCache(BaseModel):
-    """Cache that all cores share; a hash of the address selects its sets."""
+    """Cache that all cores share, or groups of them, each group a copy; a hash of the address selects its sets."""
 
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
-    """Capacity of the whole cache."""
+    """Capacity of the whole cache; of one copy, where groups of cores have one each."""
+    shared_by: Count | None = None
+    """Number of cores that share one copy, as the eight of a core complex do; ``null``: all cores. What several groups
+    read, each of them fetches from DRAM for itself."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Bandwidth for all cores together, shared by reads and writes."""
+    """Bandwidth for all cores together, of all copies, shared by reads and writes."""
     bytes_per_cycle: Rate
     """Bandwidth per core, in bytes per cycle of that core."""
     latency_ps: Picoseconds = Field(alias="latency")
@@ -123,6 +169,9 @@ class CoreKind(BaseModel):
     """Instructions per cycle, of all classes together."""
     fma_pipes: Few
     """Vector arithmetic instructions per cycle."""
+    product_pipes: dict[ProductType, Rate] = Field(default_factory=dict)
+    """Vector instructions of products per cycle, by dtype, where fewer or other pipes than ``fma_pipes`` take them: 1.5
+    if two multiplications share a pipe and the addition behind them has another."""
     fma_latency_cycles: Cycles
     """Latency of a multiply-accumulate: with fewer accumulators than this times the pipes, pipes idle."""
     loads_per_cycle: Rate
@@ -150,7 +199,7 @@ class CoreKind(BaseModel):
     measured likewise (0.00, 0.09 and 0.56)."""
     writing: dict[Behind, Annotated[float, Field(ge=0, le=100)]] = Field(default_factory=dict)
     """Time to write a line back to a memory, relative to fetching a sequential one; 1 if not stated, 0 if write-backs
-    are never waited for."""
+    are never waited for, as where a cache moves lines both ways at the same time."""
     scattered: dict[Behind, Annotated[float, Field(ge=1, le=1000)]] = Field(default_factory=dict)
     """Time to fetch a random line that no prefetcher brought, relative to a sequential one; 1 if not stated."""
     l1: Cache
@@ -166,6 +215,10 @@ class CoreKind(BaseModel):
     area: SquareMillimetresOrByNode = None
     """Area of one core without caches; by default from issue width, clock and node
     (`hw_models.common.silicon.core_logic_mm2`)."""
+
+    def pipes_of(self, product: str) -> float:
+        """Return the vector instructions of products per cycle, of a dtype or pair of dtypes."""
+        return next((rate for name, rate in self.product_pipes.items() if name == product), float(self.fma_pipes))
 
     def exposed_of(self, memory: Behind) -> float:
         """Return the fraction of the time of loads from ``memory`` that is not overlapped."""

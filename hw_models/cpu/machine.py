@@ -36,7 +36,7 @@ def cpu_machine(spec: Cpu) -> Machine:
     if second:
         memories.append(_cache_level(spec, L2, second))
     if spec.l3 is not None:
-        memories.append(Memory(L3, CHIP, spec.l3.capacity_bytes, spec.l3.bandwidth_bytes_per_s))
+        memories.append(Memory(L3, CHIP, spec.l3_copies * spec.l3.capacity_bytes, spec.l3.bandwidth_bytes_per_s))
     memories.append(Memory(DRAM, CHIP, spec.dram.capacity_bytes, spec.dram.sustained_bytes_per_s))
     cores = tuple(Members(core.count, _computing(spec, core)) for core in kinds)
     units = (
@@ -51,13 +51,23 @@ def cpu_machine(spec: Cpu) -> Machine:
 
 def _cache_level(spec: Cpu, name: str, copies: list[tuple[CoreKind, Cache]]) -> Memory:
     """Return a cache level: one memory per core, or the sum of all copies if any of them is shared."""
-    rates = [cache.bytes_per_cycle * spec.clock_hz(core) for core, cache in copies]
+    rates = [cache.bytes_per_cycle * spec.clock_hz(core) * _both_ways(core, name) for core, cache in copies]
     if all(cache.shared_by == 1 for _, cache in copies):
         return Memory(name, CORE, max(cache.capacity_bytes for _, cache in copies), max(rates))
     counts = [-(-core.count // cache.shared_by) for core, cache in copies]
-    rates = [cache.whole_bytes_per_cycle * spec.clock_hz(core) for core, cache in copies]
+    rates = [
+        cache.whole_bytes_per_cycle * spec.clock_hz(core) * _both_ways(core, name) for core, cache in copies
+    ]
     capacity = sum(count * cache.capacity_bytes for count, (_, cache) in zip(counts, copies, strict=True))
     return Memory(name, CHIP, capacity, sum(count * rate for count, rate in zip(counts, rates, strict=True)))
+
+
+def _both_ways(core: CoreKind, name: str) -> float:
+    """Return what the port of a cache moves, lines that are written back included, relative to lines that it reads.
+
+    It exceeds 1 where these have a path of their own (`CoreKind.writing` below 1): as many may go each way.
+    """
+    return 2 / (1 + min(core.writing.get("l2", 1.0), 1.0)) if name == L2 else 1.0
 
 
 def _shape(spec: Cpu, cache: Cache) -> CacheShape:
@@ -88,8 +98,9 @@ class Moved:
     """Share due to stores: lines written back, or fetched to be written."""
 
 
-Step = tuple[float, Sequence[Moved], Mapping[str, float]]
-"""Step of a chunk: issue cycles, traffic per level, and per memory the share of the instructions it overlaps with."""
+Step = tuple[float, Sequence[Moved], Mapping[str, float], float]
+"""Step of a chunk: issue cycles, traffic per level, per memory the share of the instructions that it overlaps with, and
+the bytes that are written to lines which other cores hold."""
 
 
 class CorePace:
@@ -122,6 +133,7 @@ class CorePace:
         """Fraction of each memory's time that is not overlapped with arithmetic: for loads, for stores."""
         self.writing: dict[str, float] = {name: core.writing.get(name, 1.0) for name in _BEHIND}
         self.scattered: dict[str, float] = {name: core.scattered.get(name, 1.0) for name in _BEHIND}
+        self.claimed_byte_ps = (spec.claimed_line_ps or 0) / spec.line_bytes
         self.bytes_per_ps = {name: rate / PS_PER_S for name, rate in rates.items()}
         self.latency_ps = latencies
         self.caches = [(_shape(spec, core.l1), 1)]
@@ -137,15 +149,17 @@ class CorePace:
         return 1 + moved.written * (self.writing[moved.memory] - 1) + random
 
     def chunk_ps(
-        self, issue_cycles_taken: float, traffic: Sequence[Moved], meanwhile: Mapping[str, float]
-    ) -> tuple[float, float, str]:
+        self, issue_cycles_taken: float, traffic: Sequence[Moved], meanwhile: Mapping[str, float],
+        claimed_bytes: float = 0.0,
+    ) -> tuple[float, float, str]:  # fmt: skip
         """Return start-up and duration (picoseconds) of a chunk, and its limiting resource: ``core`` or a memory.
 
         ``traffic`` is per level, innermost first. The start-up is the latency of the outermost level that moves
         anything. Then instructions are issued while data moves at all levels, and the slowest of these sets the pace. A
         memory named in ``meanwhile`` overlaps with that share of the instructions only. For the bytes that come from
         (or go to) a level and no outer one, the part that does not overlap with issuing is added. Traffic of the first
-        cache is part of issuing.
+        cache is part of issuing. Stores leave the core in order, so that lines which other cores hold are claimed one
+        after the other, while all else goes on.
         """
         issue_ps, startup_ps = issue_cycles_taken * self.cycle_ps, 0.0
         limit = CORE
@@ -169,6 +183,8 @@ class CorePace:
                     own_ps = duration * (size - further[kind]) / each.size_bytes
                     exposed_ps += self.exposed[kind][each.memory] * min(own_ps, beside_ps)
                     further[kind] = size
+        if (claimed_ps := claimed_bytes * self.claimed_byte_ps) > longest:
+            longest, limit = claimed_ps, CORE
         return startup_ps, longest + exposed_ps, limit
 
     def moved_ps(self, moved: Moved) -> float:
@@ -180,6 +196,16 @@ class CorePace:
         startups_ps, durations_ps, limits = zip(*[self.chunk_ps(*step) for step in steps], strict=True)
         longest = max(range(len(limits)), key=durations_ps.__getitem__)
         return max(startups_ps), sum(durations_ps), limits[longest]
+
+    def parts_ps(self, work: Compute) -> dict[str, float]:
+        """Return the time in picoseconds that the core's issue, and each memory that moves anything, takes alone."""
+        parts = {CORE: 0.0}
+        for cycles, traffic, *_ in [self._step(each) for each in work.steps or (work,)]:
+            parts[CORE] += cycles * self.cycle_ps
+            for each in traffic:
+                if each.size_bytes:
+                    parts[each.memory] = parts.get(each.memory, 0.0) + self.moved_ps(each)
+        return parts
 
     def work_ps(self, work: Compute) -> tuple[int, int, str]:
         """Return start-up, duration (picoseconds) and limiting resource of ``work``.
@@ -197,7 +223,8 @@ class CorePace:
             raise ProgramError("a core needs instruction counts; the payload has none")
         shares = [dict(each) for each in (work.issued.written, work.issued.scattered, work.issued.stored)]
         traffic = [Moved(name, size, *(share.get(name, 0.0) for share in shares)) for name, size in work.traffic]
-        return issue_cycles(self.core, work.issued), traffic, dict(work.issued.meanwhile)
+        cycles = issue_cycles(self.core, work.issued, work.dtype)
+        return cycles, traffic, dict(work.issued.meanwhile), work.issued.claimed_bytes
 
 
 def _part(alone: float, wanted: Sequence[tuple[float, int]], whole: float) -> float:
@@ -249,7 +276,7 @@ def cpu_summary(spec: Cpu) -> MachineSummary:
         copies = sum(-(-core.count // core.l2.shared_by) for core in kinds if core.l2 is not None)
         memories.append(OnChipTotal(name=L2, capacity_bytes=kinds[0].l2.capacity_bytes, copies=copies))
     if spec.l3 is not None:
-        memories.append(OnChipTotal(name=L3, capacity_bytes=spec.l3.capacity_bytes, copies=1))
+        memories.append(OnChipTotal(name=L3, capacity_bytes=spec.l3.capacity_bytes, copies=spec.l3_copies))
     return MachineSummary(
         cores=spec.core_count, arrangement=" + ".join(str(core.count) for core in kinds), dtype=dtype,
         peak_macs_per_s=spec.peak_macs_per_s(dtype), on_chip=tuple(memories),

@@ -70,6 +70,10 @@ class Cpu(MachineSpec):
     """Overhead of a split loop on fewer threads than there are cores, by their number: ``{2: 1 us, 8: 2 us}``. On
     numbers in between it is interpolated, on fewer than the least that of the least, on all cores
     ``parallel_region``."""
+    claimed_line_ps: Picoseconds | None = Field(None, alias="claimed_line")
+    """Time that a core's stores take for each line of a stream of lines which caches of other cores hold, as these have
+    read or written them before, and have to give up. ``null``: not measured, and taken to cost nothing beyond what
+    moves."""
     sustained_factor: Efficiency = 1.0
     """Share of the highest clock that the cores sustain in long runs (heat, power, wide vectors), however many work."""
     active_clock: dict[ActiveCores, Efficiency] = Field(default_factory=dict)
@@ -83,6 +87,16 @@ class Cpu(MachineSpec):
     def _has_energy_for_every_dtype(self) -> "Cpu":
         computed = dict.fromkeys([operands_of(product)[0] for product in self.simd.lanes])
         self.energy.check_dtypes(computed, "simd.lanes")
+        return self
+
+    @model_validator(mode="after")
+    def _has_lanes_for_products(self) -> "Cpu":
+        stated = {"simd.product_instructions": self.simd.product_instructions}
+        stated |= {f"cores.{name}.product_pipes": core.product_pipes for name, core in self.cores.items()}
+        for place, values in stated.items():
+            for product in values:
+                if product not in self.simd.lanes:
+                    raise ValueError(f"{place} has {product}; simd.lanes has {', '.join(self.simd.lanes)} only")
         return self
 
     @model_validator(mode="after")
@@ -102,12 +116,13 @@ class Cpu(MachineSpec):
             raise ValueError(
                 f"{place}.capacity is {cache.capacity_bytes} B; needs {needs} of {self.line_bytes} B at least"
             )
-        if self.l3 is not None and self.l3.capacity_bytes < self.line_bytes * self.core_count:
-            raise ValueError(
-                f"l3.capacity is {self.l3.capacity_bytes} B; needs a line for each of the"
-                f" {count(self.core_count, 'core')}, of"
-                f" {self.line_bytes} B, at least"
-            )
+        if self.l3 is not None:
+            sharing = min(self.l3.shared_by or self.core_count, self.core_count)
+            if self.l3.capacity_bytes < self.line_bytes * sharing:
+                raise ValueError(
+                    f"l3.capacity is {self.l3.capacity_bytes} B; needs a line for each of the"
+                    f" {count(sharing, 'core')}, of {self.line_bytes} B, at least"
+                )
         return self
 
     @model_validator(mode="after")
@@ -157,7 +172,7 @@ class Cpu(MachineSpec):
             levels = [core.l1, *([core.l2] if core.l2 is not None else [])]
             copies = [(level, -(-core.count // level.shared_by)) for level in levels]
             caches_bytes += sum(number * level.capacity_bytes for level, number in copies)
-        caches_bytes += self.l3.capacity_bytes if self.l3 is not None else 0
+        caches_bytes += self.l3_copies * self.l3.capacity_bytes if self.l3 is not None else 0
         per_mib = sram_mm2_per_mib(node) * CACHE_OVER_SRAM if area.sram is None else area.sram
         return {
             "cores": logic,
@@ -175,6 +190,12 @@ class Cpu(MachineSpec):
     def core_count(self) -> int:
         """Number of cores of all kinds."""
         return sum(core.count for core in self.cores.values())
+
+    @property
+    def l3_copies(self) -> int:
+        """Number of copies of the shared cache, one for each group of cores that share one; 1 without such a cache."""
+        shared_by = None if self.l3 is None else self.l3.shared_by
+        return 1 if shared_by is None else -(-self.core_count // shared_by)
 
     @property
     def _active_shares(self) -> tuple[tuple[int, float], ...]:
@@ -236,7 +257,7 @@ class Cpu(MachineSpec):
         if first.l2 is not None:
             sizes["l2"] = first.l2.capacity_bytes
         if self.l3 is not None:
-            sizes["l3"] = self.l3.capacity_bytes
+            sizes["l3"] = self.l3_copies * self.l3.capacity_bytes
         given = {"l1": self.energy.l1, "l2": self.energy.l2, "l3": self.energy.l3}
         return self.energy.sram_pj_per_byte(sizes, given)
 
@@ -250,9 +271,9 @@ class Cpu(MachineSpec):
 
         These are all cores unless ``active_clock`` falls faster than their number grows; 0 for a dtype without lanes.
         """
-        lanes = self.simd.lanes_of(product)
+        lanes = self.simd.lanes_of(product) / self.simd.instructions_of(product)
         pipes_hz = [
-            self.clock_hz(core) / self.active_share(1) * core.fma_pipes
+            self.clock_hz(core) / self.active_share(1) * core.pipes_of(product)
             for core in self.cores.values() for _ in range(core.count)
         ]  # fmt: skip
         pipes_hz.sort(reverse=True)

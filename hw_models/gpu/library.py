@@ -7,6 +7,8 @@ from pydantic import BaseModel, Field
 from dsascape.hw_models.common.spec_types import STRICT, Efficiency
 
 Side = Annotated[int, Field(ge=8, le=1024)]
+LaneTile = Annotated[str, Field(pattern=r"^[1-9]\d{1,3}x[1-9]\d{1,3}/[1-9]\d{1,3}$")]
+"""Rows and columns of a tile on lanes, and threads of its block: 128x64/128."""
 
 
 class LibraryProducts(BaseModel):
@@ -21,18 +23,19 @@ class LibraryProducts(BaseModel):
     """Bytes of a row of an operand that a step of the main loop takes."""
     copied_bytes_per_cycle: Annotated[float, Field(ge=0.01, le=65536)]
     """Bytes that a kernel's copies bring to one SM from the L2 in a cycle, or take there."""
-    tile_sides: tuple[Side, ...] = Field(min_length=1, strict=False)
-    """Rows or columns of a tile on tensor units, one of both; the other is a multiple of ``tile_multiple``."""
-    tile_multiple: Side
+    tile_sides: tuple[Side, ...] = Field((), strict=False)
+    """Rows or columns of a tile on tensor units, one of both; the other is a multiple of ``tile_multiple``. Empty:
+    nothing is known of kernels on tensor units."""
+    tile_multiple: Side = 8
     """Granularity of the other side of a tile."""
-    most_sums: Annotated[int, Field(ge=64, le=2**20)]
+    most_sums: Annotated[int, Field(ge=64, le=2**20)] = 2**20
     """Most sums of a tile on tensor units."""
-    older_rate: Efficiency
+    older_rate: Efficiency = 1.0
     """Share of the peak that kernels reach whose operands threads copy in pieces of less than 16 B."""
-    lane_sides: tuple[Side, ...] = Field(min_length=1, strict=False)
-    """Rows and columns of tiles on lanes."""
-    lane_most_sums: Annotated[int, Field(ge=64, le=2**20)]
-    """Most sums of a tile on lanes."""
+    lane_tiles: tuple[LaneTile, ...] = Field(min_length=1, strict=False)
+    """Tiles on lanes: rows x columns of the result / threads of a block."""
+    batched_lane_tiles: tuple[LaneTile, ...] = Field((), strict=False)
+    """Tiles on lanes of several products in one kernel; empty: `lane_tiles`."""
 
     elements: Annotated[int, Field(ge=1, le=64)]
     """Elements that a thread computes one after the other where an operand is repeated, such as a bias."""

@@ -7,6 +7,7 @@ among the SMs that use it at the same time.
 
 from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
+from dsascape.hw_models.gpu.host import HOST, issuing
 from dsascape.hw_models.gpu.sm import DRAM, L2, SHARED, SM, SmPace
 from dsascape.hw_models.gpu.spec import Gpu
 from dsascape.hw_models.simulation.clock import whole_ps
@@ -20,8 +21,8 @@ LAUNCH = "launch"
 def gpu_machine(spec: Gpu) -> Machine:
     """Return the memories and units of a GPU.
 
-    Units: ``sm`` takes thread blocks; ``launch`` starts kernels. Memories: ``shared``, once per SM, ``l2`` and
-    ``dram``.
+    Units: ``sm`` takes thread blocks; ``launch`` starts kernels; ``host``, where the spec has one, issues them.
+    Memories: ``shared``, once per SM, ``l2`` and ``dram``.
     """
     sms = spec.sms
     memories = (
@@ -29,9 +30,10 @@ def gpu_machine(spec: Gpu) -> Machine:
         Memory(L2, CHIP, spec.l2.capacity_bytes, spec.l2.bandwidth_bytes_per_s),
         Memory(DRAM, CHIP, spec.dram.capacity_bytes, spec.dram.sustained_bytes_per_s),
     )
+    hosts = () if spec.host is None else (Unit(HOST, CHIP, (Members(1, issuing(spec.host)),)),)
     units = (
         Unit(SM, SM, (Members(sms.count, _running(spec)),), most_blocks=sms.blocks),
-        Unit(LAUNCH, CHIP, (Members(1, _launching(spec)),)),
+        Unit(LAUNCH, CHIP, (Members(1, _launching(spec)),)), *hosts,
     )
     return Machine(
         spec.name, (Level(SM, sms.count),), {memory.name: memory for memory in memories},

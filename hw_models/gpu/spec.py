@@ -24,6 +24,7 @@ from dsascape.hw_models.common.silicon import (
 )
 from dsascape.hw_models.common.spec_types import NETWORK_DTYPES, STRICT, Count, DType, Efficiency, PerCycle
 from dsascape.hw_models.gpu.energy import GpuEnergy
+from dsascape.hw_models.gpu.host import GpuHost
 from dsascape.hw_models.gpu.library import LibraryProducts
 from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.quantities import (
@@ -175,6 +176,8 @@ class Gpu(MachineSpec):
     first blocks and fetching their instructions, not the latency of those loads."""
     graph_launch_ps: Picoseconds | None = Field(None, alias="graph_launch")
     """Launch time of a kernel inside of a recorded graph (CUDA graphs); null where none is published."""
+    host: GpuHost | None = None
+    """Host that issues kernels, for runs in which it may be late (``tuning.host``); null where it is not known."""
     sustained_factor: Efficiency = 1.0
     """Share of the peak clock that the SMs sustain when all are busy, whatever they do (heat)."""
     power_limit_w: Watts | None = Field(None, alias="power_limit")
@@ -203,6 +206,16 @@ class Gpu(MachineSpec):
         if self.graph_launch_ps is None:
             raise HardwareError(f"{self.name}: tuning.graphs needs graph_launch in the machine's file; it has none")
         return self.model_copy(update={"launch_ps": self.graph_launch_ps})
+
+    @property
+    def hosted(self) -> "Gpu":
+        """The machine itself, whose file says how long its host takes.
+
+        Raises ``HardwareError`` where it does not.
+        """
+        if self.host is None:
+            raise HardwareError(f"{self.name}: tuning.host needs host in the machine's file; it has none")
+        return self
 
     @model_validator(mode="after")
     def _has_energy_for_every_dtype(self) -> "Gpu":

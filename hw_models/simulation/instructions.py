@@ -89,6 +89,8 @@ class Issued:
     """Per memory, the share of its traffic in non-sequential lines."""
     stored: tuple[tuple[str, float], ...] = ()
     """Per memory, the share of its traffic that is due to stores: lines written back, or fetched to be written."""
+    claimed_bytes: int = 0
+    """Bytes that are written to lines in private caches of other cores, which have to give them up first."""
     further_passes: int = 0
     """Passes of shared memory beyond the first of each access, for threads that ask for words of one bank. They take
     time, but move no bytes."""
@@ -156,7 +158,7 @@ class Compute:
         sizes = [self.macs, self.simple, self.special, self.rounds - 1, *(size for _, size in self.traffic)]
         if self.issued is not None:
             issued = self.issued
-            sizes += [*issued.counts, issued.accumulators - 1, issued.waits, issued.ahead - 1]
+            sizes += [*issued.counts, issued.accumulators - 1, issued.waits, issued.ahead - 1, issued.claimed_bytes]
             sizes += [math.ceil(issued.per_cycle)]
         if self.shape is not None:
             sizes += [self.shape.rows, self.shape.columns, self.shape.depth, self.shape.count, self.shape.channels]
@@ -211,7 +213,22 @@ class Launch:
         return "needs at least one thread and one parallel loop" if min(self.threads, self.regions) < 1 else ""
 
 
-Payload = Compute | Transfer | Launch
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """Call of a host that issues a kernel; when it has ended, the kernel may be launched."""
+
+    functions: int = 0
+    """Functions of a framework in eager mode that it calls."""
+    kernels: int = 0
+    """Kernels that it issues by themselves, as the runtime of an engine does."""
+
+    @property
+    def problem(self) -> str:
+        """Description of the first mistake found; empty if there is none."""
+        return "calls fewer functions or kernels than none" if min(self.functions, self.kernels) < 0 else ""
+
+
+Payload = Compute | Transfer | Launch | HostCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Trace of a run: start, end and pace of every instruction, the critical path, and the figures of a run."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import starmap
@@ -76,6 +76,12 @@ class Trace:
         """Critical path in segments with one limiting resource each; their lengths sum to the makespan."""
         return starmap(Step, self._steps())
 
+    @property
+    def steps(self) -> Iterator[Step]:
+        """All instructions in the order of their positions, the start-up and the rest of each."""
+        spans = zip(range(len(self.start_ps)), self.start_ps, self.end_ps, strict=True)
+        return starmap(Step, self._steps_between(spans))
+
     @cached_property
     def critical_ps(self) -> Mapping[str, int]:
         """Picoseconds of the critical path by limiting resource; the values sum to the makespan."""
@@ -91,14 +97,19 @@ class Trace:
         return sum([spent for name, spent in shares if name in launching or name.endswith(_STARTUP)])
 
     def _steps(self) -> Iterator[tuple[int, str, int, int]]:
-        """Yield the fields of each `Step`."""
-        path, table = self.critical_path(), self.instructions
+        """Yield the fields of each `Step` of the critical path."""
+        path = self.critical_path()
+        starts = [self.start_ps[position] for position in path]
+        return self._steps_between(zip(path, starts, [*starts[1:], self.makespan_ps], strict=False))
+
+    def _steps_between(self, spans: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, str, int, int]]:
+        """Yield the fields of each `Step` of instructions, given as position, start and end."""
+        table = self.instructions
         kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in table.works]}}
         units = [(kinds[work.unit], isinstance(work.payload, Launch)) for work in table.works]
         startup_of = [unit if is_launch else f"{unit}{_STARTUP}" for unit, is_launch in units]
-        starts = [self.start_ps[position] for position in path]
         work_of, startup_ps, limits = table.work_of, self.startup_ps, self.limits
-        for position, start, end in zip(path, starts, [*starts[1:], self.makespan_ps], strict=False):
+        for position, start, end in spans:
             running = min(start + startup_ps[position], end)
             if running > start:
                 yield position, startup_of[work_of[position]], start, running

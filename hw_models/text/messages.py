@@ -13,6 +13,8 @@ _LONGEST_SHOWN = 60
 _LARGEST_SHOWN = 10**40
 _MOST_MISTAKES = 5
 
+_NEEDED = "; needs "
+
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _LONGEST_SHOWN
 _SHORT.maxlevel = 2
@@ -70,11 +72,25 @@ def explain(error: pydantic.ValidationError, where: str, root: str = "", model: 
     ``root`` is the path of the validated part within the file. If ``model``, the validated type, is given, messages for
     unknown keys list the known ones, and paths omit the tags of unions.
     """
-    mistakes = error.errors(include_url=False)
-    lines = [_line(each, where, root, model) for each in mistakes[:_MOST_MISTAKES]]
-    if len(mistakes) > _MOST_MISTAKES:
-        lines.append(f"and {len(mistakes) - _MOST_MISTAKES} more")
+    told = _merged([_told(each, root, model) for each in error.errors(include_url=False)])
+    lines = [": ".join(filter(None, (where, path, message))) for path, message in told[:_MOST_MISTAKES]]
+    if len(told) > _MOST_MISTAKES:
+        lines.append(f"and {len(told) - _MOST_MISTAKES} more")
     return "\n".join(lines)
+
+
+def _merged(mistakes: Sequence[tuple[tuple[str, ...], str]]) -> list[tuple[str, str]]:
+    """Return (path, message) of each mistake once, where a union of types tells of it for each of its members.
+
+    What a value has besides is a mistake of the member that it is of; what several members need is one message.
+    """
+    needs: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for keys, message in mistakes:
+        found, separator, needed = message.partition(_NEEDED)
+        inside = any(len(other) > len(keys) and other[: len(keys)] == keys for other, _ in mistakes)
+        if not (inside and needed in _NEEDS.values()):
+            needs.setdefault((keys, found + separator), []).append(needed)
+    return [(".".join(keys), beginning + " or ".join(dict.fromkeys(n))) for (keys, beginning), n in needs.items()]
 
 
 def option_mistake(error: pydantic.ValidationError) -> str:
@@ -91,11 +107,12 @@ def option_mistake(error: pydantic.ValidationError) -> str:
     return f"{shown_key(option)}: has {shown(first['input'])}; needs {needed}"
 
 
-def _line(details: ErrorDetails, where: str, root: str, model: Any) -> str:
+def _told(details: ErrorDetails, root: str, model: Any) -> tuple[tuple[str, ...], str]:
+    """Return the keys that lead to a mistake, and its message."""
     kind, context, has = details["type"], details.get("ctx", {}), shown(details["input"])
     of_key = details["loc"][-1:] == ("[key]",)
     keys, owner, here = _walked(details["loc"][:-1] if of_key else details["loc"], model)
-    message = f"has {has}; needs {_needs(details['msg'])}"
+    message = f"has {has}{_NEEDED}{_needs(details['msg'])}"
     if kind == "value_error":
         message = one_line(details["msg"].removeprefix("Value error, "))
     elif kind in ("missing", "missing_argument"):
@@ -112,8 +129,7 @@ def _line(details: ErrorDetails, where: str, root: str, model: Any) -> str:
     elif of_key:
         keys = keys[:-1]
         message = f"has key {has}; needs it {_needs(details['msg'])}"
-    path = ".".join(filter(None, (root, *map(shown_key, keys))))
-    return ": ".join(filter(None, (where, path, message)))
+    return tuple(filter(None, (root, *map(shown_key, keys)))), message
 
 
 def _needs(message: str) -> str:

@@ -160,7 +160,10 @@ class CpuCosts:
 
     def _fastest_algorithm_of(self, op: int, direct: Layer) -> int:
         graph, dtype = self.analysis.graph, self.view.dtype_of(direct, self.dtype)
-        others = algorithms_of(graph.ops[op], graph.tensors, dtype, self.view.tuning.winograd)
+        tuning = self.view.tuning
+        others = algorithms_of(
+            graph.ops[op], graph.tensors, dtype, tuning.winograd, is_coarse=tuning.coarse_winograd
+        )  # fmt: skip
         best, algorithm = self._time_ps(direct) if others else 0.0, 0
         for tried in others:
             worth = _WORTH_COPIES if tried == PATCHES else 1.0

@@ -26,7 +26,7 @@ def _loops_text(schedule: CpuSchedule, spec: Cpu, number: int) -> str:
     """Return a kernel of a schedule, and its loops for the machine's vectors."""
     kernel = schedule.runs[number]
     dtype = CpuView(spec).dtype_of(kernel.layer, schedule.dtype)
-    return f"# {kernel}\n{kernel.program(spec.simd.lanes_of(dtype))}"
+    return f"# {kernel}\n{kernel.program(spec.simd.vector(dtype).lanes)}"
 
 
 def _why_slow(layer: Layer) -> str:

@@ -7,6 +7,7 @@ that are computed have their place in DRAM from the kernel that writes them to t
 
 from dsascape.hw_models import Buffer, Instruction, Launch, Program, cpu_machine
 from dsascape.hw_models.cpu.machine import CORE, DRAM, LAUNCH
+from dsascape.scheduler.cpu.cost.chunk_traffic import traffic_of
 from dsascape.scheduler.cpu.cost.estimate import estimate
 from dsascape.scheduler.cpu.cost.residency import found_in_cache
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
@@ -52,10 +53,13 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
     warm = view.tuning.warm_caches
     others = any(cache.kept_ps is not None for cache in view.caches.values())
     times_ps = [_estimate_ps(kernel, schedule.dtype, view) if others else 0.0 for kernel in kernels]
+    holders = [_holders(kernel, view) for kernel in kernels]
     by_cache = {
-        name: found_in_cache(schedule.written_out, kernels, footprints, times_ps, cache, warm=warm)
+        name: found_in_cache(
+            schedule.written_out, kernels, footprints, times_ps, cache, holders, warm=warm
+        )
         for name, cache in view.caches.items()
-    }
+    }  # fmt: skip
     known: dict[object, KernelWork] = {}
     done = []
     for number, kernel in enumerate(kernels):
@@ -67,6 +71,11 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
             known[key] = work.with_found(found)
         done.append(known[key])
     return done
+
+
+def _holders(kernel: CpuKernel, view: CpuView) -> tuple[float, ...]:
+    spec = view.spec
+    return traffic_of(kernel.layer, kernel.tiled, kernel.threads, spec.line_bytes, spec.write_allocate).holders
 
 
 def _estimate_ps(kernel: CpuKernel, dtype: str, view: CpuView) -> float:

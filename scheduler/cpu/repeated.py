@@ -8,8 +8,6 @@ The call itself is left out, as measuring repeats a kernel from inside the runti
 from dataclasses import replace
 
 from dsascape.hw_models import cpu_energy, cpu_machine, simulate
-from dsascape.hw_models.cpu.cores import issue_cycles
-from dsascape.hw_models.cpu.machine import CORE
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.lower import lower, works
@@ -39,9 +37,7 @@ def _repeated(schedule: CpuSchedule, kernel: CpuKernel, costs: CpuCosts) -> Repe
     result = simulate(lower(schedule, costs), cpu_machine(spec), cpu_energy(spec))
     (work,) = works(schedule, costs.view)
     payload, pace = work.chunks[0].payload, costs.view.paces[0]
-    issued = [part.issued for part in work.chunks[0].parts if part.issued is not None]
-    parts = {CORE: sum([issue_cycles(pace.core, each) for each in issued]) * pace.cycle_ps / PS_PER_S}
-    parts |= {name: size / pace.bytes_per_ps[name] / PS_PER_S for name, size in payload.traffic if size}
+    parts = {name: taken_ps / PS_PER_S for name, taken_ps in pace.parts_ps(payload).items()}
     seconds = (result.makespan_ps - spec.kernel_call_ps) / PS_PER_S
     lanes = costs.view.lanes(costs.view.dtype_of(kernel.layer, schedule.dtype))
     return RepeatedKernel(seconds, kernel.chunks, parts, str(kernel.program(lanes)))

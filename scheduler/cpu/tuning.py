@@ -34,7 +34,10 @@ class CpuTuning:
     """Largest tile of Winograd's algorithm that 3x3 convolutions may be computed in, where that is estimated to be
     faster: results along each side. From 1 on, convolutions may be products over patches (`workloads.patches`), too; 0:
     all are direct. Results of tiles of 4 and 6 have ten times the rounding error (`workloads.winograd.accuracy`); in
-    half precision none above 2 are used."""
+    half precision none above 2 are used unless ``coarse_winograd``."""
+    coarse_winograd: bool = False
+    """Whether half precision has the same tiles as single: with 4 and 6, the largest error is a tenth of the largest
+    result. ncnn computes FP16 so."""
     most_accumulators: Few = 64
     """Register tiles with more are not tried."""
     depth_iterations: Annotated[int, Field(ge=8, le=2**20)] = 512

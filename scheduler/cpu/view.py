@@ -22,12 +22,16 @@ class CacheSize:
 
     capacity_bytes: int
     """Of one copy."""
-    is_private: bool
-    """Whether every core has one."""
+    shared_by: int | None
+    """Number of cores that share one copy; None: there is one for all that are at work."""
     kept_ps: int | None = None
     """Time in which others bring in as much as it holds; None: there are no others."""
     fresh_bytes: int | None = None
     """What there is of it for lines that are new to it; None: as much as for all others."""
+
+    def copies(self, threads: int) -> int:
+        """Return the number of copies that so many threads use."""
+        return 1 if self.shared_by is None else -(-threads // self.shared_by)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +85,8 @@ class CpuView(MachinePart):
         ])
 
     def lanes(self, dtype: str) -> int:
-        """Return the numbers of ``dtype`` in a vector."""
-        return self.spec.simd.lanes_of(dtype)
+        """Return the numbers in a vector of what is computed in ``dtype``."""
+        return self.spec.simd.vector(dtype).lanes
 
     def dtype_of(self, layer: Layer, dtype: str) -> str:
         """Return the dtype that a kernel of ``layer`` computes in, of a network in ``dtype``: that of its products.
@@ -121,22 +125,27 @@ class CpuView(MachinePart):
 
     @cached_property
     def shared_shape(self) -> CacheShape | None:
-        """The cache that all cores share, as a nest sees it; a hash chooses where in it a line lies."""
+        """The cache that cores share, as a nest sees it; a hash chooses where in it a line lies."""
         l3 = self.spec.l3
         return None if l3 is None else CacheShape(l3.capacity_bytes // self.spec.line_bytes, is_randomly_placed=True)
+
+    def sharing_last(self, threads: int) -> int:
+        """Return how many of so many threads share one copy of that cache."""
+        l3 = self.spec.l3
+        return threads if l3 is None or l3.shared_by is None else min(threads, l3.shared_by)
 
     @cached_property
     def caches(self) -> dict[str, CacheSize]:
         """The caches by the memory behind each, innermost first; those of the fastest cores."""
         core = self.kinds[0]
-        found = [CacheSize(core.l1.capacity_bytes, core.l1.shared_by == 1)]
+        found = [CacheSize(core.l1.capacity_bytes, 1 if core.l1.shared_by == 1 else None)]
         names = []
         if core.l2 is not None:
-            found.append(CacheSize(core.l2.capacity_bytes, core.l2.shared_by == 1))
+            found.append(CacheSize(core.l2.capacity_bytes, 1 if core.l2.shared_by == 1 else None))
             names.append(L2)
         if self.spec.l3 is not None:
             l3 = self.spec.l3
-            found.append(CacheSize(l3.capacity_bytes, is_private=False, kept_ps=l3.kept_ps, fresh_bytes=l3.fresh_bytes))
+            found.append(CacheSize(l3.capacity_bytes, l3.shared_by, l3.kept_ps, l3.fresh_bytes))
             names.append(L3)
         return dict(zip([*names, DRAM], found, strict=True))
 

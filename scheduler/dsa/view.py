@@ -15,7 +15,7 @@ from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, left_ou
 LOCAL, GLOBAL, DDR = "local_buffer", "global_buffer", "ddr"
 """Names of the memories that data of every machine pass through, innermost first; further levels have names of their
 own (`DsaView.levels`)."""
-_UNTIMED: Unread = {"library_efficiency": True, "energy": True, "area": True}
+_UNTIMED: Unread = {"library_efficiency": True, "library_efficiency_of": True, "energy": True, "area": True}
 _CAPACITY: Unread = {"capacity_bytes": True}
 _APART_FROM_DDR: Unread = {**_UNTIMED, "ddr": True, "dma": True}
 _OFF_CHIP: Unread = {**_APART_FROM_DDR, "local_buffer": _CAPACITY, "global_buffer": _CAPACITY}

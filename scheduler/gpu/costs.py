@@ -99,7 +99,7 @@ class GpuCosts:
 
     @property
     def launch_s(self) -> float:
-        return self.view.spec.launch_ps / PS_PER_S
+        return max(self.view.spec.launch_ps, self.view.issuing_ps(is_first=True)) / PS_PER_S
 
     def tiling_of(self, layer: Layer, found: Found | None = None) -> Tiling | None:
         """Return the tiles of ``layer``, of which the L2 has so much; None if no block of it fits into an SM.
@@ -117,9 +117,8 @@ class GpuCosts:
 
         Infinite where they cannot, but for steps that always are kernels by themselves.
         """
-        layers = self._as_one(ops)
-        tilings = [self.tiling_of(layer) for layer in layers]
-        return sum([math.inf if tiling is None else tiling.estimate_ps for tiling in tilings]) / PS_PER_S
+        tilings = [self.tiling_of(layer) for layer in self._as_one(ops)]
+        return self._in_turn_s([math.inf if tiling is None else tiling.estimate_ps for tiling in tilings])
 
     def _as_one(self, ops: Sequence[int]) -> tuple[Layer, ...]:
         if any(nest.exchanged for op in ops for nest in self.analysis.graph.ops[op].nests):
@@ -128,8 +127,13 @@ class GpuCosts:
 
     def least_s(self, ops: Sequence[int]) -> float:
         """Return what the data and the arithmetic of the operators take anyhow."""
-        return sum([least_ps(layer, self.view.of(layer)) for layer in self._as_one(ops)]) / PS_PER_S
+        return self._in_turn_s([least_ps(layer, self.view.of(layer)) for layer in self._as_one(ops)])
 
     def most_s(self, ops: Sequence[int]) -> float:
         """Return what a few tiles take, with an empty L2."""
-        return sum([most_ps(layer, self.view.of(layer), self.known) for layer in self._as_one(ops)]) / PS_PER_S
+        return self._in_turn_s([most_ps(layer, self.view.of(layer), self.known) for layer in self._as_one(ops)])
+
+    def _in_turn_s(self, kernels_ps: Sequence[float]) -> float:
+        """Return the seconds of a group's kernels, none of which takes less than the host does for it."""
+        issuing = (self.view.issuing_ps(is_first=not number) for number in range(len(kernels_ps)))
+        return sum(map(max, kernels_ps, issuing)) / PS_PER_S

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 from dsascape.hw_models import Gpu, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
+from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.library_rows import with_rows
 from dsascape.scheduler.gpu.lower import library_times, lower
 from dsascape.scheduler.gpu.pins import GpuPin
 from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
@@ -22,11 +24,20 @@ def _costs(
 
 
 def _view(spec: Gpu, dtype: str, tuning: GpuTuning) -> GpuView:
-    return GpuView(spec.launched_in_graphs if tuning.graphs else spec, dtype, tuning)
+    """Return the machine as it launches kernels under ``tuning``, without the host where that is never late."""
+    if tuning.host == "ahead":
+        launching = spec.launched_in_graphs if tuning.graphs else spec
+        return GpuView(launching.model_copy(update={"host": None}), dtype, tuning)
+    if tuning.graphs:
+        raise ScheduleError(f"tuning.graphs issues all kernels as one; tuning.host is {tuning.host}, needs ahead")
+    return GpuView(spec.hosted, dtype, tuning)
 
 
 def _library(spec: Gpu, tuning: GpuTuning | None, schedule: GpuSchedule) -> Sequence[float]:
-    return () if spec.library is None else library_times(schedule, _view(spec, schedule.dtype, tuning or GpuTuning()))
+    if spec.library is None:
+        return ()
+    view = _view(spec, schedule.dtype, tuning or GpuTuning())
+    return with_rows(library_times(schedule, view), schedule, view)
 
 
 def _loops_text(schedule: GpuSchedule, spec: Gpu, number: int) -> str:

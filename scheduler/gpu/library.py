@@ -7,13 +7,11 @@ what all move between SMs, L2 and DRAM takes longer. A step takes no less than i
 other, however small the tile. The results of a tile leave before the SM begins with the next one. Where tiles are few,
 blocks share a reduction and another kernel adds up what they have. Rows that are no multiple of 16 B cannot be copied
 in pieces of 16 B behind the threads: these copy smaller ones themselves, as kernels of earlier GPUs do.
-
-An operator of elements with an operand that is repeated (a bias along channels) is computed by threads that take a few
-elements each, one after the other, with a division for every address, as PyTorch does it.
 """
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -25,6 +23,8 @@ from dsascape.hw_models import Gpu
 from dsascape.hw_models.common.spec_types import MEMORY, TENSOR
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.gpu.fronts import unit_of
+from dsascape.scheduler.gpu.library_attention import attention_ps
+from dsascape.scheduler.gpu.library_elements import elements_ps
 from dsascape.scheduler.gpu.nests import Product, nests_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -38,8 +38,9 @@ _SHARES = (1, 2, 3, 4, 6, 8, 12, 16)
 """Blocks that share a reduction."""
 _SCRATCH_REGISTERS = 64
 """Registers of a thread besides its sums, on lanes: operands, addresses."""
-_FEWEST_SUMS, _MOST_THREADS = 32, 128
-"""Sums of a thread, where a block has no more threads than these, on lanes."""
+_LOOP_INSTRUCTIONS = 1.0
+"""Instructions of a warp at every element of the depth besides those on data, on lanes: a barrier, a branch and
+addresses of a step of eight."""
 
 
 class _Tiles(NamedTuple):
@@ -50,20 +51,27 @@ class _Tiles(NamedTuple):
     shares: NDArray[np.float64]
 
 
-def library_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
+def library_ps(layer: Layer, view: GpuView, dram_bytes: float, *, is_function: bool = False) -> float:
     """Return picoseconds of a library's kernel for a layer, the launch included; 0 where nothing is known of it.
 
-    ``dram_bytes``: moved between L2 and DRAM.
+    ``dram_bytes``: moved between L2 and DRAM; ``is_function``: whether a framework calls a kernel of its own for each
+    function, as PyTorch does (`scheduler.gpu.library_elements`).
     """
     nests, spec = nests_of(layer), view.spec
-    if spec.library is None or nests.fronts or nests.statistics:
+    if spec.library is None:
         return 0.0
+    if nests.fronts:
+        return attention_ps(layer, view, dram_bytes)
     if nests.anchor < 0:
-        return _of_elements(layer, spec, dram_bytes) if _repeats(layer) else 0.0
+        return elements_ps(layer, spec, dram_bytes) if is_function else 0.0
+    if nests.statistics:
+        return attention_ps(layer, view, dram_bytes)
     product = nests.product(layer, layer.sink.shape)
     if product is None or min(product.rows, product.columns) < 1:
         return 0.0
     unit = unit_of(max(product.rows, 1), max(product.columns, 1), product.depth, view)
+    if unit == "tensor" and not spec.library.tile_sides:
+        return 0.0
     anchor = nests.nests[nests.anchor]
     kind = kind_of_kernel([anchor.compiled.nest])
     if kind == DEPTHWISE:
@@ -77,30 +85,6 @@ def library_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
         return spec.launch_ps + spec.library.round_trips * spec.dram.latency_ps + moved_ps
     timed = _on_tensor_units if unit == "tensor" else _on_lanes
     return float(timed(product, view, width, max(piece, 1.0), moved_ps).min())
-
-
-def _repeats(layer: Layer) -> bool:
-    """Return whether a layer is one elementwise operator with an operand of several elements that is repeated."""
-    nests = [each.nest for each in layer.nests]
-    if len(nests) != 1 or nests[0].has_reduction or nests[0].ordered:
-        return False
-    written, reads = nests[0].write, nests[0].reads
-    are_whole = [read.shape == written.shape and read.indices == written.indices for read in reads]
-    return any(are_whole) and any(
-        not is_whole and math.prod(read.shape) > 1 for is_whole, read in zip(are_whole, reads, strict=True)
-    )
-
-
-def _of_elements(layer: Layer, spec: Gpu, dram_bytes: float) -> float:
-    """Return the time of blocks whose threads compute some elements each, one after the other."""
-    library, sms = spec.library, spec.sms
-    assert library is not None
-    blocks = math.prod(layer.sink.shape) / (library.element_threads * library.elements)
-    held = min(sms.threads // library.element_threads, max(math.ceil(blocks / sms.count), 1))
-    warps = held * library.element_threads / sms.warp
-    latency_ps = spec.dram.latency_ps if dram_bytes else spec.l2.latency_ps
-    each_ps = latency_ps + library.element_instructions * warps / sms.issued_per_cycle * spec.cycle_ps
-    return spec.launch_ps + max(blocks / (held * sms.count), 1.0) * library.elements * each_ps
 
 
 @cache
@@ -135,25 +119,39 @@ def _on_tensor_units(
     return _time(product, spec, tiles, step, cycles, width, moved_ps)
 
 
+@cache
+def _lane_tiles(tiles: Sequence[str]) -> tuple[_Tiles, NDArray[np.float64]]:
+    """Return tiles that a machine's file states, by shares of the reduction, and the threads of each."""
+    stated = [[float(part) for part in re.split("[x/]", tile)] for tile in tiles]
+    kept = [(rows, columns, shares, threads) for rows, columns, threads in stated for shares in _SHARES]
+    rows, columns, shares, threads = np.array(kept, dtype=np.float64).T
+    return _Tiles(rows, columns, shares), threads
+
+
 def _on_lanes(product: Product, view: GpuView, width: float, piece: float, moved_ps: float) -> NDArray[np.float64]:
     """Return the time of each choice where every thread computes a part of a tile, on lanes.
 
-    Warps run in order, so what reads of shared memory and arithmetic take adds up for one warp alone; the more warps
-    take turns, the more of the shorter is hidden.
+    For each element of the depth, warps issue their multiply-adds, loads of operands from shared memory in pieces of
+    16 B, a share of the copies there and back, and the loop. Warps run in order, so what reads of shared memory and
+    arithmetic take adds up for one warp alone; the more warps take turns, the more of the shorter is hidden.
     """
     del piece  # operands go through registers anyway
     spec = view.spec
     assert spec.library is not None
-    tiles = _choices(spec.library.lane_sides, spec.library.lane_sides, spec.library.lane_most_sums)
+    stated = (product.number > 1 and spec.library.batched_lane_tiles) or spec.library.lane_tiles
+    tiles, threads = _lane_tiles(stated)
     sms, sums = spec.sms, tiles.rows * tiles.columns
-    threads = np.clip(sums / _FEWEST_SUMS, 2 * sms.warp, _MOST_THREADS)
-    of_thread = sums / threads
-    computed = sums / spec.lanes(view.dtype)
-    read = 2 * np.sqrt(of_thread) * threads / sms.warp * width / _COPY_BYTES * _PASSES
+    of_thread, warps = sums / threads, threads / sms.warp
+    loads = 2 * np.sqrt(of_thread) * width / _COPY_BYTES
+    copies = 2 * (tiles.rows + tiles.columns) * width / _COPY_BYTES / threads
+    lanes = spec.lanes(view.dtype)
+    issued = warps * (of_thread * sms.lanes["fp32"] / lanes + loads + copies + _LOOP_INSTRUCTIONS)
+    computed = np.maximum(sums / lanes, issued / sms.issued_per_cycle)
+    read = loads * warps * _PASSES
     along = np.ceil(product.rows / tiles.rows) * np.ceil(product.columns / tiles.columns)
     there = np.ceil(product.number * along * tiles.shares / sms.count)
     held = np.maximum(sms.registers // ((of_thread + _SCRATCH_REGISTERS) * threads), 1)
-    taking_turns = np.minimum(there, held) * threads / sms.warp / sms.issued_per_cycle
+    taking_turns = np.minimum(there, held) * warps / sms.issued_per_cycle
     shorter = np.minimum(computed, read) / np.maximum(taking_turns, 1)
     step = spec.library.step_bytes / width
     cycles = (np.maximum(computed, read) + shorter) * step

@@ -1,13 +1,15 @@
 """From a schedule to the program of a GPU: for each kernel its launch, then the blocks of its grid.
 
-A kernel is launched when all blocks of the one before have ended, and its blocks are handed out to the SMs; of a
-recurrence every step is launched so. Tensors that are computed have their place in DRAM from the kernel that writes
-them to the last that reads them.
+A kernel is launched when all blocks of the one before have ended and the host has issued it, if the host may be late,
+and its blocks are handed out to the SMs; of a recurrence every step is launched so. Tensors that are computed have
+their place in DRAM from the kernel that writes them to the last that reads them.
 """
 
 from dataclasses import replace
 
+from dsascape.fusion.eager import EAGER
 from dsascape.hw_models import Buffer, Instruction, Launch, Program, gpu_machine
+from dsascape.hw_models.gpu.host import HOST
 from dsascape.hw_models.gpu.machine import LAUNCH
 from dsascape.hw_models.gpu.sm import DRAM, SHARED, SM
 from dsascape.scheduler.gpu.costs import GpuCosts
@@ -28,11 +30,16 @@ def lower(schedule: GpuSchedule, costs: GpuCosts) -> Program:
     kept = [buffers[place] for place in places.freed.get(len(schedule.runs), ())]
     check_kept(schedule.graph.name, kept, view.spec.dram.capacity_bytes)
     waits: tuple[int, ...] = ()
+    begun: set[int] = set()
     for number, (kernel, work) in enumerate(zip(schedule.runs, works(schedule, view), strict=True)):
         shared, taken, freed = len(buffers), places.taken.get(number, ()), places.freed.get(number, ())
         buffers.append(_in_shared(work, view))
         for step in range(work.steps):
             ends = freed if step + 1 == work.steps else ()
+            call = view.call_for(is_first=not step and kernel.group not in begun)
+            if call is not None:
+                waits = (*waits, len(instructions))
+                instructions.append(Instruction(unit=HOST, payload=call, label=kernel.name, layer_run=number))
             launch = Instruction(
                 unit=LAUNCH, payload=Launch(), label=kernel.name, after=waits, allocates=() if step else tuple(taken),
                 layer_run=number,
@@ -51,6 +58,7 @@ def lower(schedule: GpuSchedule, costs: GpuCosts) -> Program:
                     blocks_per_member=work.blocks_per_sm, frees=grid.frees, layer_run=number,
                 ))  # fmt: skip
             waits = (len(instructions) - 1,)
+        begun.add(kernel.group)
     return gpu_machine(view.spec).program(instructions, tuple(buffers))
 
 
@@ -84,8 +92,10 @@ def library_times(schedule: GpuSchedule, view: GpuView) -> list[float]:
     It finds in the L2 what the schedule's own kernel finds.
     """
     found = []
+    is_eager = schedule.policy == EAGER
     for kernel, work in zip(schedule.runs, works(schedule, view), strict=True):
         dram_bytes = dict(work.payload.traffic)[DRAM] * work.blocks
+        own = view.of(kernel.layer)
         is_one = work.steps == 1
-        found.append(library_ps(kernel.layer, view.of(kernel.layer), dram_bytes) if is_one else 0.0)
+        found.append(library_ps(kernel.layer, own, dram_bytes, is_function=is_eager) if is_one else 0.0)
     return found

@@ -5,7 +5,7 @@ and what is asked of a run. ``--set tuning.NAME=VALUE`` changes one, and an expe
 machine.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -22,6 +22,10 @@ class GpuTuning:
     an empty one."""
     graphs: bool = False
     """Whether all kernels of a run are launched as one graph (CUDA graphs), which takes `Gpu.graph_launch_ps` each."""
+    host: Literal["ahead", "engine", "eager"] = "ahead"
+    """Who issues kernels: ``ahead``, a host that is never late; ``engine``, the runtime of an engine, which takes
+    `GpuHost.kernel_ps` for each kernel; ``eager``, a framework that runs operator by operator, which takes
+    `GpuHost.function_ps` for each group of the plan, and ``kernel_ps`` for further kernels of a group."""
     tensor_units: bool = True
     """Whether products may run on tensor units."""
     shared_reductions: bool = True

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from dsascape.hw_models import Gpu
+from dsascape.hw_models import Gpu, HostCall
 from dsascape.hw_models.caches.lines import CacheShape
 from dsascape.hw_models.common.product_types import BITS, operands_of, product_type
 from dsascape.hw_models.gpu.sm import SmPace
@@ -15,7 +15,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, only, without
 from dsascape.workloads.operand_dtypes import QUANTISED, Pair
 
-_UNTIMED: Unread = {"energy": True, "area": True, "power_limit_w": True}
+_UNTIMED: Unread = {"energy": True, "area": True, "power_limit_w": True, "host": True}
 _OF_CODE = "sms.warp", "sms.threads_per_block", "sms.shared.banks", "sms.cluster", "sms.tensor", "l2.sector_bytes"
 _OF_FRONTS = *_OF_CODE, "sms.shared.per_block_bytes", "sms.issued_per_cycle"
 
@@ -63,6 +63,17 @@ class GpuView(MachinePart):
     def tensor(self) -> TensorUnits | None:
         """The tensor units that may be used, if there are any."""
         return self.spec.tensor(self.product or self.dtype) if self.tuning.tensor_units else None
+
+    def call_for(self, *, is_first: bool) -> HostCall | None:
+        """Return the host's call for a kernel, the first of its group or a further one; None if it is never late."""
+        if self.tuning.host == "ahead":
+            return None
+        return HostCall(functions=1) if is_first and self.tuning.host == "eager" else HostCall(kernels=1)
+
+    def issuing_ps(self, *, is_first: bool) -> int:
+        """Return the picoseconds that the host takes for a kernel; 0 where it is never late."""
+        call, host = self.call_for(is_first=is_first), self.spec.host
+        return 0 if call is None or host is None else host.issuing_ps(call)
 
     @property
     def product_bits(self) -> int:

@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic.dataclasses import dataclass
 
 from dsascape.fusion.costs import KernelCosts
-from dsascape.fusion.eager import eager_plan
+from dsascape.fusion.eager import EAGER, eager_plan
 from dsascape.fusion.plan import FusionPlan
 from dsascape.workloads.graph import Graph
 
@@ -14,7 +14,7 @@ from dsascape.workloads.graph import Graph
 class Eager:
     """One kernel per function: linear layers with bias, activations and attention whole; kernels do not overlap."""
 
-    name: ClassVar[str] = "eager"
+    name: ClassVar[str] = EAGER
     fuses: ClassVar[bool] = False
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:

@@ -15,6 +15,8 @@ from tests.experiments.studies import BUFFERS, comb, drawn_study, failure, point
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed")
 
+SHOWN = "each => each.getClientRects().length > 0"
+"""Function of a script that says whether an element is not hidden."""
 HOSTILE = (
     "</script><script>window.hit=1</script>",
     "\"><img src=x onerror='window.hit=1'>",
@@ -232,7 +234,8 @@ class TestPage:
         page.open(written(drawn_study(), tmp_path), scripts=False)
 
         heights = page.run(
-            "[...document.querySelectorAll('.drawing svg:not(.key)')].map(e => e.getBoundingClientRect().height)"
+            f"[...document.querySelectorAll('.drawing svg:not(.key)')].filter({SHOWN})"
+            ".map(each => each.getBoundingClientRect().height)"
         )
         assert len(heights) > 5
         assert min(heights) > 50
@@ -254,15 +257,33 @@ class TestPage:
         )
         assert collisions == []
 
-    def test_a_phone_sees_that_charts_scroll(self, page: Page, tmp_path: Path) -> None:
+    def test_a_phone_sees_charts_whole_with_text_of_ten_pixels(self, page: Page, tmp_path: Path) -> None:
         path = written(drawn_study(), tmp_path)
         page.open(path, width=390)
 
         assert page.run("document.documentElement.scrollWidth") <= 390
-        assert page.run("(e => e.scrollWidth > e.clientWidth)(document.querySelector('.drawing'))")
-        assert page.run("document.querySelector('.chart .hint').innerText").startswith("The chart is wider")
+        drawings = "[...document.querySelectorAll('.chart .drawing')]"
+        assert page.run(f"{drawings}.length") > 5
+        assert page.run(f"{drawings}.filter(each => each.scrollWidth > each.clientWidth).length") == 0
+        scale = "Math.hypot(each.getScreenCTM().a, each.getScreenCTM().b)"
+        pixels = f"each => parseFloat(getComputedStyle(each).fontSize) * {scale}"
+        assert page.run(f"Math.min(...[...document.querySelectorAll('.on-phone text')].map({pixels}))") >= 10
+        assert page.run(f"[...document.querySelectorAll('.chart .hint')].filter({SHOWN}).length") == 0
+        page.open(written(study([point("a", 0.1), point("b", 0.2)]), tmp_path), width=390)
+        assert page.run(f"[...document.querySelectorAll('.chart .hint')].filter({SHOWN}).length") == 0
+        page.open(written(drawn_study(), tmp_path), width=1280)
+        assert page.run(f"[...document.querySelectorAll('.on-phone')].filter({SHOWN}).length") == 0
+        assert page.run(f"[...document.querySelectorAll('.on-wide')].filter({SHOWN}).length") > 2
+
+    def test_a_phone_sees_that_a_chart_of_many_bars_scrolls(self, page: Page, tmp_path: Path) -> None:
+        rows = [point(policy, 0.1, f"network{n}") for policy in ("a", "b", "c") for n in range(9)]
+        path = written(study(rows, {}), tmp_path)
+        page.open(path, width=390)
+
+        assert page.run("(e => e.scrollWidth > e.clientWidth)(document.querySelector('#speedup .drawing'))")
+        assert page.run("document.querySelector('#speedup .hint').innerText").startswith("The chart is wider")
         page.open(path, width=1280)
-        assert page.run("getComputedStyle(document.querySelector('.chart .hint')).display") == "none"
+        assert page.run("getComputedStyle(document.querySelector('#speedup .hint')).display") == "none"
 
 
 def test_commands_in_the_page_are_those_of_the_rows(page: Page, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def test_an_h200_is_an_h100_with_other_dram() -> None:
 _OF_THE_CARD = {
     "name", "sms.count", "sms.clock", "l2.capacity", "l2.bandwidth", "l2.latency", "dram.capacity", "dram.bandwidth",
     "energy.dram", "energy.static_power", "area.dram", "library_efficiency.tensor", "power_limit",
+    "host.function", "host.kernel",
 }  # fmt: skip
 
 

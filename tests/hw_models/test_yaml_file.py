@@ -327,6 +327,25 @@ def test_a_mistake_is_one_line_with_path_and_need(data: dict[str, Any], message:
     assert explained(data) == f"my.yaml: {message}"
 
 
+class Tiled(pydantic.BaseModel, strict=True):
+    tile: dict[str, int] | list[int] | None = None
+
+
+@pytest.mark.parametrize(
+    ("tile", "message"),
+    [
+        (32, "tile: has 32; needs a mapping (key: value) or a list"),
+        ({"m": 64, "k": "x"}, "tile.k: has 'x'; needs a whole number"),
+        ([64, "x"], "tile.1: has 'x'; needs a whole number"),
+    ],
+)
+def test_a_value_of_several_types_has_the_mistakes_of_the_one_that_it_is_of(tile: Any, message: str) -> None:
+    with pytest.raises(pydantic.ValidationError) as caught:
+        Tiled.model_validate({"tile": tile})
+
+    assert explain(caught.value, "my.yaml", model=Tiled) == f"my.yaml: {message}"
+
+
 def test_many_mistakes_are_cut_to_five_lines() -> None:
     lines = explained({f"extra{n}": n for n in range(8)}).splitlines()
 

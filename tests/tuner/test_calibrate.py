@@ -15,7 +15,7 @@ from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.scheduler import make_policy
 from dsascape.tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts, probing
 from dsascape.tuner.calibrate.facts import CacheFact, facts_from
-from dsascape.tuner.calibrate.figures import Far, Figures, Idle, Level, Reading
+from dsascape.tuner.calibrate.figures import Far, Figures, Handed, Idle, Level, Reading
 from dsascape.tuner.calibrate.plan import ProbePlan, growing_bytes, probe_plan, sizes_bytes
 from dsascape.tuner.calibrate.probing import probed
 
@@ -48,6 +48,7 @@ class KnownMachine:
     """A bench on which everything takes what a formula says, for arrays that are no more than their shapes."""
 
     BYTE_S: ClassVar = {"l1": 4e-12, "l2": 8e-12, "l3": 3e-11, "dram": 9e-11}
+    HANDED_S: ClassVar = {"l2": 1e-8, "l3": 1e-9}
     LOAD_S: ClassVar = {"l1": 2e-9, "l2": 6e-9, "l3": 4e-8, "dram": 1e-7}
 
     def __init__(self, plan: ProbePlan) -> None:
@@ -74,7 +75,7 @@ class KnownMachine:
 
     def row_s(self, calls: Sequence[tuple[str, Sequence[Any]]], budget_s: float) -> float:
         """Every call takes that much beside its kernel, and more behind others."""
-        own = {"fill1": 1e-9, "fill2": 1e-9}
+        own = {"fill1": 1e-9, "fill2": 1e-9, "fills": 0.0}
         taken = sum([own[probe] if probe in own else self._seconds(probe, shapes) for probe, shapes in calls])
         return taken + 2e-7 * (len(calls) - 1) + 1e-8
 
@@ -88,7 +89,7 @@ class KnownMachine:
                 result[1] * probing.DEPTH * probing.ACCUMULATORS * 1.5e-10 * (1 + 0.1 * (result[0] - 1))
             ),
             "special": lambda *_: probing.VECTORS * 2 * 5e-9,
-            "sum": self._sum_s, "sums": self._sum_s, "panels": self._panels_s,
+            "sum": self._sum_s, "sums": self._sum_s, "panels": self._panels_s, "sums_of_others": self._of_others_s,
             "chase": lambda chain, _: probing.STEPS * self.LOAD_S[self._memory(math.prod(chain) * 4)],
             "write": self._written_s, "writes": self._written_s, "fill1": self._filled_s, "fill2": lambda _: 1e-9,
             "little": lambda *_: 1e-8, "little_split": lambda *_: 1e-8 + 5e-7 * self._threads,
@@ -114,14 +115,21 @@ class KnownMachine:
         return taken + (size * self.BYTE_S["dram"] if size > 2 * self._plan.sizes_bytes["l3"] else 0.0)
 
     def _written_s(self, shape: tuple[int, ...]) -> float:
-        threads, _, apart, *_ = shape
+        """Beginning a loop over vectors takes 4 ns, which far lines written apart from each other hide."""
+        threads, rows, apart, *_ = shape
         memory = self._memory(math.prod(shape) * 4 // threads)
         byte_s = self.BYTE_S[memory] * (1.5 if apart == 1 else 3.5)
-        return math.prod(shape) * 4 * byte_s / threads
+        return math.prod(shape) * 4 * byte_s / threads + (rows * 4e-9 if apart == 1 else 0.0)
 
     def _sum_s(self, data: tuple[int, ...], *_: object) -> float:
         threads, rows, wide = data
         return 1e-6 + math.prod(data) * 4 * self.BYTE_S[self._memory(rows * wide * 4)] / threads
+
+    def _of_others_s(self, data: tuple[int, ...], *rest: object) -> float:
+        """A line of another core takes 10 ns more, in the second cache; of those in the shared one a tenth is there."""
+        _, rows, wide = data
+        lines = rows * wide * 4 / self._plan.line_bytes
+        return self._sum_s(data, *rest) + lines * self.HANDED_S[self._memory(rows * wide * 4)]
 
     def _memory(self, size_bytes: int) -> str:
         """Return the memory whose array is the nearest in size."""
@@ -154,8 +162,13 @@ def test_probes_recover_the_figures_of_a_simulated_machine() -> None:
     assert found.call_s == pytest.approx(2e-7, rel=1e-4)
     assert found.region_s == pytest.approx(1e-6)
     assert found.slowed == pytest.approx(1.1)
+    assert [each.name for each in found.handed] == ["l2", "l3"]
+    assert [each.line_s for each in found.handed] == pytest.approx([1e-8, 1e-9], rel=0.02)
     shared = host_spec(FACTS, found).l3
     assert shared is not None
+    assert shared.shared_by is None
+    # of 10 ns, 64 bytes from the shared cache in place of the second take 64 x (30 - 8) ps
+    assert host_spec(FACTS, found).claimed_line_ps == pytest.approx(10_000 - 64 * 22, rel=0.03)
     assert shared.kept_ps == pytest.approx(8e9, rel=0.02)
     assert shared.fresh_bytes is None  # an array that came from memory once is read as fast as ever
     (core,) = host_spec(FACTS, found).kinds
@@ -255,6 +268,29 @@ def test_figures_become_the_values_of_the_machine() -> None:
     assert spec.dram.bandwidth_bytes_per_s == pytest.approx(2 / 150e-12, rel=0.01)
     assert core.dram_bytes_per_s == pytest.approx(10e9)
     assert spec.kernel_call_ps == 200_000
+
+
+@pytest.mark.parametrize(("far_s", "shared_by"), [(4e-9, None), (9e-9, 4)])
+def test_halves_that_fetch_from_each_other_share_no_cache(far_s: float, shared_by: int | None) -> None:
+    figures = replace(FIGURES, handed=(Handed("l2", 1e-8), Handed("l3", far_s)))
+    spec = host_spec(replace(FACTS, cores=8), figures)
+    assert spec.l3 is not None
+
+    assert spec.l3.shared_by == shared_by
+    assert spec.claimed_line_ps == 10_000 - 64 * (40 - 10)
+
+
+def test_lines_that_cost_no_more_than_their_arrival_are_not_claimed() -> None:
+    assert host_spec(FACTS, replace(FIGURES, handed=(Handed("l2", 1e-9), Handed("l3", 0.0)))).claimed_line_ps is None
+    assert host_spec(FACTS, FIGURES).claimed_line_ps is None
+
+
+def test_all_cores_together_read_no_more_of_memory_than_each_reads_alone() -> None:
+    # whole lines that are written without being fetched: 1 ps a byte is not 2 TB/s of memory
+    far = tuple([replace(each, written_of_all_s=1e-12) for each in FIGURES.far])
+    spec = host_spec(FACTS, replace(FIGURES, far=far))
+
+    assert spec.dram.bandwidth_bytes_per_s == pytest.approx(2 * 10e9)
 
 
 def test_a_processor_with_two_caches_has_no_third_one() -> None:

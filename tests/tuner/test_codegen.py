@@ -77,6 +77,7 @@ IMAGE_OPERATORS: dict[str, Callable[[Net, str], str]] = {
     "mean of rows": lambda net, x: net.reduce_mean(x, 3),
     "rearranged for tokens": lambda net, x: net.transpose(net.reshape(x, 1, 6, 63), 0, 2, 1),
     "channels joined": lambda net, x: net.concat(x, net.relu(x), net.conv(x, 3, 1)),
+    "channels of odd parts joined": lambda net, x: net.relu(net.concat(net.conv(x, 21, 1), net.conv(x, 9, 1))),
     "channels shuffled": lambda net, x: net.reshape(
         net.transpose(net.reshape(x, 1, 2, 3, 9, 7), 0, 2, 1, 3, 4), 1, 6, 9, 7
     ),

@@ -16,8 +16,10 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
+from dsascape.experiments.real.on_processor import with_places_of_cores
 from dsascape.experiments.shell.cli import main
 from dsascape.fusion import fixed_pattern_plan
+from dsascape.hw_models import load_hardware, with_values
 from dsascape.tuner.measure import (
     Budget,
     Device,
@@ -28,6 +30,7 @@ from dsascape.tuner.measure import (
     Timing,
     interference,
     measure_plan,
+    usable_cores,
 )
 from dsascape.tuner.measure.interference import busy_elsewhere, disturbances
 from dsascape.tuner.measure.job import Job
@@ -126,6 +129,33 @@ def test_a_measurement_says_what_it_was_made_on(measured: Measurement) -> None:
     assert device.processor
     assert device.cores >= 1
     assert device.versions["apache-tvm"].startswith("0.27")
+
+
+def test_a_line_that_passes_from_core_to_core_is_timed_behind_a_network_on_several_threads(
+    measured: Measurement
+) -> None:
+    if usable_cores() == 1:
+        pytest.skip("one core passes nothing on")
+    found = measure_plan(job(threads=2), "fixed-pattern").network.handed_line_s
+
+    assert measured.network.handed_line_s is None
+    assert found is not None
+    assert 0 <= found < 1e-5
+
+
+@pytest.mark.parametrize(("handed_s", "stated", "warns"), [
+    (7e-9, "7 ns", False), (13e-9, "7 ns", False), (29e-9, "7 ns", True), (7e-9, "29 ns", True), (29e-9, None, False),
+    (None, "7 ns", False),
+])  # fmt: skip
+def test_cores_that_lie_elsewhere_than_described_are_named(
+    measured: Measurement, handed_s: float | None, stated: str | None, warns: bool
+) -> None:
+    machine = with_values(load_hardware("epyc"), {"claimed_line": stated})
+    found = replace(measured, network=replace(measured.network, handed_line_s=handed_s))
+
+    further = with_places_of_cores(found, machine).warnings[len(measured.warnings) :]
+
+    assert [("its cores lie elsewhere than when it was described" in each) for each in further] == [True] * warns
 
 
 def test_json_has_the_documented_keys(measured: Measurement) -> None:
@@ -270,7 +300,7 @@ def test_code_for_another_machine_is_written_as_an_object_of_its_kind(
     [
         (["--policy", "graphturbo"], "graphturbo"),
         (["--policy", "fixed-pattern", "--target", "pdp11"], "target has 'pdp11'"),
-        (["--policy", "fixed-pattern", "--target", "aarch64"], "--out DIR writes it as an object file"),
+        (["--policy", "fixed-pattern", "--target", "aarch64"], "dsascape measure --out DIR writes it"),
         (["--policy", "fixed-pattern", "--device", "rpc://host"], "device has 'rpc://host'"),
         (["--policy", "fixed-pattern", "--dtype", "int8"], "dtype has 'int8'"),
         (["--policy", "fixed-pattern", "--target", "cuda", "--flush-caches"], "--flush-caches is for"),

@@ -26,7 +26,9 @@ PROMISED = (
     "densenet121", "mobilenetv1-ssd", "yolo-v4", "c3d", "s3d", "unet", "faster-rcnn", "mask-rcnn",
     "dcgan", "inception-resnet-v2-1d", "tinybert", "distilbert", "albert", "bert-base",
     "bert-base-128", "bert-base-256", "bert-base-512", "bert-large-384", "bert-tiny", "mobilebert",
-    "gpt2", "mobilevit", "vit-b16", "dlrm", "conformer",
+    "gpt2", "mobilevit", "vit-b16", "dlrm", "conformer", "mobilenet-v1", "mobilenet-v3", "shufflenet-v1",
+    "proxylessnas", "regnet-y-400mf", "googlenet", "alexnet", "blazeface", "squeezenet-ssd", "mobilenet-ssd",
+    "mobilenet-yolo", "mobilenet-v2-yolo-v3", "yolo-v4-tiny",
 )  # fmt: skip
 
 LARGEST_ZOO_BYTES = 3_000_000
@@ -113,7 +115,7 @@ def test_an_unknown_name_is_answered_with_near_ones() -> None:
 
 
 def test_part_of_a_name_is_answered_with_the_names_that_hold_it() -> None:
-    with pytest.raises(UnknownModelError, match=re.escape("nearest: vgg16, vgg16-raw;")):
+    with pytest.raises(UnknownModelError, match=re.escape("nearest: vgg16, vgg16-raw, vgg16-int8;")):
         zoo_entry("VGG")
 
 

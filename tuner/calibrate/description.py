@@ -117,6 +117,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         lines += [
             "l3:",
             f"  capacity: {_shared_capacity(l3, figures)}",
+            f"  shared_by: {_sharing(facts.cores, figures)}",
             f"  bandwidth: {_speed(both.get('l3'), 20e9 * facts.cores)}",
             f"  bytes_per_cycle: {rate}",
             f"  latency: {_seconds(_load_s(figures, 'l3'), 30e-9)}",
@@ -132,6 +133,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         f"kernel_call: {_seconds(None if figures is None else figures.call_s, 0.5e-6)}",
         f"parallel_region: {_seconds(None if figures is None else figures.region_s, 3e-6)}",
         *_fewer_regions(figures),
+        *_claimed(facts, figures),
         f"sustained_factor: {pace.sustained}",
         *_active_clock(facts, figures),
         "energy:",
@@ -165,6 +167,36 @@ def _fewer_regions(figures: Figures | None) -> list[str]:
     taken_s = {each.threads: min(each.region_s, figures.region_s) for each in figures.fewer}
     told = _mapping({str(threads): f"{_picoseconds(seconds)} ps" for threads, seconds in taken_s.items()})
     return [f"fewer_threads_region: {told}  # {_MEASURED}"]
+
+
+_APART = 0.5
+"""Cost of a line in arrays of the shared cache by that in arrays of the second one, from which on cores share none: in
+a cache that they share, the second caches have given up all but a part of the lines."""
+
+
+def _sharing(cores: int, figures: Figures | None) -> _Value:
+    """Return the number of cores that share the last cache: all, or half where one half has to fetch from the other."""
+    by_name = {} if figures is None else {each.name: each.line_s for each in figures.handed}
+    near_s, far_s = by_name.get("l2", 0.0), by_name.get("l3", 0.0)
+    if not near_s:
+        return _Value("null", "assumed: all cores")
+    if far_s / near_s < _APART:
+        return _Value("null", f"{_MEASURED}: what one half of the cores writes is found there by the other")
+    return _Value(str(-(-cores // 2)), f"{_MEASURED}: one half of the cores fetches what the other writes from afar")
+
+
+def _claimed(facts: HostFacts, figures: Figures | None) -> list[str]:
+    """Return the line of what stores to other cores' lines cost, less their arrival; none where it was not measured."""
+    if figures is None or not figures.handed:
+        return []
+    reads_s = {level.name: level.byte_s for level in figures.levels}
+    first = figures.handed[0]
+    further = next(name for name in reads_s if name not in ("l1", "l2"))
+    arrival_s = facts.line_bytes * max(reads_s[further] - reads_s[first.name], 0.0)
+    if first.line_s <= arrival_s:
+        return []
+    told = f"{_picoseconds(first.line_s - arrival_s)} ps"
+    return [f"claimed_line: {told}  # {_MEASURED}: writing what the other half of the cores has read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +276,9 @@ def _rates(figures: Figures | None, threads: int) -> tuple[dict[str, float], dic
     if threads > 1:  # a core by itself is no slower than one of all
         one = {level.name: max(one[level.name], 1 / level.byte_of_all_s / threads) for level in figures.levels}
     both = {level.name: max(1 / level.byte_of_all_s, one[level.name]) for level in figures.levels}
-    for each in figures.far:  # a byte that is written is fetched, too
-        both[each.name] = max(2 / each.written_of_all_s, both[each.name])
+    for each in figures.far:  # a byte that is written is fetched, too, but in whole lines not from a bus that both use
+        most = threads * one[each.name] if each.name == "dram" else math.inf
+        both[each.name] = max(min(2 / each.written_of_all_s, most), both[each.name])
     return one, both
 
 

@@ -40,6 +40,16 @@ class Far:
 
 
 @dataclass(frozen=True, slots=True)
+class Handed:
+    """Cost of lines that cores write and others read by turns, measured on arrays in one cache."""
+
+    name: str
+    line_s: float
+    """Extra seconds of a line, for being read by a core half of all away and written again, beyond what that takes
+    where one core does both."""
+
+
+@dataclass(frozen=True, slots=True)
 class OnThreads:
     """Overheads of loops that are split over fewer threads than all."""
 
@@ -105,5 +115,8 @@ class Figures:
     slowed: float = 1.0
     """Time of a multiply-accumulate while all threads compute, relative to one alone: clocks that fall, pipes that two
     threads share. Files without it were written before it was measured."""
+    handed: tuple[Handed, ...] = ()
+    """Costs of lines that pass from core to core, in the caches behind the first; empty for a single thread, and in
+    files that were written before they were measured."""
     fewer: tuple[OnThreads, ...] = ()
     """Overheads on two, four, eight threads and so on. Files without them were written before they were measured."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Protocol
 
-from dsascape.tuner.calibrate.figures import Far, Figures, Idle, Level, OnThreads, Reading
+from dsascape.tuner.calibrate.figures import Far, Figures, Handed, Idle, Level, OnThreads, Reading
 from dsascape.tuner.calibrate.plan import ProbePlan
 from dsascape.tuner.measure.timing import measured
 
@@ -49,6 +49,8 @@ _WAITS_MS = (0, 4, 8, 16, 32)
 TRIES_AFTER_WAIT = 7
 _REPEATED = 16
 """Times that an almost empty loop is repeated."""
+HANDING = ("fill3", "fills", "fill1", "fill2", "sums", "sums_of_others")
+"""Probes that measure what lines cost that pass from core to core."""
 _ROUNDS = 3
 """Rounds of pauses and clock readings, spread over the probes because cache use by others and clocks change."""
 
@@ -93,11 +95,12 @@ def summed_vectors(registers: int) -> int:
 def probed(plan: ProbePlan, bench: Bench) -> Figures:
     """Measure the figures of the processor of ``bench``; repeats about forty probes for ``plan.probe_s`` each."""
     probing = _Probing(plan, bench)
-    idle, slowed, paces = [probing.idle()], [probing.slowed()], [probing.pace()]
+    idle, slowed, paces, handed = [probing.idle()], [probing.slowed()], [probing.pace()], [probing.handed()]
     levels = tuple(probing.level(name, size) for name, size in plan.sizes_bytes.items())
     idle.append(probing.idle())
     slowed.append(probing.slowed())
     paces.append(probing.pace())
+    handed.append(probing.handed())
     far = tuple(probing.far(level) for level in levels[1:])
     paces += [probing.pace() for _ in range(_ROUNDS - len(paces))]
     fma_chain_s, fma_s, _, tile_s, few_tile_s = map(statistics.median, zip(*paces, strict=True))
@@ -122,11 +125,21 @@ def probed(plan: ProbePlan, bench: Bench) -> Figures:
         region_s=probing.region_s(),
         slowed=statistics.median([*slowed, probing.slowed()]),
         fewer=probing.fewer(),
+        handed=tuple(map(_median_handed, zip(*handed, probing.handed(), strict=True))),
     )
+
+
+def handed(plan: ProbePlan, bench: Bench) -> tuple[Handed, ...]:
+    """Measure what lines cost that pass from core to core, with the probes of `HANDING`; empty for one thread."""
+    return _Probing(plan, bench).handed()
 
 
 def _medians(readings: Sequence[Idle]) -> Idle:
     return Idle(readings[0].idle_s, statistics.median([each.byte_s for each in readings]))
+
+
+def _median_handed(readings: Sequence[Handed]) -> Handed:
+    return Handed(readings[0].name, statistics.median([each.line_s for each in readings]))
 
 
 class _Probing:
@@ -282,9 +295,12 @@ class _Probing:
         """Return the seconds per byte of an array that ``threads`` threads share for writing.
 
         Consecutively written lines are ``apart`` lines from each other; those in between are written in later passes.
+        Adjacent ones are one row: a loop over the vectors of a line takes longer than a near cache to store it.
         """
         vectors = max(self._plan.line_bytes // _FLOAT_BYTES // self._lanes, 1)
         rows = max(size_bytes // threads // apart // vectors // self._lanes // _FLOAT_BYTES, 1)
+        if apart == 1:
+            rows, vectors = 1, rows * vectors
         shape = threads, rows, apart, vectors, self._lanes
         return self._seconds(probe, shape) / (prod(shape) * _FLOAT_BYTES)
 
@@ -364,6 +380,25 @@ class _Probing:
             extra_s.append(split_s - whole_s)
         split_s, whole_s = (self._bench.row_s([loop] * _REPEATED, self._plan.probe_s) for loop in loops)
         return max(statistics.median(extra_s), (split_s - whole_s) / _REPEATED, 0.0)
+
+    def handed(self) -> tuple[Handed, ...]:
+        """Measure what a line costs that one core writes and one half of all cores away reads; empty for one thread.
+
+        The array of a core lies in its second cache, then in the shared one, as far as there are such caches.
+        """
+        threads, sizes = self._plan.threads, self._plan.sizes_bytes
+        if threads == 1:
+            return ()
+        found = []
+        for name in [each for each in ("l2", "l3") if each in sizes] or ["l1"]:
+            arrays = self._summed_arrays(sizes[name] * threads, threads)
+            lines = sizes[name] // self._plan.line_bytes
+            own_s, others_s = [
+                self._bench.row_s([("fills", arrays[:1]), (probe, arrays)], self._plan.probe_s)
+                for probe in ("sums", "sums_of_others")
+            ]
+            found.append(Handed(name, max(others_s - own_s, 0.0) / lines))
+        return tuple(found)
 
     def _zeros(self, shape: tuple[int, ...]) -> Any:
         """Return an array of zeros that were written explicitly: untouched pages may not be mapped."""

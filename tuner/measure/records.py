@@ -53,6 +53,9 @@ class KernelMeasurement:
     deviation: float | None = None
     """Largest difference from the reference, relative to the reference's largest magnitude."""
     error: str | None = None
+    handed_line_s: float | None = None
+    """Extra seconds of a line that one core writes and another reads, right behind the network's runs on several
+    threads of this machine; None for kernels, one thread, other devices, and where caches are flushed."""
     joules: float | None = None
     """Energy of one run of the network by the processor's counters, of packages and DRAM with all that runs there; None
     for single kernels, on other devices, and where the system shows no counters."""

@@ -17,6 +17,8 @@ _CUDA = "cuda"
 _OPENCL = "opencl"
 _ARCHITECTURE = re.compile(r"sm_\d+[a-z]?")
 _GENERIC_CUDA = "sm_80"
+_WRITTEN = "dsascape measure --out DIR writes it to a file"
+_PACKED = ", and dsascape bundle build packs it for a machine that runs it"
 
 
 class TargetError(ValueError):
@@ -127,12 +129,11 @@ def check_target(name: str) -> None:
         if gpu_here(name) is None:
             device = "OpenCL" if cuda_architecture(name) is None else "CUDA"
             raise TargetError(
-                f"target has {name!r}, and no {device} device is here to measure on; --out DIR writes"
-                " it"
+                f"target has {name!r}, and no {device} device is here to measure on; {_WRITTEN}"
+                f"{_PACKED if device == 'CUDA' else ''}"
             )
         return
     if not runs_here(name):
         raise TargetError(
-            f"target has {name!r}, whose code does not run on this {platform.machine()}; --out DIR writes it as an"
-            " object file"
+            f"target has {name!r}, whose code does not run on this {platform.machine()}; {_WRITTEN}{_PACKED}"
         )

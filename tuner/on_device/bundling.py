@@ -31,9 +31,9 @@ from dsascape.tuner.measure.job import Job
 from dsascape.tuner.measure.targets import target_architecture, target_description
 from dsascape.tuner.on_device.flushing import after_first
 from dsascape.tuner.on_device.listing import Listing
+from dsascape.tuner.on_device.places import own_processor
 from dsascape.tuner.on_device.probe_kernels import probe_functions
 from dsascape.tuner.on_device.reference import NETWORK_TOLERANCE
-from dsascape.tuner.on_device.session import own_processor
 from dsascape.workloads.executable import executable
 from dsascape.workloads.operators.registry import Array
 

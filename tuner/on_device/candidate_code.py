@@ -18,7 +18,7 @@ from dsascape.tuner.measure.targets import target_description
 from dsascape.tuner.measure.tasks import Spent
 from dsascape.tuner.measure.worker import FAILURES, reason
 from dsascape.tuner.on_device.flushing import after_first
-from dsascape.tuner.on_device.session import own_processor
+from dsascape.tuner.on_device.places import own_processor
 from dsascape.workloads.executable import Executable
 
 MAIN = "main"

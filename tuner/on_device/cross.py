@@ -11,7 +11,7 @@ from dsascape.tuner.measure.job import Job
 from dsascape.tuner.measure.records import KernelMeasurement, Measurement
 from dsascape.tuner.measure.targets import target_description
 from dsascape.tuner.measure.worker import NETWORK
-from dsascape.tuner.on_device.session import own_processor
+from dsascape.tuner.on_device.places import own_processor
 from dsascape.workloads.executable import executable
 
 

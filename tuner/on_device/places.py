@@ -219,3 +219,8 @@ def place_of(device: str, target: str, threads: int) -> Place:
     place = RemotePlace(address, target)
     place.use_threads(threads)
     return place
+
+
+def own_processor() -> str:
+    """Return LLVM's name of this machine's processor."""
+    return str(tvm.get_global_func("target.llvm_get_system_cpu")())

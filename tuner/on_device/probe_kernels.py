@@ -39,6 +39,7 @@ def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
         "special": lambda: _special(lanes),
         "panels": lambda: _panels(TILES_OF_PANEL, register_rows(shape.registers), COLUMNS, lanes),
         "sum": lambda: _sum(shape, split=False), "sums": lambda: _sum(shape, split=True),
+        "sums_of_others": lambda: _sum(shape, split=True, of_others=True), "fills": lambda: _fills(shape),
         "write": lambda: _write(lanes, split=False), "writes": lambda: _write(lanes, split=True),
         "little": lambda: _little(split=False), "little_split": lambda: _little(split=True),
         "fill1": lambda: _fill(1), "fill2": lambda: _fill(2), "fill3": lambda: _fill(3), "fill4": lambda: _fill(4),
@@ -100,13 +101,18 @@ def _panels(tiles: int, rows: int, columns: int, lanes: int) -> Any:
     return _in_registers(_schedule([data, weights, total]), 2, lanes)
 
 
-def _sum(shape: ProbeShape, *, split: bool) -> Any:
-    """Return the sums of rows of vectors, one sum per thread."""
+def _sum(shape: ProbeShape, *, split: bool, of_others: bool = False) -> Any:
+    """Return the sums of rows of vectors, one sum per thread; ``of_others``: of the thread half of all further on."""
     wide = summed_vectors(shape.registers) * shape.lanes
     threads, rows = te.var("threads", "int64"), te.var("rows", "int64")
     data, factor = te.placeholder((threads, rows, wide), name="data"), te.placeholder((1,), name="factor")
     k = te.reduce_axis((0, rows), "k")
-    total = te.compute((threads, wide), lambda t, j: te.sum(data[t, k, j] * factor[0], axis=k), name="total")
+
+    def summed(t: Any, j: Any) -> Any:
+        of = te.indexmod(t + te.indexdiv(threads, 2), threads) if of_others else t
+        return te.sum(data[of, k, j] * factor[0], axis=k)
+
+    total = te.compute((threads, wide), summed, name="total")
     schedule = _schedule([data, factor, total])
     if split:
         schedule.parallel(schedule.get_loops(schedule.get_sblock("total"))[0])
@@ -123,6 +129,17 @@ def _write(lanes: int, *, split: bool) -> Any:
     if split:
         schedule.parallel(thread)
     schedule.vectorize(lane)
+    return schedule.mod["main"]
+
+
+def _fills(shape: ProbeShape) -> Any:
+    """Return a fill of rows of vectors, on each thread, of the shape that sums read."""
+    wide = summed_vectors(shape.registers) * shape.lanes
+    threads, rows = te.var("threads", "int64"), te.var("rows", "int64")
+    schedule = _schedule([te.compute((threads, rows, wide), lambda *_: te.const(1.0, "float32"), name="result")])
+    thread, _, column = schedule.get_loops(schedule.get_sblock("result"))
+    schedule.parallel(thread)
+    schedule.vectorize(schedule.split(column, [None, shape.lanes])[1])
     return schedule.mod["main"]
 
 

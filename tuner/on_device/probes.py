@@ -1,7 +1,7 @@
 """Probing of a processor through TVM: this machine's, or that of a server behind TVM's RPC."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,10 @@ from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.measure.address import remote_address
 from dsascape.tuner.measure.targets import target_description
 from dsascape.tuner.measure.timing import measured
-from dsascape.tuner.on_device.places import LocalPlace, Place, RemotePlace
+from dsascape.tuner.on_device.places import LocalPlace, Place, RemotePlace, own_processor
 from dsascape.tuner.on_device.probe_kernels import probe_functions
 from dsascape.tuner.on_device.remote_facts import file_reader
 from dsascape.tuner.on_device.row import Row
-from dsascape.tuner.on_device.session import own_processor
 
 _WIDTH = 0.01
 _TIMES = 8
@@ -27,11 +26,12 @@ _TIMES = 8
 
 
 class PlaceBench:
-    """Probes compiled for the processor of ``place``, run there."""
+    """Probes compiled for the processor of ``place``, run there: all of them, or those of ``names``."""
 
-    def __init__(self, place: Place, shape: ProbeShape, target: Any) -> None:
+    def __init__(self, place: Place, shape: ProbeShape, target: Any, names: Container[str] | None = None) -> None:
         self._place, self._target = place, target
-        self._module = place.loaded(cpu_module(tvm.IRModule(dict(probe_functions(shape))), target))
+        wanted = {name: made for name, made in probe_functions(shape).items() if names is None or name in names}
+        self._module = place.loaded(cpu_module(tvm.IRModule(wanted), target))
 
     def array(self, shape: tuple[int, ...], dtype: str) -> Any:
         """Return uninitialised memory of the place."""

@@ -21,7 +21,8 @@ from dsascape.tuner.measure.timing import FLUSH, measured
 from dsascape.tuner.measure.worker import FAILURES, NETWORK, reason
 from dsascape.tuner.on_device.clock import Clock
 from dsascape.tuner.on_device.flushing import after_first
-from dsascape.tuner.on_device.places import place_of
+from dsascape.tuner.on_device.handing_over import handed_line_s
+from dsascape.tuner.on_device.places import own_processor, place_of
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
 from dsascape.tuner.on_device.remote_facts import remote_device_facts
 from dsascape.tuner.on_device.row import Row
@@ -161,7 +162,12 @@ class Session:
         is_counted = self.place.is_here and not self.job.flush_caches
         counters = energy_counters() if is_counted else ()
         joules = joules_of_run(run, timing.seconds, counters)
-        return KernelMeasurement(NETWORK, operators, timing, True, difference, joules=joules)
+        handed_s = None
+        if is_counted and self.job.threads > 1:
+            handed_s = handed_line_s(self.place, self.target, self.job.lanes, self.job.threads)
+        return KernelMeasurement(
+            NETWORK, operators, timing, True, difference, handed_line_s=handed_s, joules=joules
+        )  # fmt: skip
 
     def _row_s(self, row: Row, calls: Iterable[tuple[Any, list[Any]]]) -> float:
         """Return the seconds of all kernels in sequence."""
@@ -201,8 +207,3 @@ class Session:
 def _seconds(clocks: Iterable[Callable[[], Any]]) -> float:
     """Return the seconds of kernels in sequence, each timed by its evaluator."""
     return sum(float(clock().results[0]) for clock in clocks)
-
-
-def own_processor() -> str:
-    """Return LLVM's name of this machine's processor."""
-    return str(tvm.get_global_func("target.llvm_get_system_cpu")())

@@ -5,15 +5,27 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from dsascape.workloads.export.networks.blazeface import blazeface
 from dsascape.workloads.export.networks.c3d import c3d
+from dsascape.workloads.export.networks.caffe_classifiers import alexnet, googlenet
 from dsascape.workloads.export.networks.conformer import Conformer
 from dsascape.workloads.export.networks.dcgan import dcgan_generator
 from dsascape.workloads.export.networks.dlrm import Dlrm
 from dsascape.workloads.export.networks.inception_resnet_v2_1d import inception_resnet_v2_1d
+from dsascape.workloads.export.networks.mobile_detectors import (
+    MobileNetSsd,
+    MobileNetV2Yolov3,
+    MobileNetYolo,
+    SqueezeNetSsd,
+    YoloV4Tiny,
+)
+from dsascape.workloads.export.networks.mobilenet_v1 import mobilenet_v1
 from dsascape.workloads.export.networks.mobilenetv1_ssd import MobileNetV1Ssd
+from dsascape.workloads.export.networks.proxylessnas import proxylessnas
 from dsascape.workloads.export.networks.region_network import DETECTIONS, IMAGE_SIDE, PROPOSALS, region_network
 from dsascape.workloads.export.networks.resnet18_tailor import resnet18_tailor
 from dsascape.workloads.export.networks.resnet50_v1 import resnet50_v1
+from dsascape.workloads.export.networks.shufflenet_v1 import shufflenet_v1
 from dsascape.workloads.export.networks.unet import UNet
 from dsascape.workloads.export.networks.yolo_v4 import YoloV4
 from dsascape.workloads.export.packages import (
@@ -133,6 +145,19 @@ _MODERN: dict[str, Export] = {
     "gpt2": Export(text_decoder("GPT2", 384), _masked_ids(50_257, 384)),
     "dlrm": Export(Dlrm, _dense_and_ids(13, 26, 10_000)),
     "conformer": Export(Conformer, _values(1, 512, 80)),
+    "mobilenet-v1": Export(mobilenet_v1, _PHOTO),
+    "mobilenet-v3": Export(torchvision_model("mobilenet_v3_large"), _PHOTO),
+    "shufflenet-v1": Export(shufflenet_v1, _PHOTO),
+    "proxylessnas": Export(proxylessnas, _PHOTO),
+    "regnet-y-400mf": Export(torchvision_model("regnet_y_400mf"), _PHOTO),
+    "googlenet": Export(googlenet, _PHOTO),
+    "alexnet": Export(alexnet, _values(1, 3, 227, 227)),
+    "blazeface": Export(blazeface, _values(1, 3, 128, 128)),
+    "squeezenet-ssd": Export(SqueezeNetSsd, _values(1, 3, 300, 300)),
+    "mobilenet-ssd": Export(MobileNetSsd, _values(1, 3, 300, 300)),
+    "mobilenet-yolo": Export(MobileNetYolo, _values(1, 3, 416, 416)),
+    "mobilenet-v2-yolo-v3": Export(MobileNetV2Yolov3, _values(1, 3, 352, 352)),
+    "yolo-v4-tiny": Export(YoloV4Tiny, _values(1, 3, 416, 416)),
 }
 
 _RAW = (

@@ -8,6 +8,8 @@ from dsascape.workloads.operators.access import at, space_loops, whole
 from dsascape.workloads.operators.registry import Lowered, NodeContext, operator
 
 _PER_ELEMENT = {"QuantizeLinear": Operations(simple=3, special=1), "DequantizeLinear": Operations(simple=2)}
+_BY_CONSTANT = Operations(simple=4)
+"""Operations of a quantisation whose scale is a constant: a multiplication takes the place of the division."""
 
 
 @operator("QuantizeLinear", "DequantizeLinear")
@@ -18,7 +20,8 @@ def _scaled(context: NodeContext) -> Lowered:
     unknown = context.unknown(1, 2)
     parameters = [tensor for place in (1, 2) if (tensor := context.optional_input(place)) is not None]
     reads += [_scale(context, each, positions) for each in parameters if each.elements > 1 or each in unknown]
-    work = _PER_ELEMENT[context.kind]
+    is_constant = context.kind == "QuantizeLinear" and context.input(1).role == "weight"
+    work = _BY_CONSTANT if is_constant else _PER_ELEMENT[context.kind]
     return Lowered((LoopNest(context.kind, loops, tuple(reads), whole(output, positions), per_output=work),))
 
 

@@ -108,6 +108,16 @@ class ChunkTraffic:
             self._nests[cores] = nest
         return nest
 
+    @cached_property
+    def holders(self) -> tuple[float, ...]:
+        """Per operand, the number of cores that use each line of it, in the mean."""
+        cores = self.chunks.count
+        operands = range(len(self._footprints.operands))
+        if cores == 1:
+            return (1.0,) * len(operands)
+        one, all_cores = (self.nest_of(number).touched[0] for number in (1, cores))
+        return tuple([cores * one[place].count / max(all_cores[place].count, 1.0) for place in operands])
+
     def shares_of_iterations(self, cache: CacheShape) -> tuple[float, ...]:
         """Return for each part the share of a full chunk's iterations in which a cache of one core fetches."""
         shares = self._shares.get(cache)

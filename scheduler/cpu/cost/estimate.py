@@ -8,7 +8,7 @@ from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.hw_models.cpu.machine import DRAM, L1, L3
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
-from dsascape.scheduler.cpu.cost.work import Found, KernelWork, kernel_work
+from dsascape.scheduler.cpu.cost.work import Found, KernelWork, held_by_others, kernel_work
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import scratch_bytes
 from dsascape.scheduler.cpu.view import CacheSize, CpuView
@@ -39,7 +39,7 @@ def estimate(kernel: TiledKernel) -> Estimate:
         steps = kernel.steps(pace, used)
         startup_ps, duration_ps, _ = pace.steps_ps(steps)
         longest, own_ps = max(longest, startup_ps + duration_ps), 0.0
-        for (cycles, traffic, _), own in zip(steps, kernel.of_parts, strict=True):
+        for (cycles, traffic, *_), own in zip(steps, kernel.of_parts, strict=True):
             own_ps += cycles * pace.cycle_ps + sum([pace.moved_ps(each) for each in traffic])
             for each in traffic[1:]:
                 moved[each.memory] += used * each.size_bytes / own.heaviest
@@ -77,14 +77,18 @@ def handed_over(footprints: Footprints, scratch: int, threads: int, cache: Cache
     """Return what a kernel finds if the one before it has made what it reads, and the one behind it reads its results.
 
     Those are taken to touch as much as this one does, ``scratch`` bytes of what its parts hand on among it; weights are
-    not there.
+    not there. Their cores have each used a part of what this one writes.
     """
     touched = sum([operand.used_bytes for operand in footprints.operands]) + scratch
-    parts = threads if cache.is_private else 1
-    share = random_placement_hit_rate(touched / (cache.capacity_bytes * parts)) / parts
+    parts = cache.copies(threads)
+    left = random_placement_hit_rate(touched / (cache.capacity_bytes * parts))
+    share = left / parts
     operands = [(place, operand) for place, operand in enumerate(footprints.operands) if not operand.array.is_packed]
-    kept = [(place, share) for place, operand in operands if operand.is_written]
-    return Found(tuple([(place, share) for place, _ in operands]), tuple(kept), (share, share))
+    results = [(place, operand) for place, operand in operands if operand.is_written]
+    return Found(
+        tuple([(place, share) for place, _ in operands]), tuple([(place, share) for place, _ in results]),
+        (share, share), left * held_by_others(1.0, parts) * sum([operand.used_bytes for _, operand in results]),
+    )  # fmt: skip
 
 
 def among_others_ps(layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> float:

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
+from dsascape.hw_models.cpu.core_kinds import VectorShape
 from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.scheduler.cpu.schedule.tiles import RegisterTiles
 from dsascape.scheduler.cpu.structure.anchors import most_lanes
@@ -13,6 +14,9 @@ from dsascape.scheduler.cpu.view import CodeView
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.memo import memoized
+
+_REQUANTISATION = 3
+"""Instructions that make narrow results of a vector of sums: a multiplication, a shift that rounds, a narrowing."""
 
 
 class Counts:
@@ -89,15 +93,28 @@ class _Vectors(NamedTuple):
     """Vectors of one row of a register tile."""
     in_row: float
     """Vectors one after the other along the vectorised loop."""
+    depth: int = 1
+    """Products that an instruction adds up in each lane."""
+    deep: float = 1.0
+    """Steps in depth, by iterations of the reduction: the last of so many products may be fewer."""
+
+    def together(self, element_bytes: float, register_bytes: int) -> float:
+        """Return the loads, or stores, of one vector of narrow numbers that lie next to each other: a part of one.
+
+        Neighbouring vectors share it: those of a register tile, else those of a row.
+        """
+        neighbours = self.columns if self.follows_sink else max(self.in_row, 1)
+        return max(min(self.lanes * element_bytes / register_bytes, 1.0), 1 / neighbours)
 
 
 class _Registers:
     """What the nests of a layer have in common: how its sink is cut into register tiles, and these into vectors."""
 
-    __slots__ = ("columns", "element_bytes", "lanes", "rows", "tiles", "used", "view")
+    __slots__ = ("columns", "element_bytes", "lanes", "rows", "tiles", "used", "vector", "view")
 
-    def __init__(self, layer: Layer, tiles: RegisterTiles, lanes: int, view: CodeView) -> None:
-        self.tiles, self.lanes, self.view = tiles, lanes, view
+    def __init__(self, layer: Layer, tiles: RegisterTiles, vector: VectorShape, view: CodeView) -> None:
+        self.tiles, self.vector, self.view = tiles, vector, view
+        self.lanes = lanes = vector.lanes
         self.element_bytes = layer.sink.element_bytes
         self.used = self.rows = self.columns = 1
         if tiles.vector_dim >= 0:
@@ -113,7 +130,11 @@ def _vectors(nest: NestCode, of: _Registers) -> _Vectors:
     if follows_sink and dim >= 0:
         outputs = math.prod(tiles.padded(nest.outputs)) / of.used
         in_row = nest.outputs[dim] / of.used
-        return _Vectors(True, dim, of.used, outputs, outputs * nest.iterations, of.rows, of.columns, in_row)
+        depth, deep = of.vector.depth if nest.sums_in_depth else 1, 1.0
+        if depth > 1:
+            deep = -(-nest.iterations // depth) / nest.iterations
+        steps = outputs * nest.iterations
+        return _Vectors(True, dim, of.used, outputs, steps, of.rows, of.columns, in_row, depth, deep)
     elements = math.prod(nest.outputs)
     extent = max(nest.vector_extent, 1)
     if nest.sums_along:
@@ -122,7 +143,7 @@ def _vectors(nest: NestCode, of: _Registers) -> _Vectors:
         whole, rest = divmod(extent, count)
         in_row = nest.iterations / extent * (whole * count / used + rest)
         return _Vectors(False, -1, used, elements, elements * in_row, 1, 1, in_row)
-    pieces = pieces_of_row(extent, lanes)
+    pieces = [piece for part in nest.row_parts or (extent,) for piece in pieces_of_row(part, lanes)]
     in_row = sum([count for count, _ in pieces]) if nest.iterations == 1 else extent / dividing(extent, lanes)
     outputs = elements / extent * in_row
     return _Vectors(follows_sink, -1, extent / in_row, outputs, outputs * nest.iterations, 1, 1, in_row)
@@ -143,7 +164,8 @@ def _add_nest(total: Counts, nest: NestCode, of: _Registers) -> None:
         iterations = min(iterations, made.macs)  # taps in the padding are computed too
     steps = count * vectors.steps
     each_result = count * vectors.outputs / every
-    total.fma += made.macs / iterations * steps
+    instructions = of.vector.instructions if nest.sums_in_depth else 1.0
+    total.fma += made.macs / iterations * steps * vectors.deep * instructions
     if nest.chained:
         _add_chain(total, nest, vectors, element_bytes=of.element_bytes)
     total.arithmetic += (made.simple - of_results.simple) / iterations * steps + of_results.simple * each_result
@@ -153,17 +175,22 @@ def _add_nest(total: Counts, nest: NestCode, of: _Registers) -> None:
         total.arithmetic += count * vectors.outputs * folding_instructions(nest.vector_extent, of.lanes)
     if nest.stores:
         stored = count * vectors.outputs
-        total.store += stored
+        is_narrow = of.vector.depth > 1 and not nest.sums_along
+        total.store += stored * (vectors.together(element, of.view.simd.register_bytes) if is_narrow else 1)
+        total.arithmetic += stored if of.vector.converts else 0
         total.register_bytes += stored * (1 if nest.sums_along else vectors.lanes) * element
+    if nest.is_requantised:
+        total.arithmetic += count * vectors.outputs * _REQUANTISATION
     if nest.is_anchor:
         total.accumulators = max(total.accumulators, in_tile)
         passes = tiles.passes
         total.load += (passes - 1) * vectors.outputs
         total.store += (passes - 1) * vectors.outputs
         total.register_bytes += 2 * (passes - 1) * vectors.outputs * vectors.lanes * element
-        total.scalar += vectors.steps / in_tile * tuning.loop_instructions / max(tuning.unrolled, tiles.unrolled)
+        rounds = vectors.steps * vectors.deep / in_tile / max(tuning.unrolled, tiles.unrolled)
+        total.scalar += rounds * tuning.loop_instructions
         total.scalar += vectors.outputs / in_tile * passes * tuning.tile_instructions
-        if nest.iterations > passes * tuning.unrolled_whole:
+        if nest.iterations * vectors.deep > passes * tuning.unrolled_whole:
             total.loops += vectors.outputs / in_tile * passes
     elif nest.reads:
         total.scalar += steps * tuning.loop_instructions / tuning.unrolled
@@ -196,15 +223,21 @@ def _add_read(total: Counts, nest: NestCode, read: Read, vectors: _Vectors, of: 
             if dim != vectors.vector_dim:
                 times /= extent / read.loads_along(dim, extent)
     along = read.along_vector if tiles.has_panels or read.along_vector_in_file is None else read.along_vector_in_file
+    deep = vectors.deep if read.moves_with_depth else 1.0  # what an instruction adds up lies together
     if along == "together":
-        loads, each_bytes = times, min(simd.register_bytes, vectors.lanes * read.element_bytes)
+        loads, each_bytes = times * deep, min(simd.register_bytes, vectors.lanes * vectors.depth * read.element_bytes)
+        if of.vector.depth > vectors.depth:
+            share = vectors.together(read.element_bytes, simd.register_bytes)
+            loads, each_bytes = loads * share, each_bytes / share
+        total.arithmetic += count * loads if of.vector.converts else 0
     elif along == "apart":
-        loads, each_bytes = times * vectors.lanes, read.element_bytes
+        loads, each_bytes = times * deep * vectors.lanes, read.element_bytes * vectors.depth
         total.arithmetic += count * loads if vectors.lanes > 1 else 0  # each is put into its lane
     elif simd.multiplies_by_lane and read.lies_along_depth and nest.iterations > 1:
-        loads, each_bytes = times / vectors.columns / vectors.lanes, simd.register_bytes
+        loads, each_bytes = times / vectors.columns / (vectors.lanes * vectors.depth), simd.register_bytes
+        total.arithmetic += count * loads if of.vector.converts else 0
     else:
-        loads, each_bytes = times / vectors.columns, read.element_bytes
+        loads, each_bytes = times * deep / vectors.columns, read.element_bytes * vectors.depth
     if read.widening is not None:
         total.arithmetic += count * loads * read.widening.arithmetic
         for size, share in read.widening.loads:
@@ -215,21 +248,21 @@ def _add_read(total: Counts, nest: NestCode, read: Read, vectors: _Vectors, of: 
     total.register_bytes += count * loads * each_bytes
 
 
-def counts_by_nest(layer: Layer, tiles: RegisterTiles, lanes: int, view: CodeView) -> tuple[Counts, ...]:
-    """Return the instructions of each nest in register tiles, on vectors of ``lanes`` elements."""
-    return _counts_by_nest(layer, tiles, lanes, view.at_any_length)
+def counts_by_nest(layer: Layer, tiles: RegisterTiles, vector: VectorShape, view: CodeView) -> tuple[Counts, ...]:
+    """Return the instructions of each nest in register tiles, in such vectors."""
+    return _counts_by_nest(layer, tiles, vector, view.at_any_length)
 
 
 @memoized
-def _counts_by_nest(layer: Layer, tiles: RegisterTiles, lanes: int, view: CodeView) -> tuple[Counts, ...]:
-    of = _Registers(layer, tiles, lanes, view)
+def _counts_by_nest(layer: Layer, tiles: RegisterTiles, vector: VectorShape, view: CodeView) -> tuple[Counts, ...]:
+    of = _Registers(layer, tiles, vector, view)
     return tuple([_counts(nest, of) for nest in nests_of(layer)])
 
 
-def least_counts(layer: Layer, tiles: RegisterTiles, lanes: int, view: CodeView) -> Counts:
+def least_counts(layer: Layer, tiles: RegisterTiles, vector: VectorShape, view: CodeView) -> Counts:
     """Return the instructions of all nests in register tiles, each element computed once."""
-    total, of = Counts(), _Registers(layer, tiles, lanes, view)
-    apart = _whatever_registers(layer, tiles.vector_dim >= 0, tiles.has_panels, lanes, view.at_any_length)
+    total, of = Counts(), _Registers(layer, tiles, vector, view)
+    apart = _whatever_registers(layer, tiles.vector_dim >= 0, tiles.has_panels, vector, view.at_any_length)
     for nest, counts in zip(nests_of(layer), apart, strict=True):
         total.add(_counts(nest, of) if counts is None else counts)
     return total
@@ -237,11 +270,11 @@ def least_counts(layer: Layer, tiles: RegisterTiles, lanes: int, view: CodeView)
 
 @memoized
 def _whatever_registers(
-    layer: Layer, has_vectors: bool, has_panels: bool, lanes: int, view: CodeView
+    layer: Layer, has_vectors: bool, has_panels: bool, vector: VectorShape, view: CodeView
 ) -> tuple[Counts | None, ...]:
     """Return the instructions of each nest that does not follow register tiles; None for the others."""
     single = RegisterTiles((1,) * len(layer.sink.shape), 0 if has_vectors else -1, 1, 1, has_panels)
-    of = _Registers(layer, single, lanes, view)
+    of = _Registers(layer, single, vector, view)
     return tuple([
         None if nest.is_anchor or _vectors(nest, of).follows_sink else _counts(nest, of) for nest in nests_of(layer)
     ])

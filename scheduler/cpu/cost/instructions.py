@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dsascape.hw_models.cpu.core_kinds import VectorShape
 from dsascape.hw_models.simulation.instructions import Issued
 from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest, least_counts
 from dsascape.scheduler.cpu.cost.streamed import add_corrections
@@ -76,9 +77,9 @@ def _codes_of_one(
 
 def _in_parts(code: Code, made: Made, layer: Layer, dtype: str, view: CodeView) -> Code:
     """Return the instructions of a softmax's whole rows as those of rows in parts, with running statistics."""
-    further, lanes = Counts(), view.simd.lanes_of(dtype)
+    further, vector = Counts(), view.simd.vector(dtype)
     registers = made.tiled.registers(footprints_of(made.layer).depth)
-    add_corrections(further, made, layer, lanes, counts_by_nest(made.layer, registers, lanes, view))
+    add_corrections(further, made, layer, vector.lanes, counts_by_nest(made.layer, registers, vector, view))
     return Code(
         further.added_to(code.issued), code.register_bytes + round(further.register_bytes), code.operations
     )
@@ -100,10 +101,10 @@ def _code_in(
     is_in_front: bool = False,
 ) -> Code:  # fmt: skip
     """Return `code_of` in cache tiles of ``tile`` elements of each dimension."""
-    lanes = view.simd.lanes_of(dtype)
-    counts, operations = _counted(layer, tile, registers, lanes, view)
+    vector = view.simd.vector(dtype)
+    counts, operations = _counted(layer, tile, registers, vector, view)
     if not is_in_front:
-        _add_rows(counts, layer, registers, lanes)
+        _add_rows(counts, layer, registers, vector.lanes)
     if share != 1:
         counts = counts.scaled(share)
         operations = _scaled(operations, share)
@@ -116,21 +117,21 @@ def least_issued(layer: Layer, tiles: TiledLoops, dtype: str, view: CodeView) ->
     Left out is what depends on how tiles overlap: copies with padding, and what is computed once more for a neighbour.
     """
     registers = tiles.registers(footprints_of(layer).depth)
-    return least_counts(layer, registers, view.simd.lanes_of(dtype), view).issued()
+    return least_counts(layer, registers, view.simd.vector(dtype), view).issued()
 
 
 def _counted(
-    layer: Layer, tile: Extents, registers: RegisterTiles, lanes: int, view: CodeView
+    layer: Layer, tile: Extents, registers: RegisterTiles, vector: VectorShape, view: CodeView
 ) -> tuple[Counts, Operations]:
     """Return the instructions and operations of a layer with one anchor at most."""
     total, operations = Counts(), Operations()
-    by_nest = counts_by_nest(layer, registers, lanes, view)
+    by_nest = counts_by_nest(layer, registers, vector, view)
     for nest, counts, overlap in zip(nests_of(layer), by_nest, _times(layer, tile), strict=True):
         times = overlap * nest.passes
         own = counts if times == 1 else counts.scaled(times)
         if nest.padded:
             own = own.scaled(1)
-            _add_copies(own, nest, layer, tile, lanes, view.tuning)
+            _add_copies(own, nest, layer, tile, vector.lanes, view.tuning)
         total.add(own)
         made = nest.operations * nest.count
         operations += made if times == 1 else _scaled(made, times)

@@ -12,9 +12,10 @@ Some shared caches do not trust lines that are new to them: until a line is used
 has to be fetched for a second time in the while that the cache keeps settled ones, for the same: to be read, or to be
 written. (So do arrays of 1 to 12 MiB on the processor of `experiments/measured/host.yaml`.)
 
-A cache of each core's own has the part of a tensor that its core has used. All cores together touch what the kernel
-touches, so together they are taken to be one cache; but of what another kernel left there, a core finds only the share
-that fell to it. The same kernel, run again, gives every core the same part.
+A cache of each core's own, or of a group of cores, has the part of a tensor that these have used. All cores together
+touch what the kernel touches, so together such caches are taken to be one; but of what another kernel left there, a
+core finds only the share that fell to its own. The same kernel, run again, gives every core the same part. What other
+cores have used last, and still have, they must give up before it is written.
 """
 
 import itertools
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dsascape.hw_models.caches.lines import MOST_TIMES, random_placement_hit_rate
-from dsascape.scheduler.cpu.cost.work import Found
+from dsascape.scheduler.cpu.cost.work import Found, held_by_others
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel
 from dsascape.scheduler.cpu.structure.chains import scratch_bytes
 from dsascape.scheduler.cpu.view import CacheSize
@@ -44,12 +45,14 @@ def found_in_cache(
     footprints: Sequence[Footprints],
     times_ps: Sequence[float],
     cache: CacheSize,
+    holders: Sequence[Sequence[float]],
     *,
     warm: bool,
 ) -> list[Found]:
     """Return what each kernel finds; with ``warm`` the cache begins as such a run has left it.
 
-    ``times_ps`` is what each kernel takes, about; it matters where others use the cache.
+    ``times_ps`` is what each kernel takes, about; it matters where others use the cache. ``holders`` is per kernel and
+    operand the number of cores that use each line of it.
     """
     memories = _memories(graph, kernels, footprints)
     sizes = [_sizes(*each) for each in zip(memories, footprints, kernels, strict=True)]
@@ -57,7 +60,19 @@ def found_in_cache(
     rounds = 1
     if warm:
         rounds = _ROUNDS if cache.fresh_bytes is None else _ROUNDS_TO_SETTLE
-    return _Uses(memories, sizes, times_ps, threads, cache).found(footprints, rounds)
+    held = [
+        _in_copies(own, number, cache.copies(kernel.chunks))
+        for own, number, kernel in zip(memories, holders, kernels, strict=True)
+    ]
+    return _Uses(memories, sizes, times_ps, threads, cache, held).found(footprints, rounds)
+
+
+def _in_copies(memories: Sequence[_Memory], holders: Sequence[float], copies: int) -> dict[_Memory, float]:
+    """Return in how many of a cache's copies a kernel uses each line of a memory; the most, where it has two places."""
+    found: dict[_Memory, float] = {_SCRATCH: 1.0}
+    for memory, number in zip(memories, holders, strict=True):
+        found[memory] = max(found.get(memory, 1.0), min(number, copies))
+    return found
 
 
 _ROUNDS = 2
@@ -90,17 +105,24 @@ class _Uses:
         times_ps: Sequence[float],
         threads: Sequence[int],
         cache: CacheSize,
+        holders: Sequence[Mapping[_Memory, float]],
     ) -> None:
-        self._cache, self._sizes, self._threads = cache, sizes, threads
-        self._touched = [sum(each.values()) for each in sizes]
+        self._cache, self._sizes, self._threads, self._holders = cache, sizes, threads, holders
+        self._filled = [
+            {name: size * held[name] for name, size in each.items()} for each, held in zip(sizes, holders, strict=True)
+        ]
+        """Per kernel, what it fills of all copies of the cache, by memory."""
+        self._touched = [sum(each.values()) for each in self._filled]
         self._times_ps, self._begin_ps = times_ps, list(itertools.accumulate(times_ps, initial=0.0))
         self._memories = memories
         self._places = {name: place for place, name in enumerate(dict.fromkeys(itertools.chain(*sizes)))}
         self._last_step = np.full(len(self._places), -1)
         self._last_bytes = np.zeros(len(self._places))
-        """Per memory: when it was used last, and how much of it."""
+        """Per memory: when it was used last, and what that filled of all copies of the cache."""
         self._layers: dict[_Memory, list[_Layer]] = {name: [] for name in self._places}
         """The last use first."""
+        self._claimed_bytes = [0.0] * len(sizes)
+        """Per kernel, of what it writes in the last round: what caches of other cores hold."""
 
     def found(self, footprints: Sequence[Footprints], rounds: int) -> list[Found]:
         """Return what each kernel finds in the last of so many rounds."""
@@ -121,17 +143,24 @@ class _Uses:
                     for place, (name, operand) in enumerate(zip(names, each.operands, strict=True))
                     if operand.is_written and left[name] > _LEAST_SHARE
                 ]),
-                (own.get(_SCRATCH, 0.0), left.get(_SCRATCH, 0.0)),
+                (own.get(_SCRATCH, 0.0), left.get(_SCRATCH, 0.0)), claimed_bytes,
             )
-            for names, each, own, left in zip(self._memories, footprints, shares, stays, strict=True)
+            for names, each, own, left, claimed_bytes in zip(
+                self._memories, footprints, shares, stays, self._claimed_bytes, strict=True
+            )
         ]  # fmt: skip
 
     def _used(self, step: int, own: int, written: Container[_Memory]) -> dict[_Memory, float]:
         """Return the shares that a kernel finds of each memory; then it has used them."""
         sizes = self._sizes[own]
+        if self._cache.copies(max(self._threads)) > 1:
+            self._claimed_bytes[own] = sum([
+                self._claimed(step, name, size) for name, size in sizes.items() if name in written and name != _SCRATCH
+            ])  # fmt: skip
         shares = {name: self._share(step, name, size, name not in written) for name, size in sizes.items()}
-        for name, size in sizes.items():
-            self._last_step[self._places[name]], self._last_bytes[self._places[name]] = step, size
+        for name in sizes:
+            place = self._places[name]
+            self._last_step[place], self._last_bytes[place] = step, self._filled[own][name]
         return shares
 
     def _share(self, step: int, name: _Memory, size_bytes: int, is_read: bool) -> float:
@@ -144,7 +173,7 @@ class _Uses:
                 break
             covered += part
             old, fresh = self._left_since(layer.step, step)
-            share = layer.settled * old + (1 - layer.settled) * fresh
+            share = self._own_share(layer.step, step, name) * (layer.settled * old + (1 - layer.settled) * fresh)
             found += part * share
             again = (1 - share) * old if is_read == layer.was_read else 0.0
             settled += part * (share + again)
@@ -152,11 +181,34 @@ class _Uses:
         self._layers[name] = [now, *[layer for layer in layers if layer.size_bytes > size_bytes]]
         return found / size_bytes if size_bytes else 0.0
 
+    def _claimed(self, step: int, name: _Memory, size_bytes: int) -> float:
+        """Return the bytes of a memory that caches of other cores than those which write them still have."""
+        covered, found = 0, 0.0
+        for layer in self._layers[name]:
+            part = min(layer.size_bytes, size_bytes) - covered
+            if part <= 0:
+                break
+            covered += part
+            own, other = step % len(self._sizes), layer.step % len(self._sizes)
+            if own != other:
+                left, _ = self._left_since(layer.step, step)
+                found += part * left * held_by_others(self._holders[other][name], self._copies(own, other))
+        return found
+
+    def _own_share(self, last: int, step: int, name: _Memory) -> float:
+        """Return the share of what is left of a memory that is in the copy of the core that uses it next."""
+        own, other = step % len(self._sizes), last % len(self._sizes)
+        return 1.0 if own == other else self._holders[other][name] / self._copies(own, other)
+
+    def _copies(self, own: int, other: int) -> int:
+        """Return the copies among which two kernels divide what they use: one where it is shared."""
+        return self._cache.copies(max(self._threads[own], self._threads[other]))
+
     def _left_since(self, last: int, step: int) -> tuple[float, float]:
         """Return the shares that are left at ``step`` of what a kernel has used: of settled and of fresh lines."""
         cache, count = self._cache, len(self._sizes)
         own, other = step % count, last % count
-        threads = max(self._threads[own], self._threads[other]) if cache.is_private else 1
+        threads = self._copies(own, other)
         if self._touched[own] + self._touched[other] > 2 * MOST_TIMES * cache.capacity_bytes * threads:
             return 0.0, 0.0  # of what passed by, the half of these two alone has left nothing
         passed = self._passed_between(last, step, own, other) / threads
@@ -168,15 +220,14 @@ class _Uses:
             gone = (since_ps + (self._times_ps[own] - self._times_ps[other]) / 2) / cache.kept_ps
         old = random_placement_hit_rate(times + gone)
         fresh = old if cache.fresh_bytes is None else random_placement_hit_rate(passed / cache.fresh_bytes + gone)
-        share = 1 if own == other else 1 / threads
-        return share * old, share * fresh
+        return old, fresh
 
     def _passed_between(self, last: int, step: int, own: int, other: int) -> float:
         """Return the bytes that pass by: all used in between, and half of what either kernel uses besides."""
         between = self._last_step > last
         passed = float(self._last_bytes @ between)
         for number in (own, other):
-            passed += sum([size for name, size in self._sizes[number].items() if not between[self._places[name]]]) / 2
+            passed += sum([size for name, size in self._filled[number].items() if not between[self._places[name]]]) / 2
         return passed
 
 

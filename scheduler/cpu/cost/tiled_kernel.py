@@ -25,7 +25,7 @@ class TiledKernel:
 
     def __init__(self, layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> None:
         spec = view.spec
-        self.view = view
+        self.view, self.dtype = view, dtype
         self.codes = codes_of(layer, tiled, dtype, view.code)
         """Of each part."""
         self.traffic = traffic_of(layer, tiled, threads, spec.line_bytes, spec.write_allocate)
@@ -40,7 +40,7 @@ class TiledKernel:
     def chunk_cycles(self, pace: CorePace) -> float:
         """Return the cycles in which a core issues the instructions of a full chunk, the one with most of them."""
         return sum([
-            issue_cycles(pace.core, code.issued) / each.in_all * each.heaviest
+            issue_cycles(pace.core, code.issued, self.dtype) / each.in_all * each.heaviest
             for code, each in zip(self.codes, self.of_parts, strict=True)
         ])  # fmt: skip
 
@@ -62,7 +62,7 @@ class TiledKernel:
             yield passed
         shared = self.view.shared_shape
         if shared is not None:
-            further = self.traffic.passed(shared, self.threads)
+            further = self.traffic.passed(shared, self.view.sharing_last(self.threads))
             yield tuple(map(_at_most, further, passed))
 
     def moved(self, name: str, passed: Passed) -> Moved:
@@ -97,14 +97,14 @@ class TiledKernel:
             if own.densities:
                 moved = [replace(each, size_bytes=each.size_bytes * own.heaviest) for each in moved]
             registers = Moved(L1, code.register_bytes / own.in_all * own.heaviest)
-            cycles = issue_cycles(pace.core, code.issued) / own.in_all * own.heaviest
-            found.append((cycles, [registers, *moved], dict(meanwhile)))
+            cycles = issue_cycles(pace.core, code.issued, self.dtype) / own.in_all * own.heaviest
+            found.append((cycles, [registers, *moved], dict(meanwhile), 0.0))
         return found
 
     def sharing(self, pace: CorePace, used: int) -> list[int]:
         """Return how many cores share each cache, of ``used`` ones of a kind."""
         private = [min(shared_by, used) for _, shared_by in pace.caches]
-        return private if self.view.shared_shape is None else [*private, self.threads]
+        return private if self.view.shared_shape is None else [*private, self.view.sharing_last(self.threads)]
 
     @cached_property
     def meanwhile(self) -> tuple[tuple[tuple[str, float], ...], ...]:

@@ -39,6 +39,8 @@ class Found:
     """Of what the kernel writes, and never leaves the cache."""
     scratch: tuple[float, float] = (0.0, 0.0)
     """The same two shares of the buffers that anchors in front of the last write."""
+    claimed_bytes: float = 0.0
+    """Of what the kernel writes: what such caches of other cores hold, so that they have to give it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +79,16 @@ class KernelWork:
     def with_found(self, found: Mapping[str, Found]) -> "KernelWork":
         """Return the same where caches have something, by the memory behind each.
 
-        What is found in one cache does not pass those further out.
+        What is found in one cache does not pass those further out. Results are written by the last part, to lines that
+        the largest cache of another core may hold.
         """
         by_part = [self._left(part, found) for part in range(len(self.compulsory))]
+        claimed_bytes = max([each.claimed_bytes for each in found.values()], default=0.0)
+        of_chunk = math.ceil(claimed_bytes / sum([each.count for each in self.chunks]))
         chunks = []
         for each in self.chunks:
             parts = [_left_of(part, left) for part, left in zip(each.parts, by_part, strict=True)]
+            parts[-1] = _claiming(parts[-1], of_chunk)
             chunks.append(replace(each, payload=_one_after_the_other(parts)))
         return replace(self, chunks=tuple(chunks))
 
@@ -122,6 +128,20 @@ def _left_of(payload: Compute, left: Mapping[str, tuple[float, float]]) -> Compu
         if still and share > gone:
             stored.append((name, min((share - gone) / still, 1.0)))
     return replace(payload, traffic=tuple(traffic), issued=replace(payload.issued, stored=tuple(stored)))
+
+
+def _claiming(payload: Compute, claimed_bytes: int) -> Compute:
+    """Return ``payload`` that writes so many bytes to lines which other cores hold."""
+    assert payload.issued is not None
+    return replace(payload, issued=replace(payload.issued, claimed_bytes=claimed_bytes))
+
+
+def held_by_others(holders: float, threads: int) -> float:
+    """Return the probability that a line which ``holders`` of so many cores have used is in a cache of another core.
+
+    The core that writes it is as likely as any other to be the holder, where there is one.
+    """
+    return 1 - max(2 - holders, 0.0) / threads
 
 
 def kernel_work(layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> KernelWork:

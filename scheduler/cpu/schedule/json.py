@@ -112,8 +112,9 @@ def _algorithms(file: _File, costs: CpuCosts) -> Algorithms:
             raise ScheduleError(f"{where}: has {has}; needs 0, as patches has true")
         if kernel.group >= len(file.groups):
             raise ScheduleError(f"{where}: group {kernel.group}: there are {len(file.groups)}")
-        if kernel.winograd and kernel.winograd not in sizes_of(costs.dtype, kernel.winograd):
-            allowed = " or ".join(map(str, (0, *sizes_of(costs.dtype, _LARGEST))))
+        sizes = sizes_of(costs.dtype, _LARGEST, is_coarse=costs.view.tuning.coarse_winograd)
+        if kernel.winograd and kernel.winograd not in sizes:
+            allowed = " or ".join(map(str, (0, *sizes)))
             raise ScheduleError(f"{where}: has {has}; numbers of {costs.dtype} need {allowed}")
         if kernel.steps is not None:
             raise ScheduleError(f"{where}: has {has}; a kernel with steps needs {needs}")

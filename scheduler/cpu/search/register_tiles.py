@@ -72,7 +72,7 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: IssueView, 
     simd, tuning = code.simd, code.tuning
     nest, vector_dim, shape = anchored_nest(layer), vector_dim_of(layer), layer.sink.shape
     assert nest is not None
-    lanes = math.gcd(lanes_along(nest, vector_dim, simd.lanes_of(dtype)), begins)
+    lanes = math.gcd(lanes_along(nest, vector_dim, simd.vector(dtype).lanes), begins)
     limit = min(simd.registers, tuning.most_accumulators)
     bounds = []
     for register in _register_tiles(layer, vector_dim, lanes, limit, extents):
@@ -86,13 +86,13 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: IssueView, 
         tiles = LoopTiles(tile, tuple(layer.sink.order), 0, register, vector_dim, None)
         share = math.prod(tiles.padded(extents)) / math.prod(tiles.padded(shape))
         least = least_issued(layer, tiles.tiled, dtype, code)
-        bounds.append((issue_cycles(core, least) * share, register, tiles, share))
+        bounds.append((issue_cycles(core, least, dtype) * share, register, tiles, share))
     best: tuple[float, int, Extents] | None = None
     for bound, register, tiles, share in sorted(bounds, key=itemgetter(0, 1)):
         if best is not None and bound > best[0]:
             break
         issued = code_of(layer, tiles.tiled, dtype, code).issued
-        ranked = issue_cycles(core, issued) * share, issued.total, register
+        ranked = issue_cycles(core, issued, dtype) * share, issued.total, register
         best = ranked if best is None else min(best, ranked)
     assert best is not None
     return best[2]

@@ -26,7 +26,7 @@ _ROUNDED = 1.001
 
 def least_time_of_ps(layer: Layer, dtype: str, view: CpuView) -> float:
     """Return a time that the kernel of ``layer`` takes no less than."""
-    return _least_ps(_vectors(layer, dtype, view), view)
+    return _least_ps(_vectors(layer, dtype, view), dtype, view)
 
 
 def beside_products(layer: Layer, tiling: Tiling, dtype: str, view: CpuView) -> float:
@@ -36,7 +36,7 @@ def beside_products(layer: Layer, tiling: Tiling, dtype: str, view: CpuView) -> 
     """
     pace, _ = view.on_cores(tiling.threads)[-1]
     cycles = TiledKernel(layer, tiling.tiles.tiled, tiling.threads, dtype, view).chunk_cycles(pace)
-    return cycles * tiling.threads * pace.core.fma_pipes / max(_vectors(layer, dtype, view), 1)
+    return cycles * tiling.threads * pace.core.pipes_of(dtype) / max(_vectors(layer, dtype, view), 1)
 
 
 def most_time_of_ps(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) -> float:
@@ -53,26 +53,26 @@ def _most_time_of_ps(layer: Layer, dtype: str, view: CpuView) -> float:
     threads = view.thread_counts[0]
     kernels = [TiledKernel(layer, tiles.tiled, threads, dtype, view) for tiles in dict.fromkeys(few)]
     apart_ps = min([estimate(kernel).apart_ps for kernel in kernels])
-    return _most_ps(apart_ps, _vectors(layer, dtype, view), view) * _ROUNDED
+    return _most_ps(apart_ps, _vectors(layer, dtype, view), dtype, view) * _ROUNDED
 
 
 def _vectors(layer: Layer, dtype: str, view: CpuView) -> float:
-    """Return the multiply-accumulates of ``layer`` in full vectors."""
-    macs = layer.whole_macs
-    return macs / max(view.lanes(dtype), 1)
+    """Return the instructions of the multiply-accumulates of ``layer`` in full vectors."""
+    macs, simd = layer.whole_macs, view.spec.simd
+    return macs * simd.instructions_of(dtype) / max(simd.lanes_of(dtype), 1)
 
 
-def _least_ps(vectors: float, view: CpuView) -> float:
+def _least_ps(vectors: float, dtype: str, view: CpuView) -> float:
     """Return the shortest time of so many vectors' multiply-accumulates, on whichever number of cores is fastest."""
     spec, found = view.spec, []
     for threads in range(1, spec.core_count + 1):
         pace, _ = view.on_cores(threads)[-1]
-        computing_ps = vectors / threads / pace.core.fma_pipes * pace.cycle_ps
+        computing_ps = vectors / threads / pace.core.pipes_of(dtype) * pace.cycle_ps
         found.append(spec.region_ps(threads) + computing_ps)
     return spec.kernel_call_ps + min(found)
 
 
-def _most_ps(apart_ps: float, vectors: float, view: CpuView) -> float:
+def _most_ps(apart_ps: float, vectors: float, dtype: str, view: CpuView) -> float:
     """Return the longest time of a kernel that takes no longer than ``apart_ps`` if nothing overlaps."""
     spec, threads = view.spec, view.thread_counts[0]
     cores = view.on_cores(threads)
@@ -83,6 +83,6 @@ def _most_ps(apart_ps: float, vectors: float, view: CpuView) -> float:
         sum([used * pace.bytes_per_ps[name] for pace, used in cores]) * PS_PER_S / rate for name, rate in shared.items()
     ]
     fastest, _ = cores[0]
-    moving_ps = max(apart_ps - vectors / threads / fastest.core.fma_pipes * fastest.cycle_ps, 0.0)
+    moving_ps = max(apart_ps - vectors / threads / fastest.core.pipes_of(dtype) * fastest.cycle_ps, 0.0)
     startup_ps = max([latency for pace, _ in cores for latency in pace.latency_ps.values()])
     return startup_ps + max(apart_ps, max(at_once) * moving_ps)

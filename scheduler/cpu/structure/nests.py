@@ -8,11 +8,13 @@ from typing import Literal
 from dsascape.scheduler.cpu.structure.bounded_rows import BOUNDED_ROWS, bounded_work
 from dsascape.scheduler.cpu.structure.partial_sums import partial_sums
 from dsascape.scheduler.cpu.structure.widened import Widening, widening_instructions, widening_of
+from dsascape.scheduler.cpu.structure.windows import has_depth, is_in_window, periods_of, runs_in_parts_of, runs_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.naive import copy_order
 from dsascape.scheduler.kernels.recurrences import elements_inside, ordered_dims
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest, is_padded
 from dsascape.scheduler.kernels.structure.passes import Passes, kept_tensors, nests_in_order, passes_of
+from dsascape.scheduler.kernels.structure.row_parts import lengths_of_parts
 from dsascape.scheduler.kernels.tile_work import NestWork
 from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
 from dsascape.workloads.memo import memoized
@@ -89,8 +91,15 @@ class NestCode:
     """Passes that compute it, each for itself (`scheduler.cpu.structure.passes`)."""
     is_widening: bool = False
     """Whether all that it computes is computed where the anchor loads it (`Read.widening`)."""
+    row_parts: Extents = ()
+    """Elements of the parts that a row is cut into before it is cut into vectors; empty where it is not."""
     chained: int = 0
     """Elements written between two of which the later needs the earlier; 0 where none needs another."""
+    sums_in_depth: bool = False
+    """Whether products that follow each other in depth may share an instruction that adds them up: of an anchor that
+    sums over channels, or another dimension that no window moves along. Depthwise convolutions have none."""
+    is_requantised: bool = False
+    """Whether the anchor writes numbers of fewer bits than its sums of integers have."""
     places: tuple[int, ...] = (0,)
     """Among the nests of the layer, of all that are just like it."""
 
@@ -132,7 +141,7 @@ def _around_anchor(
 
     What is computed in front of an anchor is stored once, for each tile, as that reads it; what follows it never is.
     """
-    of_anchor = {_behind_views(layer, read.tensor) for read in anchor.reads} if anchor is not None else set()
+    of_anchor = {layer.stored_name(read.tensor) for read in anchor.reads} if anchor is not None else set()
     widening = None if anchor is None else widening_of(layer, anchor)
     is_before, found = anchor is not None, []
     for work in works:
@@ -141,7 +150,7 @@ def _around_anchor(
         is_after = anchor is not None and not (is_before or is_anchor)
         is_before = is_before and not is_anchor
         in_registers = targets if is_before or is_after else ()
-        reads = [read for read in nest.reads if _behind_views(layer, read.tensor) not in in_registers]
+        reads = [read for read in nest.reads if layer.stored_name(read.tensor) not in in_registers]
         own = nest.write.tensor
         stores = own in of_anchor if is_before else own in layer.outputs or not (is_after or is_anchor)
         described = _nest(layer, work, reads, stores=stores, is_anchor=is_anchor, in_registers=not is_before)
@@ -162,7 +171,7 @@ def _in_passes(
     found = []
     for work in works:
         nest = work.nest
-        sources = [(read, _behind_views(layer, read.tensor)) for read in nest.reads]
+        sources = [(read, layer.stored_name(read.tensor)) for read in nest.reads]
         reads = [read for read, source in sources if source in kept or source not in targets]
         stores = nest.write.tensor in kept
         own = _nest(layer, work, reads, stores=stores, is_anchor=False, in_registers=False)
@@ -195,11 +204,8 @@ def _inlined(layer: Layer, made: Operations) -> NestCode:
     chained, ordered = elements_inside(layer), ordered_dims(layer)
     own = shape[dim] if dim >= 0 and dim not in ordered else 1
     shape = layer.computed_part(shape, (BOUNDED_ROWS,) * len(shape))
-    return NestCode(False, tuple(shape), 1, own, tuple(reads), True, made, chained=chained)
-
-
-def _behind_views(layer: Layer, name: str) -> str:
-    return layer.graph.storage.get(name, name)
+    parts = lengths_of_parts(layer, layer.sink.shape, dim) if own > 1 else ()
+    return NestCode(False, tuple(shape), 1, own, tuple(reads), True, made, row_parts=parts, chained=chained)
 
 
 def memory_order(layer: Layer, access: Access) -> Sequence[int]:
@@ -211,7 +217,7 @@ def memory_order(layer: Layer, access: Access) -> Sequence[int]:
 def read_order(layer: Layer, nest: LoopNest, read: Access, *, is_anchor: bool) -> Sequence[int]:
     """Return the dimensions of what ``nest`` reads as they lie where it does so: in a copy, where it has padding."""
     own = memory_order(layer, read)
-    if not is_anchor or _behind_views(layer, read.tensor) in layer.computed or not is_padded(nest, read):
+    if not is_anchor or layer.stored_name(read.tensor) in layer.computed or not is_padded(nest, read):
         return own
     return copy_order(nest, read, own, memory_order(layer, nest.write))
 
@@ -243,8 +249,8 @@ def _nest(
             any(read.uses(loop) for loop in reduction),
             _along(layer, read, deepest, order) == "together",
             layer.described(read.tensor).element_bytes,
-            periods=_periods(read, loops_of_dim, spaced),
-            runs=_runs(read, loops_of_dim, spaced) + _runs_in_parts(read, written, extents),
+            periods=periods_of(read, loops_of_dim, spaced),
+            runs=runs_of(read, loops_of_dim, spaced) + runs_in_parts_of(read, written, extents),
             along_vector_in_file=_lies_along(read, vector_loop, order) if _is_weight(layer, read) else None,
         )
         for read in reads
@@ -255,56 +261,26 @@ def _nest(
     if reduction and not is_anchor and not run and _along(layer, nest.reads[0], vector_loop, source) == "apart":
         own = 1
     vectorised = 0 if follows_sink and in_registers else own
-    outside = [read for read in nest.reads if is_anchor and _behind_views(layer, read.tensor) not in layer.computed]
+    outside = [read for read in nest.reads if is_anchor and layer.stored_name(read.tensor) not in layer.computed]
     padded = tuple([read for read in outside if is_padded(nest, read)])
     outputs = math.prod(shape)
     of_results = nest.per_output * outputs if reduction and not is_anchor else _NONE
-    return NestCode(is_anchor, shape, depth, vectorised, described, stores, made, of_results, bool(run), padded)
+    is_deep = is_anchor and bool(made.macs) and has_depth(nest, reduction)
+    is_requantised = is_anchor and bool(made.macs) and layer.described(written.tensor).element_bytes < _HALF_BYTES
+    return NestCode(
+        is_anchor, shape, depth, vectorised, described, stores, made, of_results, bool(run), padded,
+        sums_in_depth=is_deep, is_requantised=is_requantised,
+    )  # fmt: skip
+
+
+_HALF_BYTES = 2
+"""Bytes of the narrowest numbers that sums are rounded to without a scale."""
 
 
 def _is_moved(read: Access, loops: Collection[int], spaced: Mapping[int, Spaced]) -> bool:
     """Whether any of ``loops`` chooses what is read, be it by choosing iterations of spaced loops."""
     chosen = [each.loop for each in spaced.values() if not dict(each.rest.terms).keys().isdisjoint(loops)]
     return any(map(read.uses, (*loops, *chosen)))
-
-
-def _periods(
-    read: Access, loops_of_dim: Sequence[Collection[int]], spaced: Mapping[int, Spaced]
-) -> tuple[tuple[int, int], ...]:
-    """Return how many neighbours along each dimension meet iterations of their own, where these alone choose."""
-    return tuple([
-        (dim, each.period)
-        for dim, loops in enumerate(loops_of_dim)
-        for each in spaced.values()
-        if read.uses(each.loop) and each.rest.terms == tuple([(loop, 1) for loop in loops])
-        and not any(map(read.uses, loops))
-    ])  # fmt: skip
-
-
-def _runs_in_parts(read: Access, written: Access, extents: Extents) -> tuple[tuple[int, int], ...]:
-    """Return the neighbours along each written dimension that find the same, as only outer ones of its loops move it.
-
-    Query heads that share keys and values are an example: the inner loop goes over them.
-    """
-    found = []
-    for dim, index in enumerate(written.indices):
-        moving = [stride for loop, stride in index.terms if extents[loop] > 1 and read.uses(loop)]
-        if moving and min(moving) > 1:
-            found.append((dim, min(moving)))
-    return tuple(found)
-
-
-def _runs(
-    read: Access, loops_of_dim: Sequence[Collection[int]], spaced: Mapping[int, Spaced]
-) -> tuple[tuple[int, int], ...]:
-    """Return how many neighbours along each dimension find the same element, each by iterations of its own."""
-    return tuple([
-        (dim, each.period)
-        for dim, loops in enumerate(loops_of_dim)
-        for each in spaced.values()
-        if each.index in read.indices and each.rest.terms == tuple([(loop, 1) for loop in loops])
-        and abs(dict(each.index.terms)[each.loop]) == 1
-    ])  # fmt: skip
 
 
 def summed_run(layer: Layer, nest: LoopNest) -> tuple[int, ...]:
@@ -326,7 +302,7 @@ def summed_run(layer: Layer, nest: LoopNest) -> tuple[int, ...]:
     found: list[int] = []
     following = 1
     for loop in reversed([place for place, each in enumerate(nest.loops) if each.reduction]):
-        if moves.get(loop) != [following] or _is_in_window(nest, read, loop):
+        if moves.get(loop) != [following] or is_in_window(nest, read, loop):
             break
         found.append(loop)
         following *= nest.loops[loop].extent
@@ -344,15 +320,6 @@ def sums_one_by_one(layer: Layer, lanes: int) -> bool:
     nest = nests_in_order(layer)[passes.results[0]]
     run = summed_run(layer, nest) if nest.has_reduction else ()
     return bool(run) and partial_sums(math.prod([nest.loops[loop].extent for loop in run]), lanes) > 1
-
-
-def _is_in_window(nest: LoopNest, read: Access, loop: int) -> bool:
-    """Whether a loop reaches over the edge of what is read, or another moves by less than all of it."""
-    index = next(index for index in read.indices if loop in dict(index.terms))
-    low, high = index.span([(0, each.extent) for each in nest.loops])
-    others = [stride for other, stride in index.terms if other != loop and nest.loops[other].extent > 1]
-    size = read.shape[read.indices.index(index)]
-    return low < 0 or high > size or any(stride < nest.loops[loop].extent for stride in others)
 
 
 def lies_apart(layer: Layer, nest: LoopNest) -> bool:

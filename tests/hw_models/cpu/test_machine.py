@@ -164,6 +164,24 @@ class TestChunks:
         assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + 187_500
         assert run(cpu(), (1, work)).makespan_ps == 1 * US + 20 * NS + 125 * NS
 
+    @pytest.mark.parametrize(("fma", "cycles"), [(800, 700), (1600, 800)])
+    def test_lines_of_other_cores_are_claimed_while_all_else_goes_on(self, fma: int, cycles: int) -> None:
+        # 100 lines of 64 bytes take 7 ns each, beside 400 or 800 cycles of arithmetic
+        work = chunk(fma=fma, accumulators=8, claimed_bytes=6400)
+
+        assert run(cpu(claimed_line="7 ns"), (1, work)).makespan_ps == 1 * US + cycles * NS
+        assert run(cpu(), (1, work)).makespan_ps == 1 * US + fma // 2 * NS
+
+    @pytest.mark.parametrize(("writing", "bytes_at_once"), [(1.0, 1.0), (0.25, 1.6), (0.0, 2.0), (3.0, 0.5)])
+    def test_lines_written_back_on_a_path_of_their_own_do_not_hold_up_a_private_cache(
+        self, writing: float, bytes_at_once: float
+    ) -> None:
+        # a stream of 1600 B, a half of which is written back, at 16 B per cycle one way
+        spec = cpu(cores={"big": core(writing={"l2": writing})})
+        work = chunk(traffic=(("l2", 1600),), written=(("l2", 0.5),))
+
+        assert run(spec, (1, work)).makespan_ps == 1 * US + 10 * NS + 100 / bytes_at_once * NS
+
     @pytest.mark.parametrize(("active", "cycles"), [(1, 100), (2, 125), (3, 200), (4, 200)])
     def test_clocks_fall_with_the_number_of_cores_at_work(self, active: int, cycles: int) -> None:
         spec = cpu(cores={"big": core(count=4)}, active_clock={1: 1.0, 2: 0.8, 4: 0.5})
@@ -301,6 +319,18 @@ def test_peaks_at_the_highest_clocks_are_the_derived_ones(name: str, giga_flops:
     spec = load_hardware(name, Cpu).model_copy(update={"sustained_factor": 1.0, "active_clock": {}})
 
     assert 2 * spec.peak_macs_per_s("fp32") / 1e9 == pytest.approx(giga_flops, rel=0.01)
+
+
+def test_groups_of_cores_have_a_copy_of_the_last_cache_each() -> None:
+    spec = load_hardware("platinum_8124m", Cpu)
+    halved = with_values(spec, {"l3.shared_by": 9})
+    assert isinstance(halved, Cpu)
+    assert spec.l3 is not None
+
+    assert (spec.l3_copies, halved.l3_copies) == (1, 2)
+    assert cpu_machine(halved).memories["l3"].capacity_bytes == 2 * spec.l3.capacity_bytes
+    assert halved.area_parts_mm2["caches"] > spec.area_parts_mm2["caches"]
+    assert [each.copies for each in cpu_summary(halved).on_chip if each.name == "l3"] == [2]
 
 
 def test_shared_second_caches_are_one_port_for_all() -> None:

@@ -4,12 +4,14 @@ import pytest
 
 from dsascape.hw_models.cpu.core_kinds import Simd
 from dsascape.scheduler.cpu.cost.instructions import code_of
+from dsascape.scheduler.cpu.schedule.steps import program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.structure.anchors import vector_lanes
 from dsascape.scheduler.cpu.structure.partial_sums import folding_instructions, partial_sums, pieces_of_row
 from dsascape.scheduler.cpu.view import CodeView
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
+from dsascape.scheduler.kernels.structure.row_parts import lengths_of_parts
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 
@@ -41,6 +43,34 @@ def test_a_row_is_cut_into_vectors_of_falling_length() -> None:
     assert pieces_of_row(197, 16) == [(12, 16), (1, 4), (1, 1)]
     assert pieces_of_row(8, 16) == [(1, 8)]
     assert pieces_of_row(384, 16) == [(24, 16)]
+
+
+def test_rows_of_a_concatenation_are_cut_at_its_parts_borders() -> None:
+    net = Net("joined")
+    x = net.input(1, 8, 6, 6)
+    graph = net.graph(net.relu(net.concat(net.conv(x, 20, 1), net.conv(x, 12, 1))), dtype="fp32")
+    layer = layer_of(Analysis(graph), (2, 3))
+    assert layer is not None
+    tiles = LoopTiles((1, 32, 6, 6), (0, 2, 3, 1), 0, (1, 16, 1, 1), 1, None)
+
+    issued = code_of(layer, tiles.tiled, "fp32", CodeView(SIXTEEN)).issued
+    loops = [loop.extent for loop in program_of(layer, tiles, 16).loops.values() if loop.kind == "vector"]
+
+    assert layer.sink.order[-1] == 1  # channels lie together: 20 are 16 and 4, 12 are 8 and 4
+    assert loops == [16, 4, 8, 4]
+    assert issued.store == 36 * 4
+    assert lengths_of_parts(layer, layer.sink.shape, 1) == (20, 12)
+    assert lengths_of_parts(layer, layer.sink.shape, 2) == (6,)
+
+
+def test_a_row_of_many_small_parts_is_one() -> None:
+    net = Net("scalars")
+    x = net.input(1, 1, 4, 4)
+    graph = net.graph(net.concat(*[net.relu(x) for _ in range(40)]), dtype="fp32")
+    layer = layer_of(Analysis(graph), (40,))
+    assert layer is not None
+
+    assert lengths_of_parts(layer, layer.sink.shape, 1) == (40,)
 
 
 def test_a_row_is_added_up_in_as_many_partial_sums_as_make_the_shortest_chain() -> None:

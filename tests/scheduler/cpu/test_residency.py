@@ -1,10 +1,13 @@
 """What a later kernel finds in caches: as much as others have left of what lies where it reads and writes."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsascape.experiments.point.pipeline import run_stages
-from dsascape.hw_models import Cpu, load_hardware, with_values
+from dsascape.hw_models import Cpu, SimulationResult, load_hardware, with_values
 from dsascape.scheduler import Placing, make_policy
+from dsascape.scheduler.cpu.cost.work import held_by_others
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
@@ -26,6 +29,15 @@ def dram_bytes(graph: Graph, kept: str | None, *, warm: bool, fresh: str | None 
     return run_stages(Analysis(graph), make_policy("fixed-pattern"), placing).result.traffic_bytes["dram"]
 
 
+def run_on_two_threads(graph: Graph, changed: dict[str, object], threads: int = 2) -> SimulationResult:
+    """Return the run of a network again and again, where its fixed patterns are kernels."""
+    placing = Placing(
+        hardware=with_values(load_hardware("epyc", Cpu), changed), parts=1, dtype="fp32",
+        tuning=CpuTuning(warm_caches=True, threads=threads, winograd=0),
+    )  # fmt: skip
+    return run_stages(Analysis(graph), make_policy("fixed-pattern"), placing).result
+
+
 def test_a_small_network_that_runs_again_finds_everything_if_nobody_else_is_there() -> None:
     assert dram_bytes(layers(3), None, warm=True) < 0.02 * dram_bytes(layers(3), None, warm=False)
 
@@ -44,6 +56,40 @@ def test_the_less_there_is_for_new_lines_the_more_comes_from_dram(warm: bool) ->
 
     assert moved == sorted(moved)
     assert moved[-1] > moved[0]
+
+
+def test_groups_of_cores_each_fetch_what_both_use() -> None:
+    # each core has two of four images, and both read weights of 9.4 MB, more than a copy of the cache holds
+    net = Net("weights")
+    graph = net.graph(net.relu(net.conv(net.input(4, 512, 14, 14), 512)), dtype="fp32")
+
+    small: dict[str, object] = {"l3.capacity": "2 MiB"}
+    one, two = (run_on_two_threads(graph, small | {"l3.shared_by": number}) for number in (2, 1))
+
+    assert 1.2 * one.traffic_bytes["dram"] < two.traffic_bytes["dram"] <= 2.1 * one.traffic_bytes["dram"]
+    assert one.makespan_ps <= two.makespan_ps
+    assert run_on_two_threads(graph, small).traffic_bytes == one.traffic_bytes
+
+
+def test_what_other_cores_have_read_is_claimed_from_them() -> None:
+    # activations are written, read by all cores, and overwritten: stores to them wait
+    graph = layers(6)
+
+    taken = [run_on_two_threads(graph, {"claimed_line": each}).makespan_ps for each in (None, "0 ns", "1 us", "2 us")]
+    alone = [run_on_two_threads(graph, {"claimed_line": each}, threads=1).makespan_ps for each in (None, "2 us")]
+
+    assert taken[0] == taken[1] < taken[2] < taken[3]
+    assert alone[0] == alone[1]
+    # lines of 28 x 28 x 32 numbers, half of them on each core, of six layers at the most
+    assert taken[3] - taken[2] <= 6 * 28 * 28 * 32 * 4 // 64 // 2 * 1_000_000 * 1.01
+
+
+@given(number=st.integers(1, 4), threads=st.integers(1, 8))
+def test_a_line_is_held_by_others_the_likelier_the_more_have_used_it(number: int, threads: int) -> None:
+    used, more = (min(each, threads) for each in (number, number + 1))
+
+    assert 0 <= held_by_others(used, threads) <= held_by_others(more, threads) <= 1
+    assert held_by_others(1, 1) == 0
 
 
 def test_what_is_used_often_in_between_passes_by_once() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dsascape.fusion.plan import Group, plan_from_groups
+from dsascape.hw_models.cpu.core_kinds import VectorShape
 from dsascape.scheduler.cpu.cost.estimate import estimate
 from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest
 from dsascape.scheduler.cpu.cost.streamed import add_corrections
@@ -162,7 +163,7 @@ def test_what_a_part_of_a_row_takes_once_more_is_counted() -> None:
     rows = fronts_of(whole, tiles_of(whole).tiled)[-1]
     found = Counts()
     registers = rows.tiled.registers(footprints_of(rows.layer).depth)
-    of_rows = counts_by_nest(rows.layer, registers, LANES, VIEW.code)
+    of_rows = counts_by_nest(rows.layer, registers, VectorShape(LANES), VIEW.code)
     add_corrections(found, rows, whole, LANES, of_rows)
 
     assert found.special == 256

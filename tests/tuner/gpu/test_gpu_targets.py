@@ -55,17 +55,22 @@ def test_cuda_code_is_written_as_machine_code_of_the_architecture(
     assert data["predicted_s"] > 0
 
 
-def test_opencl_code_is_written_as_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["measure", *NETWORK, "--target", "opencl", "--out", str(tmp_path), "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+def test_opencl_code_is_written_as_source_and_no_device_is_named_that_has_not_run_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["measure", *NETWORK, "--target", "opencl", "--out", str(tmp_path)]) == 0
+    headline, time, *_ = capsys.readouterr().out.splitlines()
 
-    assert "__kernel" in Path(data["object"]).with_suffix(".cl").read_text()
+    assert headline.endswith(" for opencl")
+    assert time == "  no time, as nothing has run"
+    (written,) = tmp_path.glob("*.cl")
+    assert "__kernel" in written.read_text()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--target", "cuda-sm_90"], "no CUDA device is here"),
+        (["--target", "cuda-sm_90"], "no CUDA device is here to measure on; dsascape measure --out DIR writes it"),
         (["--target", "opencl"], "no OpenCL device is here"),
         (["--target", "opencl", "--device", "rpc://127.0.0.1:9"], "bundles for GPUs hold CUDA code"),
         (["--target", "cuda-sm_90", "--hardware", "kirin990"], "kirin990: is not a GPU"),

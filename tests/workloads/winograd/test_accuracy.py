@@ -91,3 +91,10 @@ def test_integers_have_no_tiles() -> None:
     assert not sizes_of("int8", 6)
     assert sizes_of("fp32", 4) == (2, 4)
     assert not sizes_of("fp32", 0)
+
+
+def test_errors_of_a_tenth_of_the_largest_result_are_for_those_who_ask() -> None:
+    assert max(errors("float16", 64)) < 0.2
+    assert sizes_of("fp16", 6) == (2,)
+    assert sizes_of("fp16", 6, is_coarse=True) == (2, 4, 6)
+    assert not sizes_of("int8", 6, is_coarse=True)

@@ -50,7 +50,7 @@ class CoreFacts:
     def of(view: CpuView, lanes: int) -> "CoreFacts":
         """Return the figures of a machine's fastest cores."""
         cores = max(view.thread_counts)
-        caches = [each.capacity_bytes // (1 if each.is_private else cores) for each in view.caches.values()]
+        caches = [each.capacity_bytes * each.copies(cores) // cores for each in view.caches.values()]
         return CoreFacts(cores, lanes, view.spec.simd.registers, tuple(caches))
 
     def balance(self, portions: int) -> float:

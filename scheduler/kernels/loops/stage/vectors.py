@@ -7,6 +7,7 @@ from dsascape.scheduler.kernels.lanes import dividing, halvings
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.nodes import Loop, LoopKind, Node, Reach, Role
 from dsascape.scheduler.kernels.loops.stage.base import Slot, StageBase, State
+from dsascape.scheduler.kernels.structure.row_parts import lengths_of_parts
 
 
 class InVectors(StageBase):
@@ -31,14 +32,25 @@ class InVectors(StageBase):
         """Return the innermost loop cut into vectors."""
         assert self.vector is not None
         dim, lanes = self.slots[depth].axis, self.vector.lanes
-        extent = state.covered[dim]
-        found = pieces(extent, lanes, self.vector.ends)
         nodes: list[Node] = []
         begin = 0
-        for number, width in found:
-            nodes += self._piece(depth, state, role, (dim, begin, number, width))
-            begin += number * width
+        for extent in self._rows(dim, state):
+            for number, width in pieces(extent, lanes, self.vector.ends):
+                nodes += self._piece(depth, state, role, (dim, begin, number, width))
+                begin += number * width
         return nodes
+
+    def _rows(self, dim: int, state: State) -> tuple[int, ...]:
+        """Return the elements that are cut into vectors each for themselves, one after the other.
+
+        Rows that consist of parts, such as those of a concatenation, are cut at their borders.
+        """
+        extent, begins_at = state.covered[dim], self.box[dim].first + state.local[dim]
+        assert self.vector is not None
+        is_whole = extent == self.stage.shape[dim] and begins_at == Affine()
+        if not is_whole or self.vector.ends != "halved":
+            return (extent,)
+        return lengths_of_parts(self.tree.plans.naive.layer, self.stage.shape, dim)
 
     def _piece(self, depth: int, state: State, role: Role, piece: tuple[int, int, int, int]) -> list[Node]:
         """Return some of the vectors along a dimension: dimension, first element, vectors, lanes."""
