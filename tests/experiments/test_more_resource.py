@@ -5,6 +5,7 @@ chosen by an estimate that the simulation does not bear out.
 """
 
 import itertools
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from benchmarks.more_resource import PRESETS, TOLERANCE, better_machines, drawn, seconds, times_as_long
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.question.points import DesignPoint, RunRecord, Workload
-from dsascape.hw_models import load_hardware, with_values
+from dsascape.hw_models import Cpu, load_hardware, with_values
 from dsascape.scheduler import make_policy
 from tests.experiments.terminal import Terminal
 
@@ -40,6 +41,37 @@ def test_twice_of_any_resource_is_no_slower_and_twice_the_images_are_no_faster(k
     twice_s = seconds(replace(point, workload=twice))
     assert twice_s is not None, where
     assert times_as_long(before_s, twice_s) <= TOLERANCE, (point.policy.name, where)
+
+
+def check_threads(point: DesignPoint, where: str) -> None:
+    """Check that no more threads take longer than fewer, but for the clock that falls as more cores work."""
+    machine = point.hardware
+    assert isinstance(machine, Cpu)
+    least = (math.inf, math.inf)
+    for threads in range(1, machine.core_count + 1):
+        taken_s = seconds(replace(point, tuning={"threads": threads}))
+        assert taken_s is not None, where
+        falls = machine.active_share(max(threads - 1, 1)) / machine.active_share(threads)
+        assert times_as_long(taken_s, least) <= TOLERANCE * falls, (threads, where)
+        least = min(least[0], taken_s[0]), min(least[1], taken_s[1])
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("hardware", ["kirin990", "rk3399", "snapdragon660", "snapdragon865", "platinum_8124m"])
+@pytest.mark.parametrize("network", ["bert-tiny", "dcgan", "dlrm"])
+def test_more_threads_are_no_slower(hardware: str, network: str) -> None:
+    """Threads on slower cores would hold up kernels that are split evenly."""
+    point = DesignPoint(Workload(network, 1), load_hardware(hardware), make_policy("fixed-pattern"))
+
+    check_threads(point, f"{hardware} {network}")
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("seed", range(8))
+def test_more_threads_are_no_slower_on_random_machines(seed: int) -> None:
+    point, where = drawn("cpu", None, random.Random(f"threads {seed}"))
+
+    check_threads(replace(point, workload=Workload("dlrm", point.workload.batch)), where)
 
 
 @pytest.mark.parametrize("policy", ["fixed-pattern", "eager", "astitch", "graphturbo"])
