@@ -148,9 +148,10 @@ class Dma(BaseModel):
     store: DmaChannel
     """Channels from the global buffer to DDR (from the local buffers if there is no global one)."""
     load_channels: Count = 1
-    """Load channels per cluster; each has the bandwidth stated under `load`."""
+    """Load channels per cluster; each has the bandwidth stated under `load`. Where memory is too slow for all of them,
+    the oldest transfer goes first."""
     store_channels: Count = 1
-    """Store channels per cluster; each has the bandwidth stated under `store`."""
+    """Store channels per cluster; each has the bandwidth stated under `store`, and the oldest transfer goes first."""
 
 
 class OnChipPath(BaseModel):

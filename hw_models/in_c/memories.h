@@ -109,12 +109,38 @@ static void pace(Handler *h, Flow *flow, int limit) {
     flow->marked_ps = h->now_ps;
 }
 
-/* Set the max-min fair rate of each running flow and the port that limits it (-1: none): max_min_rates in Python. */
-static void max_min_rates(Handler *h, double *rates, int *slowed_by) {
-    double spare[MOST_PORTS], weights[MOST_PORTS];
-    int waiting[MOST_FLOWS], left = 0, ports = h->n_ports;
-    for (int p = 0; p < ports; p++) { spare[p] = h->ports[p].capacity; weights[p] = 0.0; }
+/* Set the number of older instructions of its queue that each running flow comes behind, 0 where none goes first; return
+ * the highest: ranks_of in Python.
+ */
+static int set_ranks(Handler *h, int *ranks) {
+    int highest = 0;
     for (int n = 0; n < h->n_running; n++) {
+        const Flow *flow = &h->flows[h->running[n]];
+        int queue = h->workers[flow->worker].queue;
+        ranks[n] = 0;
+        if (h->queues[queue].servers == 1) continue;
+        int older[MOST_FLOWS];
+        for (int each = 0; each < h->n_running; each++) {
+            const Flow *other = &h->flows[h->running[each]];
+            if (h->workers[other->worker].queue != queue || other->position >= flow->position) continue;
+            int seen = 0; /* flows of one instruction count once */
+            while (seen < ranks[n] && older[seen] != other->position) seen++;
+            if (seen == ranks[n]) older[ranks[n]++] = other->position;
+        }
+        if (ranks[n] > highest) highest = ranks[n];
+    }
+    return highest;
+}
+
+/* Set the max-min fair rate of each running flow of a rank and the port that limits it (-1: none), and take what they
+ * use from `spare`: _fill in Python.
+ */
+static void fill(Handler *h, int rank, const int *ranks, double *spare, double *rates, int *slowed_by) {
+    double weights[MOST_PORTS];
+    int waiting[MOST_FLOWS], left = 0, ports = h->n_ports;
+    for (int p = 0; p < ports; p++) weights[p] = 0.0;
+    for (int n = 0; n < h->n_running; n++) {
+        if (ranks[n] != rank) continue;
         const Demand *asks = &h->demands[h->flows[h->running[n]].demand];
         for (int l = 0; l < asks->loads.count; l++) {
             Load load = h->loads[asks->loads.first + l];
@@ -161,6 +187,18 @@ static void max_min_rates(Handler *h, double *rates, int *slowed_by) {
     }
 }
 
+/* Set the rate of each running flow and the port that limits it: max_min_rates in Python. */
+static void max_min_rates(Handler *h, double *rates, int *slowed_by) {
+    double spare[MOST_PORTS];
+    int ranks[MOST_FLOWS], highest = set_ranks(h, ranks);
+    for (int p = 0; p < h->n_ports; p++) spare[p] = h->ports[p].capacity;
+    for (int rank = 0; rank <= highest && !h->failure; rank++) {
+        fill(h, rank, ranks, spare, rates, slowed_by);
+        for (int p = 0; p < h->n_ports; p++)
+            if (spare[p] <= NOTHING_LEFT * h->ports[p].capacity) spare[p] = 0.0;
+    }
+}
+
 static void share(Handler *h) {
     double rates[MOST_FLOWS];
     int slowed_by[MOST_FLOWS];
@@ -178,7 +216,7 @@ static void share(Handler *h) {
             flow->updated_ps = h->now_ps;
             flow->speed = speed;
             flow->turn++;
-            after(h, whole_ps(h, flow->left_ps / speed), h->running[n], flow->turn);
+            if (speed > 0) after(h, whole_ps(h, flow->left_ps / speed), h->running[n], flow->turn);
         }
         if (limit != flow->limit) pace(h, flow, limit);
     }

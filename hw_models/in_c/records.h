@@ -10,6 +10,7 @@
 
 #define NOBODY (-1)
 #define DUST 1e-6 /* of dsascape.hw_models.simulation.clock and dsascape.hw_models.simulation.bandwidth */
+#define NOTHING_LEFT 1e-9 /* of dsascape.hw_models.simulation.bandwidth */
 #define LATEST_PS 4e18
 /* Limits beyond which Python runs the program: running flows, memories, kinds of units, servers, length of arrays. */
 #define MOST_FLOWS 256

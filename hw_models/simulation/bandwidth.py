@@ -3,7 +3,8 @@
 Every running instruction is a flow that would end after its uncontended duration. A flow puts load on ports
 (memories); as long as no port is overloaded, all flows run at full speed and no shares are computed. On an overloaded
 port, flows are slowed max-min fairly in bytes per second: no flow gets more than an equal share while another could
-use it.
+use it. Flows of one unit with several channels (of a DMA engine) do not share: the one whose instruction is the oldest
+goes first, and the next has what it leaves.
 """
 
 import math
@@ -17,10 +18,15 @@ _EPSILON = 1e-6
 """Weight of a port below which it counts as zero: rounding error of floating point."""
 _MOST_SHARES = 10_000
 """Limit of the cache of flow speeds, in sets of flows."""
+_NOTHING_LEFT = 1e-9
+"""Share of a port's bandwidth below which older flows leave nothing of it: rounding error of floating point."""
 
 
 class Mover(EventHandler):
     """Owner of flows; is told when they end."""
+
+    line: int = -1
+    """Number of the queue of which the oldest instruction goes first where bandwidth is short; -1: of none."""
 
     @abstractmethod
     def moved(self, flow: "Flow", limit: str) -> None:
@@ -42,7 +48,7 @@ class Flow(EventHandler):
     updated_ps: int
     """Time when the speed was last set."""
     speed: float = 1.0
-    """Share of the uncontended rate, 0 to 1."""
+    """Share of the uncontended rate, 0 to 1; 0 while older flows of its unit take all bandwidth."""
     paced_ps: dict[str, int] | None = None
     """Time by earlier limiting resource; None while the limit has not changed."""
     end_event: int = 0
@@ -105,7 +111,7 @@ class SharedBandwidth:
         self._flows: list[Flow] = []
         self._contended = False
         self._shares: dict[tuple[int, ...], list[tuple[float, str]]] = {}
-        """Cache: speed and limiting resource of each flow, by the numbers of their demands."""
+        """Cache: speed and limiting resource of each flow, by the numbers of their demands, and their ranks if any."""
 
     def start(self, flow: Flow) -> None:
         """Start ``flow`` now."""
@@ -157,22 +163,24 @@ class SharedBandwidth:
                 flow.updated_ps = now_ps
                 flow.speed = speed
                 flow.end_event += 1
-                self._clock.after(whole_ps(flow.left_ps / speed), flow, flow.end_event)
+                if speed:
+                    self._clock.after(whole_ps(flow.left_ps / speed), flow, flow.end_event)
             if limit != flow.limit:
                 flow.pace(limit, now_ps)
 
     def _shares_of(self, flows: Sequence[Flow]) -> list[tuple[float, str]]:
         """Return the speed and the limiting resource of each flow, cached."""
-        kinds = tuple([flow.demand.number for flow in flows])
+        ranks = ranks_of(flows)
+        kinds = (*[flow.demand.number for flow in flows], *ranks)
         shares = self._shares.get(kinds)
         if shares is None:
-            shares = self._find_shares([flow.demand for flow in flows])
+            shares = self._find_shares([flow.demand for flow in flows], ranks)
             if len(self._shares) < _MOST_SHARES:
                 self._shares[kinds] = shares
         return shares
 
-    def _find_shares(self, demands: Sequence[Demand]) -> list[tuple[float, str]]:
-        rates, slowed_by = max_min_rates(demands, [port.capacity for port in self.ports])
+    def _find_shares(self, demands: Sequence[Demand], ranks: Sequence[int]) -> list[tuple[float, str]]:
+        rates, slowed_by = max_min_rates(demands, [port.capacity for port in self.ports], ranks)
         shares = []
         for demand, rate, port in zip(demands, rates, slowed_by, strict=True):
             speed = rate / demand.bytes_per_ps if demand.bytes_per_ps > 0 else 1.0
@@ -180,20 +188,49 @@ class SharedBandwidth:
         return shares
 
 
-def max_min_rates(demands: Sequence[Demand], capacities: Sequence[float]) -> tuple[list[float], list[int]]:
+def ranks_of(flows: Sequence[Flow]) -> tuple[int, ...]:
+    """Return the number of older instructions of its queue that each flow comes behind, 0 where none goes first.
+
+    Empty if that is so of all.
+    """
+    lines: dict[int, set[int]] = {}
+    for flow in flows:
+        if flow.mover.line >= 0:
+            lines.setdefault(flow.mover.line, set()).add(flow.position)
+    if not lines:
+        return ()
+    return tuple([sum([other < flow.position for other in lines.get(flow.mover.line, ())]) for flow in flows])
+
+
+def max_min_rates(
+    demands: Sequence[Demand], capacities: Sequence[float], ranks: Sequence[int] = ()
+) -> tuple[list[float], list[int]]:
     """Return the max-min fair rate of each of ``demands`` (bytes per picosecond), and the port that limits it or -1.
 
-    Progressive filling: the rates of all demands rise together; one stops at its own rate, or when a port that it uses
-    is full.
+    Those of a lower rank go first, and others have what these leave; without ``ranks`` all share.
     """
     rates = [0.0] * len(demands)
     limits = [-1] * len(demands)
     spare = list(capacities)
-    weights = [0.0] * len(capacities)
-    for demand in demands:
-        for port, weight in demand.loads:
+    for rank in sorted(set(ranks)) or (0,):
+        chosen = [number for number in range(len(demands)) if not ranks or ranks[number] == rank]
+        _fill(demands, chosen, spare, rates, limits)
+        spare = [left if left > _NOTHING_LEFT * all_ else 0.0 for left, all_ in zip(spare, capacities, strict=True)]
+    return rates, limits
+
+
+def _fill(
+    demands: Sequence[Demand], chosen: Sequence[int], spare: list[float], rates: list[float], limits: list[int]
+) -> None:
+    """Set rates and limits of the ``chosen`` demands, and take what they use from ``spare``.
+
+    Progressive filling: the rates of all rise together; one stops at its own rate, or when a port that it uses is full.
+    """
+    weights = [0.0] * len(spare)
+    for number in chosen:
+        for port, weight in demands[number].loads:
             weights[port] += weight
-    waiting = sorted([(demand.bytes_per_ps, number) for number, demand in enumerate(demands)])
+    waiting = sorted([(demands[number].bytes_per_ps, number) for number in chosen])
     while waiting:
         level, full = math.inf, -1
         for port, weight in enumerate(weights):
@@ -204,8 +241,8 @@ def max_min_rates(demands: Sequence[Demand], capacities: Sequence[float]) -> tup
             frozen = [number]
         else:
             frozen = [number for _, number in waiting if any(port == full for port, _ in demands[number].loads)]
-            chosen = set(frozen)
-            waiting = [entry for entry in waiting if entry[1] not in chosen]
+            stopped = set(frozen)
+            waiting = [entry for entry in waiting if entry[1] not in stopped]
             for number in frozen:
                 limits[number] = full
         for number in frozen:
@@ -215,4 +252,3 @@ def max_min_rates(demands: Sequence[Demand], capacities: Sequence[float]) -> tup
                 weights[port] -= weight
                 if weights[port] < _EPSILON:
                     weights[port] = 0.0
-    return rates, limits

@@ -15,12 +15,13 @@ from dsascape.hw_models.simulation.units import Worker
 class PipelinedServer(Worker):
     """Executes a unit's bound work on ``servers`` channels, with up to ``in_flight`` instructions issued per channel.
 
-    Instructions are issued, and get channels, in the order of the queue. An instruction holds its channel from the
+    Instructions are issued, and get channels, in the order of the queue; where channels want more bandwidth than there
+    is, the older instruction goes first. An instruction holds its channel from the
     moment that one is free for it (even during the rest of its start-up) to its end.
     """
 
-    def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
-        super().__init__(running, name, queue)
+    def __init__(self, running: Running, name: str, queue: deque[int], line: int) -> None:
+        super().__init__(running, name, queue, line)
         unit = running.machine.units[base_name(name)]
         self._most_issued = unit.servers * unit.in_flight
         self._issued = 0

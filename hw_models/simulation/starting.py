@@ -24,14 +24,15 @@ def start_units(running: Running) -> list[Worker]:
         if dispatched.setdefault(unit_name, is_dispatched) != is_dispatched:
             raise ProgramError(f"{table.labels[position]}: the queue of {unit_name} mixes bound and dispatched work")
     workers: list[Worker] = []
-    for name, queue in queues.items():
+    for number, (name, queue) in enumerate(queues.items()):
         unit = running.machine.units[base_name(name)]
+        line = number if unit.servers > 1 else -1
         if dispatched[name]:
             workers.append(BlockScheduler(running, name, queue))
         elif unit.in_flight > 1:
-            workers.append(PipelinedServer(running, name, queue))
+            workers.append(PipelinedServer(running, name, queue, line))
         else:
-            workers += [Server(running, name, queue) for _ in range(unit.servers)]
+            workers += [Server(running, name, queue, line) for _ in range(unit.servers)]
     for worker in workers:
         worker.take()
     return workers

@@ -17,9 +17,10 @@ from dsascape.hw_models.simulation.trace import NO_CAUSE
 class Worker(Mover):
     """Base of all workers: takes instructions in order, waits for their inputs and for buffer space."""
 
-    def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
+    def __init__(self, running: Running, name: str, queue: deque[int], line: int = -1) -> None:
         self.running = running
         self.clock = running.clock
+        self.line = line
         self._queue = queue
         self.kind = base_name(name)
         self.position = NO_CAUSE
@@ -91,8 +92,8 @@ class _ForWorker(Requester):
 class Server(Worker):
     """Executes one instruction of a unit's queue at a time, on all members that take part."""
 
-    def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
-        super().__init__(running, name, queue)
+    def __init__(self, running: Running, name: str, queue: deque[int], line: int) -> None:
+        super().__init__(running, name, queue, line)
         self._at_work = 0
 
     def waited_ps(self) -> int:

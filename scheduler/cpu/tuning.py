@@ -18,9 +18,9 @@ class CpuTuning:
     """Numbers that tiling and lowering on a CPU use."""
 
     threads: Annotated[int, Field(ge=0, le=4096)] = 0
-    """Threads that there are, on the fastest cores first: each kernel runs on all of them, or on one where that is
-    faster; 0: on what is best among all cores of the fastest kinds, half of the slowest of these, a quarter and so on,
-    and one thread."""
+    """Threads that there are, on the fastest cores first: each kernel runs on all of them, or on one, or on those on
+    faster kinds of cores, where that is faster; 0: on what is best among all cores of the fastest kinds, half of the
+    slowest of these, a quarter and so on, and one thread."""
     warm_caches: bool = False
     """Whether caches hold what the run before has left, as when a network runs again and again; else a run begins with
     empty caches."""

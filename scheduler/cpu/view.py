@@ -1,5 +1,6 @@
 """A CPU as its scheduler sees it, and the numbers that the scheduler is tuned with."""
 
+import itertools
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -122,6 +123,17 @@ class CpuView(MachinePart):
                 speeds[number] = number * self.spec.products_per_s(core) * self.spec.active_share(max(number, 1))
             threads += core.count
         return tuple(sorted(speeds, key=lambda number: (-speeds[number], number)))
+
+    @cached_property
+    def without_slowest(self) -> "CpuView | None":
+        """Machine asked for threads on all cores of its faster kinds only, without the slowest that they need.
+
+        None where no number of threads is asked for, or all are on one kind.
+        """
+        asked = min(self.tuning.threads, self.spec.core_count)
+        of_kinds = itertools.accumulate([core.count for core in self.kinds])
+        fewer = max([number for number in of_kinds if number < asked], default=0)
+        return replace(self, tuning=replace(self.tuning, threads=fewer)) if fewer else None
 
     @cached_property
     def shared_shape(self) -> CacheShape | None:

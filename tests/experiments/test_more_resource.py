@@ -5,16 +5,17 @@ chosen by an estimate that the simulation does not bear out.
 """
 
 import itertools
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.more_resource import PRESETS, TOLERANCE, better_machines, drawn, seconds
+from benchmarks.more_resource import PRESETS, TOLERANCE, better_machines, drawn, seconds, times_as_long
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.question.points import DesignPoint, RunRecord, Workload
-from dsascape.hw_models import load_hardware, with_values
+from dsascape.hw_models import Cpu, load_hardware, with_values
 from dsascape.scheduler import make_policy
 from tests.experiments.terminal import Terminal
 
@@ -35,12 +36,51 @@ def test_twice_of_any_resource_is_no_slower_and_twice_the_images_are_no_faster(k
 
     for field, machine in better_machines(point.hardware, 3, chosen):
         after_s = seconds(replace(point, hardware=machine))
-        assert after_s is not None, (field.path, where)
-        assert after_s <= TOLERANCE * before_s, (field.path, point.policy.name, where)
+        assert times_as_long(after_s, before_s) <= TOLERANCE, (field.path, point.policy.name, where)
     twice = replace(point.workload, batch=2 * (point.workload.batch or 1))
     twice_s = seconds(replace(point, workload=twice))
     assert twice_s is not None, where
-    assert before_s <= TOLERANCE * twice_s, (point.policy.name, where)
+    assert times_as_long(before_s, twice_s) <= TOLERANCE, (point.policy.name, where)
+
+
+def check_threads(point: DesignPoint, where: str) -> None:
+    """Check that no more threads take longer than fewer, but for the clock that falls as more cores work."""
+    machine = point.hardware
+    assert isinstance(machine, Cpu)
+    least = (math.inf, math.inf)
+    for threads in range(1, machine.core_count + 1):
+        taken_s = seconds(replace(point, tuning={"threads": threads}))
+        assert taken_s is not None, where
+        falls = machine.active_share(max(threads - 1, 1)) / machine.active_share(threads)
+        assert times_as_long(taken_s, least) <= TOLERANCE * falls, (threads, where)
+        least = min(least[0], taken_s[0]), min(least[1], taken_s[1])
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("hardware", ["kirin990", "rk3399", "snapdragon660", "snapdragon865", "platinum_8124m"])
+@pytest.mark.parametrize("network", ["bert-tiny", "dcgan", "dlrm"])
+def test_more_threads_are_no_slower(hardware: str, network: str) -> None:
+    """Threads on slower cores would hold up kernels that are split evenly."""
+    point = DesignPoint(Workload(network, 1), load_hardware(hardware), make_policy("fixed-pattern"))
+
+    check_threads(point, f"{hardware} {network}")
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("seed", range(8))
+def test_more_threads_are_no_slower_on_random_machines(seed: int) -> None:
+    point, where = drawn("cpu", None, random.Random(f"threads {seed}"))
+
+    check_threads(replace(point, workload=Workload("dlrm", point.workload.batch)), where)
+
+
+@pytest.mark.parametrize("policy", ["fixed-pattern", "eager", "astitch", "graphturbo"])
+@pytest.mark.parametrize(("hardware", "network"), [("ipu_mk1", "dcgan"), ("nvdla_large", "dcgan"), ("goya", "dlrm")])
+def test_channels_that_share_ddr_do_not_delay_what_is_needed_first(hardware: str, network: str, policy: str) -> None:
+    taken_s = [run(network, 1, hardware, policy, dma__load_channels=channels).latency_s for channels in (1, 2, 4)]
+
+    for fewer, more in itertools.pairwise(taken_s):
+        assert more <= TOLERANCE * fewer
 
 
 class TestClusters:

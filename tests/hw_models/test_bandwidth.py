@@ -70,6 +70,28 @@ class TestMaxMinRates:
 
         assert (rates[0], limits[0]) == (0, -1)
 
+    def test_the_first_of_a_line_share_and_the_next_have_what_is_left(self) -> None:
+        demands = [demand(8, 0), demand(4, 0), demand(4, 0), demand(1, 1)]
+
+        assert max_min_rates(demands, [13, 2], (1, 0, 0, 1)) == ([5, 4, 4, 1], [0, -1, -1, -1])
+        assert max_min_rates(demands, [8, 2], (1, 0, 0, 1)) == ([0, 4, 4, 1], [0, -1, -1, -1])
+
+    @settings(deadline=None)
+    @given(shared_ports(), st.randoms(use_true_random=False))
+    def test_those_of_a_higher_rank_change_nothing_for_the_others(
+        self, drawn: tuple[list[Demand], list[float]], chosen: Random
+    ) -> None:
+        demands, capacities = drawn
+        ranks = [chosen.randrange(3) for _ in demands]
+        first = [each for each, rank in zip(demands, ranks, strict=True) if rank == 0]
+
+        rates, limits = max_min_rates(demands, capacities, ranks)
+
+        of_first = [(r, limit) for r, limit, rank in zip(rates, limits, ranks, strict=True) if rank == 0]
+        assert of_first == list(zip(*max_min_rates(first, capacities), strict=True))
+        for port, capacity in enumerate(capacities):
+            assert _load(port, demands, rates) <= capacity * (1 + TOLERANCE)
+
     @settings(deadline=None)
     @given(shared_ports())
     def test_no_port_exceeds_its_capacity_and_no_flow_its_demand(

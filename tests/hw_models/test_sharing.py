@@ -1,5 +1,7 @@
 """Concurrent instructions share memory bandwidth, and the trace names the memory that limited each."""
 
+import pytest
+
 from dsascape.hw_models import Instruction, Transfer, with_values
 from tests.hw_models.story import SPEC, add, load, product, run, store, timeline
 
@@ -43,10 +45,26 @@ class TestSharing:
         assert result.trace.limits == ["local_buffer"]
 
     def test_shared_time_is_rounded_once_at_its_end(self) -> None:
-        spec = with_values(SPEC, {"dma.load_channels": 2, "ddr.bandwidth": "900 GB/s"})
+        spec = with_values(SPEC, {"ddr.bandwidth": "900 GB/s"})
 
-        # Two clusters with two loads each share DDR: 4 B at 0.9 B/ps.
-        assert timeline(run(load("a", 1), load("b", 1), spec=spec, clusters=2)) == [("a", 0, 5), ("b", 0, 5)]
+        # Two clusters with a load and a store each share DDR: 4 B at 0.9 B/ps.
+        assert timeline(run(load("a", 1), store("b", 1), spec=spec, clusters=2)) == [("a", 0, 5), ("b", 0, 5)]
+
+    @pytest.mark.parametrize("in_flight", [1, 2])
+    def test_the_older_of_two_loads_has_the_bandwidth_first(self, in_flight: int) -> None:
+        spec = with_values(SPEC, {"dma.load_channels": 2, "dma.load.in_flight": in_flight})
+
+        result = run(load("a", 100), load("b", 50), load("c", 20), spec=spec)
+
+        assert timeline(result) == [("a", 0, 100), ("b", 0, 150), ("c", 100, 170)]
+        assert result.trace.limits == ["dma_load", "ddr", "ddr"]
+
+    def test_a_younger_load_takes_nothing_from_a_store(self) -> None:
+        spec = with_values(SPEC, {"dma.load_channels": 2})
+
+        result = run(load("a", 100), load("b", 100), store("out", 100), spec=spec)
+
+        assert timeline(result) == [("a", 0, 200), ("b", 0, 300), ("out", 0, 200)]
 
     def test_a_second_channel_takes_the_next_transfer_at_once(self) -> None:
         spec = with_values(SPEC, {"dma.load_channels": 2, "ddr.bandwidth": "4 TB/s"})

@@ -87,7 +87,7 @@ def machines(draw: st.DrawFn) -> ClusteredDsa:
         "global_buffer": draw(st.sampled_from([shared, shared, None])),
         "ddr": {"capacity": "1 MiB", "bandwidth": draw(RATES), "efficiency": draw(SHARES)},
         "dma": {
-            "load": draw(channel), "load_channels": draw(st.integers(1, 2)),
+            "load": draw(channel), "load_channels": draw(st.integers(1, 3)),
             "store": draw(channel), "store_channels": draw(st.integers(1, 2)),
         },
         "on_chip_path": {**draw(channel), "broadcast": draw(st.booleans())},

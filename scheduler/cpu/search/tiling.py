@@ -6,8 +6,9 @@ outermost or innermost, the depth loop whole or in steps; the machine model says
 what each level moves. The sum of these times decides, not the longest of them: what hides behind what depends on what
 the kernels before have left in the caches. Then the least traffic, then what is tried first; tiles that are sure to
 take longer than the best are not looked at to the end. Last, the number of threads, by how long the slowest core takes:
-fewer are taken where that is faster both with empty caches and with what the kernels before have left in them. Layers
-without an anchor are computed row by row.
+fewer are taken where that is faster both with empty caches and with what the kernels before have left in them. Where
+threads are asked for on cores of several kinds, the whole search is made for the faster kinds alone too: slower cores
+hold up kernels that are split evenly. Layers without an anchor are computed row by row.
 
 Where there are several anchors, these are the loops of the last one, in a few more sizes; each anchor in front gets the
 register tile that needs the fewest cycles for what one tile needs of it.
@@ -131,6 +132,10 @@ def _search(layer: Layer, dtype: str, view: CpuView, fixed: FixedTiles | None) -
                 if best is None or (tried.time_ps < best.time_ps and among(tried) < among(best)):
                     best = tried
     assert best is not None
+    if only is None and view.without_slowest is not None:
+        other = _search(layer, dtype, view.without_slowest, fixed)
+        if other.time_ps < best.time_ps and among(other) < among(best):
+            best = other
     return best
 
 

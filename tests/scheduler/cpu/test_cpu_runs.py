@@ -126,10 +126,10 @@ class TestClaims:
 
         assert run(graph, cpu_of(4)).makespan_ps < 0.4 * run(graph, cpu_of(1)).makespan_ps
 
-    def test_little_cores_hold_up_equal_chunks(self) -> None:
+    def test_little_cores_that_would_hold_up_equal_chunks_are_left_out(self) -> None:
         graph, spec = convolution(channels=128, dtype="fp32"), big_and_little()
 
-        assert run(graph, spec, threads=4).makespan_ps > run(graph, spec, threads=2).makespan_ps
+        assert run(graph, spec, threads=4).makespan_ps == run(graph, spec, threads=2).makespan_ps
         best = run(graph, spec).makespan_ps
         assert best <= run(graph, spec, threads=2).makespan_ps
 
