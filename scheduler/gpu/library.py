@@ -66,11 +66,9 @@ def library_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
     if product is None or min(product.rows, product.columns) < 1:
         return 0.0
     unit = unit_of(max(product.rows, 1), max(product.columns, 1), product.depth, view)
-    if unit == "tensor" and not spec.library.tile_sides:
-        return 0.0
     anchor = nests.nests[nests.anchor]
     kind = kind_of_kernel([anchor.compiled.nest])
-    if kind == DEPTHWISE:
+    if kind == DEPTHWISE or (unit == "tensor" and not spec.library.tile_sides):
         return 0.0
     width = max([read.element_bytes for read in anchor.reads[:2]])
     piece = float(_COPY_BYTES)
