@@ -20,8 +20,8 @@ from dsascape.experiments.api import simulate
 from dsascape.experiments.papers import accuracy_texts as texts
 from dsascape.experiments.papers.fusion_pays import OWN, SAME, ratio
 from dsascape.experiments.papers.gemmini_layers import layers
-from dsascape.experiments.papers.gpu_libraries import GPUS, KINDS, PRODUCTS, cases
 from dsascape.experiments.papers.gpu_kernels import BLIND, DEVELOPMENT, groups
+from dsascape.experiments.papers.gpu_libraries import GPUS, KINDS, PRODUCTS, cases
 from dsascape.experiments.papers.gpu_published import EAGER, FED, Case
 from dsascape.experiments.papers.gpu_published import cases as published_cases
 from dsascape.experiments.papers.graphturbo_tables import markdown
