@@ -20,6 +20,7 @@ from dsascape.experiments.api import simulate
 from dsascape.experiments.papers import accuracy_texts as texts
 from dsascape.experiments.papers.fusion_pays import OWN, SAME, ratio
 from dsascape.experiments.papers.gemmini_layers import layers
+from dsascape.experiments.papers.gpu_kernels import BLIND, DEVELOPMENT, groups
 from dsascape.experiments.papers.gpu_libraries import GPUS, KINDS, PRODUCTS, cases
 from dsascape.experiments.papers.gpu_published import EAGER, FED, Case
 from dsascape.experiments.papers.gpu_published import cases as published_cases
@@ -141,6 +142,10 @@ def page() -> str:
         markdown(_HEADINGS, [each.row for each in card_rows()]),
         "",
         texts.OF_CARDS,
+        texts.SINGLE_KERNELS,
+        markdown(_HEADINGS, [each.row for each in single_kernel_rows()]),
+        "",
+        texts.OF_SINGLE_KERNELS,
         "## Scratchpads, published",
         "",
         markdown(_HEADINGS, [
@@ -266,6 +271,19 @@ def card_rows() -> list[Compared]:
 def _card_row(what: str, beside: str, own: Sequence[Case], figure: str) -> Compared:
     predicted = tuple([each.bound_s if figure == "bound" else each.expected_s for each in own])
     return Compared(what, beside, predicted, tuple([each.published.seconds for each in own]))
+
+
+def single_kernel_rows() -> list[Compared]:
+    """Return expected latencies beside published ones of single kernels, by half of the cards and kind."""
+    rows = []
+    for half, cards in (("development", DEVELOPMENT), ("blind", BLIND)):
+        on = f"PyTorch, {', '.join(cards)}"
+        for (group, card), own in sorted(groups(half).items()):
+            if card == "all":
+                expected = tuple([each.expected_ms for each in own])
+                true = tuple([each.measured.milliseconds for each in own])
+                rows.append(Compared(f"{group}, {half}, expected", on, expected, true))
+    return rows
 
 
 def _by_threads(folder: Path) -> list[Compared]:

@@ -141,7 +141,7 @@ def page(half: str) -> str:
         *[f"- {key}: {text}" for key, text in of_all.items()],
         "",
     ]
-    for part in [each for each in HALVES if each == half or (half == "both" and each != half)]:
+    for part in ("development", "blind") if half == "both" else (half,):
         lines += [f"## Cards of the {part} half: {', '.join(HALVES[part])}", "", *_tables(part)]
     return "\n".join(lines)
 

@@ -38,7 +38,7 @@ def test_an_h200_is_an_h100_with_other_dram() -> None:
 _OF_THE_CARD = {
     "name", "sms.count", "sms.clock", "l2.capacity", "l2.bandwidth", "l2.latency", "dram.capacity", "dram.bandwidth",
     "energy.dram", "energy.static_power", "area.dram", "library_efficiency.tensor", "power_limit",
-    "host.function", "host.kernel",
+    "host.function", "host.kernel", "library.copied_bytes_per_cycle",
 }  # fmt: skip
 
 
@@ -46,6 +46,10 @@ _OF_THE_CARD = {
     ("a100", "a30", {"energy.static_power"}),
     ("a10", "rtx_3090", {"sms.tensor.fp16.macs_per_cycle", "sms.tensor.bf16.macs_per_cycle"}),
     ("l40s", "l4", {"dram.latency"}),
+    ("p100", "p100_pcie", {"library_efficiency.memory"}),
+    ("v100", "v100_pcie", set()),
+    ("a100", "a100_pcie_40gb", {"sustained_factor"}),
+    ("a100", "a100_pcie_80gb", set()),
     ("l40s", "rtx_4090", {f"sms.tensor.{each}.macs_per_cycle" for each in ("fp16", "bf16", "fp8")}),
 ])  # fmt: skip
 def test_cards_of_one_design_differ_in_what_the_cards_are(one: str, other: str, more: set[str]) -> None:

@@ -101,3 +101,39 @@ def test_expected_is_no_less_than_the_bound_and_follows_the_library(network: str
     assert given_library.record.expected_latency_s >= sum(times_ps) / 1e12
     assert len(times_ps) == given_library.record.kernels
     assert sum(each > 0 for each in times_ps) > len(times_ps) / 3
+
+
+def batched(number: int, rows: int, depth: int, columns: int) -> Graph:
+    operands = ((number, rows, depth), (number, depth, columns))
+    return single_operator(SingleOperator("bmm", "MatMul", operands))
+
+
+@pytest.mark.parametrize(("card", "rows", "filled"), [("a100", 96, 128), ("a100", 196, 256), ("p100", 40, 64)])
+def test_products_of_a_batch_fill_the_tiles_that_there_are(card: str, rows: int, filled: int) -> None:
+    spec = with_values(load_hardware(card, Gpu), {"graph_launch": "3 us"})
+    part, whole = [library_us(batched(320, each, 512, 512), spec, dtype="fp32") for each in (rows, filled)]
+
+    assert part == pytest.approx(whole)
+
+
+def test_products_on_lanes_take_what_their_instructions_take_to_issue() -> None:
+    """A P100 has tiles of 128 x 32 by 256 threads: 8 warps with 16 multiply-adds, 2 loads, 0.3 copies and a loop.
+
+    Two of them issue a cycle, which is more than the multiply-adds take; three blocks of an SM take turns.
+    """
+    spec = with_values(load_hardware("p100", Gpu), {"graph_launch": "3 us"})
+    issued = 8 * (16 + 2 + 2 * 160 / 4 / 256 + 1) / 2
+    cycles = issued + 2 * 8 * 4 / (3 * 8 / 2)
+    tiles = -(-128 * 128 // 56)
+    of_results = 128 * 32 * 4 / 19.3
+    by_hand_us = tiles * (2048 * cycles + of_results) / 1.48e3
+
+    found_us = library_us(product(128 * 128, 128 * 32, 2048, "fp32"), spec, dtype="fp32")
+    assert found_us == pytest.approx(by_hand_us + 3 + 3 * 0.4, rel=1e-3)
+
+
+def test_nothing_is_known_of_tensor_units_without_tiles() -> None:
+    spec = load_hardware("a100", Gpu)
+
+    assert library_us(product(1024, 1024, 1024), spec, dtype="fp16") == 0
+    assert library_us(product(1024, 1024, 1024), spec, dtype="fp32") > 0
