@@ -20,7 +20,10 @@ KINDS = ("product", "convolution", "depthwise", "other", "memory", "tensor")
 
 
 def with_libraries(name: str, shares: dict[str, float]) -> AnyHardware:
-    return load_hardware(name).model_copy(update={"library_efficiency": shares})
+    """Return a machine with these efficiencies, and nothing else that is known of its libraries."""
+    machine = load_hardware(name)
+    changed: dict[str, object] = {"library_efficiency": shares, "library_efficiency_of": {}}
+    return machine.model_copy(update=changed | ({"library": None} if hasattr(machine, "library") else {}))
 
 
 @cache

@@ -30,8 +30,9 @@ from tests.graphs import Net
 from tests.hw_models.cpu.cpus import core, cpu
 from tests.quantised_models import read, residual_block
 from tests.scheduler.cpu.test_rows_between_products import layer
+from tests.tiers import examples
 
-QUICK = settings(max_examples=20, deadline=None, phases=(Phase.explicit, Phase.generate))
+QUICK = settings(max_examples=examples(20), deadline=None, phases=(Phase.explicit, Phase.generate))
 LANES = {"fp32": 4, "fp16": 8, "int8": 16}
 ENERGY = {
     "node": "7 nm", "mac": {"fp32": "2 pJ", "fp16": "1 pJ", "int8": "0.3 pJ"}, "vector_op": "1 pJ",

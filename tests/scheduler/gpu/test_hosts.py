@@ -18,6 +18,7 @@ from tests.hw_models.every_engine import simulated_on_every_engine
 from tests.hw_models.gpu.gpus import gpu
 from tests.scheduler.cpu.test_recurrences import recurrent
 from tests.scheduler.gpu.running import planned, simulated
+from tests.tiers import examples
 from tests.workloads.onnx_models import read
 
 US = 1_000_000
@@ -91,7 +92,7 @@ def test_a_host_that_takes_no_time_changes_nothing() -> None:
     assert schedule.runs == planned(without, "eager").runs
 
 
-@settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(12), deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(times=st.tuples(st.integers(0, 200), st.integers(0, 200)))
 def test_more_time_of_the_host_is_never_faster(times: tuple[int, int]) -> None:
     less, more = (eager(f"{us} us") for us in sorted(times))

@@ -17,6 +17,7 @@ from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.scheduler.cpu.test_recurrences import op
+from tests.tiers import examples
 from tests.workloads.onnx_models import model, read
 
 H100 = load_hardware("h100", Gpu)
@@ -58,7 +59,7 @@ def test_queries_beyond_a_multiple_of_128_take_as_long_as_those_up_to_the_next()
     assert library_us(attention(1, 100, 197, 197, 64)) == library_us(attention(1, 100, 256, 256, 64))
 
 
-@settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(15), deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(
     heads=st.integers(1, 200), tokens=st.integers(2, 600), width=st.sampled_from([32, 64, 128]),
     more=st.sampled_from(["heads", "tokens", "width", "bytes"]),

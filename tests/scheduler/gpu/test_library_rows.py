@@ -9,6 +9,7 @@ from dsascape.hw_models import Gpu, load_hardware
 from dsascape.scheduler.gpu.library_rows import Rows, kept_share, rows_ps
 from dsascape.workloads import Graph
 from dsascape.workloads.single_operators import SingleOperator, single_operator
+from tests.tiers import examples
 
 T4 = load_hardware("t4", Gpu)
 
@@ -43,7 +44,7 @@ def test_only_pytorch_reads_again(columns: int, times: float) -> None:
     assert eager / fused == pytest.approx(times, rel=0.05)
 
 
-@settings(max_examples=30, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(30), deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(st.integers(1, 1 << 20), st.integers(4, 1 << 18), st.sampled_from([(2, 128), (3, 256), (3, 512)]))
 def test_a_larger_l2_keeps_no_less(number: int, row_bytes: int, kernel: tuple[int, int]) -> None:
     rows = Rows(number, row_bytes, *kernel)
