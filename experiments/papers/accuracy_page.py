@@ -31,6 +31,7 @@ from dsascape.experiments.papers.power_tables import power_tables
 from dsascape.experiments.papers.published_cpus import USES, compared, predicted
 from dsascape.experiments.papers.published_newer import predicted_newer, published_newer
 from dsascape.experiments.real.accuracy import mape, spearman
+from dsascape.experiments.real.on_processor import ELSEWHERE
 from dsascape.hw_models import load_hardware
 from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.scheduler import make_policy
@@ -103,7 +104,7 @@ def page() -> str:
         "",
         texts.SEEN,
         texts.ON_EPYC,
-        markdown(_HEADINGS, [each.row for each in _by_threads(MEASURED / "epyc")]),
+        markdown(_HEADINGS, [each.row for each in epyc_rows()]),
         "",
         texts.ON_SERVER,
         markdown(_HEADINGS, [each.row for each in server_rows()]),
@@ -186,6 +187,17 @@ def page() -> str:
 def measured_rows() -> list[Compared]:
     """Return comparisons with times measured on a CPU: kernels and networks by threads, then pairs of operators."""
     return [*_by_threads(MEASURED), *_fused()]
+
+
+def epyc_rows() -> list[Compared]:
+    """Return comparisons on an EPYC by threads; networks on several by whether cores lay where they were calibrated."""
+    table = pd.read_csv(MEASURED / "epyc" / "results.csv").dropna(subset=["measured_s", "latency_s"])
+    moved = table["warnings"].fillna("").str.contains(ELSEWHERE, regex=False)
+    rows = [each for each in _by_threads(MEASURED / "epyc") if each.what != "networks" or each.beside.endswith("thread")]
+    for what, is_moved in (("networks, cores as calibrated", False), ("networks, cores elsewhere", True)):
+        own = table[(table[_THREADS] > 1) & (moved == is_moved)]
+        rows += [_of_table(what, each, "latency_s", threads) for threads, each in own.groupby(_THREADS)]
+    return rows
 
 
 def server_rows() -> list[Compared]:

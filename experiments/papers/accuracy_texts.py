@@ -12,10 +12,14 @@ SEEN = """The networks of these tables were looked at while the model was made, 
 the model was final. Code and model have changed since these tables were measured; `dsascape run
 experiments/measured/cpu.yaml` measures them again.
 """
-ON_EPYC = """The same networks on two virtual cores of an AMD EPYC, the first of this maker that was measured
-(`experiments/measured/epyc`): `dsascape calibrate` described it in 26 s, and no number has been changed since. A first
-run found 14 kernels wrong, whose code multiplied by a bias that is to be added; with that mended all are right, and
-these are the times. On two threads MobileNet-V2 and ResNet-50 gain 1.0 to 1.7 times; why has not been looked at.
+ON_EPYC = """The same networks on two virtual cores of an AMD EPYC (`experiments/measured/epyc`), which `dsascape
+calibrate` described in 28 s. A first measurement had shown kernels with 21.5 % mean error on one thread, and networks
+with 18 % on two; what followed from that is measured by small kernels or counted in the code, and no number has been
+set by times of networks: write-backs that do not hold up reading, vectors of concatenations, buffers on the stack, and
+lines that pass from core to core. Virtual cores of this machine lie on one core complex or on two, and move by the
+second. On two, a line that another core has read is written in 29 ns in place of 7, and what both cores read comes from
+memory twice: networks on two threads take up to twice as long, of which `measure` warns. Rows of two threads are told
+apart by that warning; `calibrate` had found the cores on one complex.
 """
 ON_PUBLISHED_CPUS = """Networks in FP32 at batch 1 on phones and boards, as the makers of two libraries have published
 them, beside `fixed-pattern` with Winograd where it pays. Devices were split by name into those for development
@@ -70,16 +74,19 @@ measured by turns, split loops and clocks by the number of threads). The clocks 
 readings beside the kernels, a split loop on two threads was measured on another machine of the kind, and all else is
 `calibrate`'s.
 """
-OF_SERVER = """On one thread networks are off by 7.5 % in the mean, and kernels by 16.5; on more, predictions are
-too short. The machine's speed changes by the second: multiply-accumulates in registers take 180 ps on one thread, and
-205 or 370 on the slowest of eight. That does not explain it: divided by [the pace of the
+OF_SERVER = """On one thread networks are off by 7.5 % in the mean, and kernels by 16.5; on more, predictions are too
+short. The machine's speed changes by the second: multiply-accumulates in registers take 180 ps on one thread, and 205
+or 370 on the slowest of eight. That does not explain it: divided by [the pace of the
 moment](measure.md#on-a-virtual-machine-whose-speed-changes), networks are off by 5, 16, 16 and 23 %. Scaling is uneven
-in itself: two threads make GPT-2's block 2.1 times as fast and ViT-Ti 1.1 times, with code of the same kind; of that no
-cause has been found. On one thread, concatenations take 2.6 times what is predicted, those of few channels most, and
-products with a factor behind them (attention's scores) 1.5 times. Of 16 choices between two plans 14 are right; the
-others lose 9.9 and 19.4 %, the second between runs of which one had the faster moment. PyTorch 2.11 (oneDNN; traced and
-frozen) takes 4.1, 2.4, 0.9, 3.3 and 1.5 times as long as `fixed-pattern` on one thread for GhostNet, GoogLeNet, GPT-2's
-block, MobileNetV3 and RegNetX, and 4.7, 3.9, 0.9, 5.7 and 2.8 times on eight; ViT-Ti was not timed.
+in itself: two threads make GPT-2's block 2.1 times as fast and ViT-Ti 1.1 times, with code of the same kind. On an EPYC
+the cause was lines that pass from core to core, which cost more or less with the places of virtual cores (above); here
+it has not been measured. On one thread, concatenations take 2.6 times what is predicted, those of few channels most:
+vectors that reached over two inputs became a branch per element. The code has none now, and buffers of tiles on the
+stack, but was not measured here again. Products with a ragged edge (attention's scores) take 1.5 times. Of 16 choices
+between two plans 14 are right; the others lose 9.9 and 19.4 %, the second between runs of which one had the faster
+moment. PyTorch 2.11 (oneDNN; traced and frozen) takes 4.1, 2.4, 0.9, 3.3 and 1.5 times as long as `fixed-pattern` on
+one thread for GhostNet, GoogLeNet, GPT-2's block, MobileNetV3 and RegNetX, and 4.7, 3.9, 0.9, 5.7 and 2.8 times on
+eight; ViT-Ti was not timed.
 """
 ON_OWN_GPU = """Generated code on an H100 ([each network](gpu.md)): FP32 on lanes, each run a CUDA graph, all results
 correct. The code had been seen by no GPU before; what the first runs showed was mended in the code (copies that run

@@ -79,6 +79,8 @@ def threads_on(spec: Cpu, threads: int | None, device: str, named: str) -> int:
     return chosen
 
 
+ELSEWHERE = "its cores lie elsewhere than when it was described"
+"""Part of the warning that lines pass from core to core at another cost."""
 _OTHER_PLACE = 2.0
 """Ratio of two costs of a line that passes from core to core from which on the cores lie elsewhere."""
 
@@ -95,8 +97,8 @@ def with_places_of_cores(measurement: Measurement, machine: AnyHardware) -> Meas
     if 1 / _OTHER_PLACE <= handed_s / stated_s <= _OTHER_PLACE:
         return measurement
     warning = (
-        f"lines pass from core to core in {handed_s * 1e9:.1f} ns, {machine.name} has {stated_s * 1e9:.1f}: its cores"
-        " lie elsewhere than when it was described, on which the time of a network on several threads depends"
+        f"lines pass from core to core in {handed_s * 1e9:.1f} ns, {machine.name} has {stated_s * 1e9:.1f}:"
+        f" {ELSEWHERE}, on which the time of a network on several threads depends"
     )
     return replace(measurement, warnings=(*measurement.warnings, warning))
 

@@ -1,10 +1,11 @@
 """The page on accuracy: its figures by hand, and what it reads."""
 
+import re
 from dataclasses import astuple
 
 import pytest
 
-from dsascape.experiments.papers.accuracy_page import MEASURED, Compared, measured_rows
+from dsascape.experiments.papers.accuracy_page import MEASURED, Compared, epyc_rows, measured_rows
 from dsascape.hw_models import preset_names
 from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.scheduler import policy_types
@@ -27,6 +28,24 @@ def test_measured_tables_have_kernels_and_networks_on_one_thread_and_two_and_pai
     assert [each.what.split(",")[0] for each in rows] == ["kernels"] * 2 + ["networks"] * 2 + ["one kernel by two"] * 2
     assert all(len(each.predicted) == len(each.true) > 10 for each in rows)
     assert all(value > 0 for each in rows for values in astuple(each)[2:] for value in values)
+
+
+def test_networks_on_several_threads_are_told_apart_by_where_cores_lay() -> None:
+    rows = [each for each in epyc_rows() if each.what.startswith("networks")]
+
+    assert [(each.what, each.beside) for each in rows] == [
+        ("networks", "measured on 1 thread"), ("networks, cores as calibrated", "measured on 2 threads"),
+        ("networks, cores elsewhere", "measured on 2 threads"),
+    ]  # fmt: skip
+    assert len(rows[0].true) == len(rows[1].true) + len(rows[2].true)
+
+
+def test_no_file_of_figures_names_a_folder_of_the_machine_that_made_it() -> None:
+    files = [each for each in MEASURED.parent.rglob("*") if each.suffix in {".csv", ".json", ".yaml"}]
+    of_a_machine = re.compile(r"file://|(?<![\w.])/(?:tmp|home|root|work|Users)/")
+
+    assert files
+    assert [each for each in files if of_a_machine.search(each.read_text(encoding="utf-8"))] == []
 
 
 def test_published_figures_name_their_source_and_a_preset() -> None:
