@@ -193,7 +193,8 @@ def epyc_rows() -> list[Compared]:
     """Return comparisons on an EPYC by threads; networks on several by whether cores lay where they were calibrated."""
     table = pd.read_csv(MEASURED / "epyc" / "results.csv").dropna(subset=["measured_s", "latency_s"])
     moved = table["warnings"].fillna("").str.contains(ELSEWHERE, regex=False)
-    rows = [each for each in _by_threads(MEASURED / "epyc") if each.what != "networks" or each.beside.endswith("thread")]
+    rows = _by_threads(MEASURED / "epyc")
+    rows = [each for each in rows if each.what != "networks" or each.beside.endswith("thread")]
     for what, is_moved in (("networks, cores as calibrated", False), ("networks, cores elsewhere", True)):
         own = table[(table[_THREADS] > 1) & (moved == is_moved)]
         rows += [_of_table(what, each, "latency_s", threads) for threads, each in own.groupby(_THREADS)]

@@ -20,8 +20,8 @@ from dsascape.wording import count
 MOST_TIMES_ROOFLINE = 50
 """Time of an answer or a layer, in multiples of its roofline, above which there is a warning."""
 MOST_READINGS = 100
-"""How often a layer may move the bytes of its operands and results through a memory beyond those of single cores
-without a warning."""
+"""How often a layer may move the bytes of its operands and results through a memory that limits it, beyond those of
+single cores, without a warning."""
 _LEAST_SHARE = 0.05
 """Share of the latency below which a layer is not worth a warning."""
 _Bounds = Mapping[str, LayerBound]
@@ -51,9 +51,12 @@ def is_far_beyond(figures: LayerFigures, bound: LayerBound) -> bool:
 
 
 def memory_read_often(figures: LayerFigures, bound: LayerBound) -> str:
-    """Return the memory through which a layer moves its operands too often; empty if there is none."""
-    most = MOST_READINGS * bound.least_bytes
-    return next((name for name in bound.outer if figures.traffic_bytes.get(name, 0) > most), "") if most else ""
+    """Return the memory that limits a layer and through which it moves its operands too often; empty if none does.
+
+    A product that computes all the while may read its operands from a cluster's second cache a hundred times.
+    """
+    name, most = figures.limited_by, MOST_READINGS * bound.least_bytes
+    return name if name in bound.outer and 0 < most < figures.traffic_bytes.get(name, 0) else ""
 
 
 def _beyond_roofline(
