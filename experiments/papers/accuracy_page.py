@@ -6,10 +6,8 @@ Measured tables are read (``experiments/measured``); what is held beside publish
 few minutes.
 """
 
-import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,7 +16,14 @@ import pandas as pd
 
 from dsascape.experiments.api import simulate
 from dsascape.experiments.papers import accuracy_texts as texts
-from dsascape.experiments.papers.fusion_pays import OWN, SAME, ratio
+from dsascape.experiments.papers.accuracy_cpus import (
+    epyc_rows,
+    measured_rows,
+    newer_cpu_rows,
+    published_cpu_rows,
+    server_rows,
+)
+from dsascape.experiments.papers.comparisons import MEASURED, Compared
 from dsascape.experiments.papers.gemmini_layers import layers
 from dsascape.experiments.papers.gpu_kernels import BLIND, DEVELOPMENT, groups
 from dsascape.experiments.papers.gpu_libraries import GPUS, KINDS, PRODUCTS, cases
@@ -28,15 +33,10 @@ from dsascape.experiments.papers.graphturbo_tables import markdown
 from dsascape.experiments.papers.nvdla_sizes import sizes
 from dsascape.experiments.papers.pages import write_page
 from dsascape.experiments.papers.power_tables import power_tables
-from dsascape.experiments.papers.published_cpus import USES, compared, predicted
-from dsascape.experiments.papers.published_newer import predicted_newer, published_newer
-from dsascape.experiments.real.accuracy import mape, spearman
-from dsascape.experiments.real.on_processor import ELSEWHERE
 from dsascape.hw_models import load_hardware
 from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.scheduler import make_policy
 
-MEASURED = Path(__file__).parents[1] / "measured"
 _PAPER = Path(__file__).parent / "graphturbo" / "paper.yaml"
 _HEADINGS = ("what is compared", "with what", "cases", "mean error", "bias", "rank correlation")
 _MEASURED_POWER_HEADINGS = "GPU", "what", "cases", "measured [W]", "of the power", "of the energy"
@@ -45,14 +45,8 @@ _CALIBRATED_ON = "squeezenet"
 """Network whose kernels on a GPU have set a number of the model of generated code (`experiments.real.on_gpu`)."""
 _SMALL_BATCH = 32
 """Largest batch at which PyTorch without graphs may wait for the host."""
-_CPU_LIBRARIES = tuple([
-    (library, name, name == "one thread") for library in ("ncnn", "XNNPACK") for name in ("one thread", "more threads")
-])
-_THREADS = "tuning.threads"
 _SET = "h100", PRODUCTS, "fp16"
 """GPU, kind and dtype of the cases of libraries that have set a number of expected latencies."""
-_LEAST_RANKED = 4
-"""Cases below which a rank correlation says nothing."""
 
 _ON_CPUS = """Code that TVM generates from the same loops, on the processor that `dsascape calibrate` has described
 with small kernels; no network has calibrated it. [Each network](measured.md), [each pair](fusion-pays.md).
@@ -61,30 +55,6 @@ _ON_GPUS = """`bound` is the simulated latency under `fixed-pattern`, `expected`
 that the machine's file states; it is the same where the file states none.
 """
 _LOOKED_AT = ("bert-base", "resnet50")
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Predicted figures beside true ones."""
-
-    what: str
-    beside: str
-    predicted: tuple[float, ...]
-    true: tuple[float, ...]
-
-    @property
-    def row(self) -> tuple[object, ...]:
-        """Row of a table: the two sides, the number of cases, mean error, bias, and Spearman's rank correlation.
-
-        The mean error is that of absolute errors by the true figure; the bias is the geometric mean of the predicted by
-        the true figures, less one.
-        """
-        logs = [math.log(p / t) for p, t in zip(self.predicted, self.true, strict=True)]
-        bias = math.exp(sum(logs) / len(logs)) - 1
-        ranks = spearman(list(self.predicted), list(self.true)) if len(logs) >= _LEAST_RANKED else None
-        error = mape(list(self.predicted), list(self.true)) or 0.0
-        shown = "" if ranks is None else f"{ranks:.2f}"
-        return self.what, self.beside, len(logs), f"{error:.1%}", f"{bias:+.1%}", shown
 
 
 def page() -> str:
@@ -184,55 +154,6 @@ def page() -> str:
     ])  # fmt: skip
 
 
-def measured_rows() -> list[Compared]:
-    """Return comparisons with times measured on a CPU: kernels and networks by threads, then pairs of operators."""
-    return [*_by_threads(MEASURED), *_fused()]
-
-
-def epyc_rows() -> list[Compared]:
-    """Return comparisons on an EPYC by threads; networks on several by whether cores lay where they were calibrated."""
-    table = pd.read_csv(MEASURED / "epyc" / "results.csv").dropna(subset=["measured_s", "latency_s"])
-    moved = table["warnings"].fillna("").str.contains(ELSEWHERE, regex=False)
-    rows = _by_threads(MEASURED / "epyc")
-    rows = [each for each in rows if each.what != "networks" or each.beside.endswith("thread")]
-    for what, is_moved in (("networks, cores as calibrated", False), ("networks, cores elsewhere", True)):
-        own = table[(table[_THREADS] > 1) & (moved == is_moved)]
-        rows += [_of_table(what, each, "latency_s", threads) for threads, each in own.groupby(_THREADS)]
-    return rows
-
-
-def server_rows() -> list[Compared]:
-    """Return comparisons on a server: kernels and networks, by threads."""
-    return _by_threads(MEASURED / "server")
-
-
-def published_cpu_rows() -> list[Compared]:
-    """Return comparisons with published times on CPUs: bounds, and of blind devices what is expected, too."""
-    ours = predicted()
-    rows = []
-    for use, figures in (("development", ("bound",)), ("blind", ("bound", "expected"))):
-        for library, name, is_single in _CPU_LIBRARIES:
-            own = [c for c in compared() if (c.use, c.library, c.threads == 1) == (use, library, is_single)]
-            for at, figure in enumerate(figures if own else ()):
-                found = tuple([ours[each.key][at] for each in own])
-                rows.append(Compared(f"{use}, {name}, {figure}", library, found, tuple([each.ms for each in own])))
-    return rows
-
-
-def newer_cpu_rows() -> list[Compared]:
-    """Return comparisons with published times on CPUs in FP16 and INT8, by device: what is expected."""
-    ours, rows = predicted_newer(), []
-    for use in USES:
-        cases = [case for case in published_newer() if case.use == use]
-        for dtype, device in sorted({(case.dtype, case.device) for case in cases}):
-            own = [case for case in cases if (case.dtype, case.device) == (dtype, device)]
-            for at, figure in enumerate(("bound", "expected")):
-                found = tuple([ours[each.key][at] for each in own])
-                what = f"{use}, {device}, {dtype.upper()}, {figure}"
-                rows.append(Compared(what, "ncnn", found, tuple([each.ms for each in own])))
-    return rows
-
-
 def generated_rows() -> list[Compared]:
     """Return comparisons of generated code on a GPU: kernels and networks by policy."""
     kernels = pd.read_csv(MEASURED / "gpu" / "kernels.csv").dropna(subset=["measured_s", "predicted_s"])
@@ -297,31 +218,6 @@ def single_kernel_rows() -> list[Compared]:
                 true = tuple([each.measured.milliseconds for each in own])
                 rows.append(Compared(f"{group}, {half}, expected", on, expected, true))
     return rows
-
-
-def _by_threads(folder: Path) -> list[Compared]:
-    """Return comparisons of the kernels, then of the networks in a folder's tables, by threads."""
-    kinds = ("kernels", "kernels.csv", "predicted_s"), ("networks", "results.csv", "latency_s")
-    return [
-        _of_table(what, own, predicted, threads)
-        for what, file, predicted in kinds
-        for threads, own in pd.read_csv(folder / file).dropna(subset=["measured_s", predicted]).groupby(_THREADS)
-    ]
-
-
-def _of_table(what: str, table: pd.DataFrame, predicted: str, threads: object) -> Compared:
-    on = f"measured on {threads} thread{'' if threads == 1 else 's'}"
-    return Compared(what, on, tuple(table[predicted]), tuple(table["measured_s"]))
-
-
-def _fused() -> list[Compared]:
-    table = pd.read_csv(MEASURED / "fusion" / "held-out.csv")
-    rows = (("the same programs", SAME), ("the model's own choice", OWN))
-    measured = tuple(table["ratio"])
-    return [
-        Compared(f"one kernel by two, {name}", "measured, held-out pairs", tuple(ratio(table, "now", of)), measured)
-        for name, of in rows
-    ]
 
 
 def _published(what: str, beside: str, cases: Sequence[dict[str, Any]], figure: str) -> tuple[object, ...]:

@@ -5,7 +5,8 @@ from dataclasses import astuple
 
 import pytest
 
-from dsascape.experiments.papers.accuracy_page import MEASURED, Compared, epyc_rows, measured_rows
+from dsascape.experiments.papers.accuracy_cpus import epyc_rows, measured_rows
+from dsascape.experiments.papers.comparisons import MEASURED, Compared
 from dsascape.hw_models import preset_names
 from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.scheduler import policy_types

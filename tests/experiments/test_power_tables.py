@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dsascape.experiments.papers.accuracy_page import MEASURED
+from dsascape.experiments.papers.comparisons import MEASURED
 from dsascape.experiments.papers.power_tables import Predicted, power_tables, predicted
 from dsascape.hw_models import Cpu, load_hardware, with_values
 from dsascape.hw_models.text.yaml_file import read_yaml

@@ -35,6 +35,7 @@ CARRIED = (
     "dsascape/tuner/bundle/probes.py",
     "dsascape/tuner/bundle/runner.py",
     "dsascape/tuner/bundle/steps.py",
+    "dsascape/tuner/calibrate/bench.py",
     "dsascape/tuner/calibrate/facts.py",
     "dsascape/tuner/calibrate/figures.py",
     "dsascape/tuner/calibrate/gpu_probing.py",

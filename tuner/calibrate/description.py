@@ -1,44 +1,26 @@
 """A CPU's machine file from system facts and measured figures, with the source of each value."""
 
 import datetime
-import itertools
 import math
-import statistics
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dsascape.hw_models import Cpu
-from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.hw_models.text.yaml_file import parse_yaml
 from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
 from dsascape.tuner.calibrate.figures import Far, Figures
 from dsascape.tuner.calibrate.probing import COLUMNS, PANEL_BY_L1, TILES_OF_PANEL, few_rows, register_rows
+from dsascape.tuner.calibrate.shared_cache import fresh, kept, shared_capacity, sharing
+from dsascape.tuner.calibrate.values import MEASURED, Value
 from dsascape.wording import count
 
 _FMA_LATENCY_CYCLES = 4.0
 """Multiply-accumulate latency of every CPU preset; it converts the measured chain into a clock."""
-_MEASURED = "measured"
-_HALF = 0.5
 _LEAST_PORT = 0.25
 """Part of a port that loops may leave unused."""
 _MOST_STORES = 2.0
 """Stores per cycle of the widest cores."""
-_LEAST_TOLD = 0.1
-"""Fractions this close to 0 or 1 are within measurement noise."""
-_LARGER = 1e-3
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """A value of the file, with its source as a comment."""
-
-    text: str
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.text}  # {self.source}"
 
 
 _CLOCK = "clock_hz"
@@ -68,11 +50,11 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
     lacking = [text for name, text in _NAMES.items() if name in facts.assumed and (figures is None or name != _CLOCK)]
     reads_l1 = one.get("l1")
     if figures is None or reads_l1 is None:
-        l1_rate, loads, stores = 2.0 * facts.register_bytes, _Value("2.0", "assumed"), _Value("1.0", "assumed")
+        l1_rate, loads, stores = 2.0 * facts.register_bytes, Value("2.0", "assumed"), Value("1.0", "assumed")
     else:
         written = 1 / figures.written_s / clock_hz
         l1_rate = reads_l1 / clock_hz + written
-        loads = _Value(f"{_ports(reads_l1 / clock_hz / facts.register_bytes):.2f}", f"{_MEASURED}: of whole vectors")
+        loads = Value(f"{_ports(reads_l1 / clock_hz / facts.register_bytes):.2f}", f"{MEASURED}: of whole vectors")
         stores = _measured(min(written / facts.register_bytes, _MOST_STORES))
     lines = [
         f"# {one_line(facts.processor)} ({one_line(facts.architecture)}), {count(facts.cores, 'core')}.",
@@ -95,11 +77,11 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         f"    loop_cycles: {pace.loop}",
         f"    loop_vector_cycles: {pace.loop_vector}",
         *_far(figures),
-        *_cache("l1", l1, f"{l1_rate:.2f}  # {f'{_MEASURED}: reading and writing' if reads_l1 else 'assumed'}",
+        *_cache("l1", l1, f"{l1_rate:.2f}  # {f'{MEASURED}: reading and writing' if reads_l1 else 'assumed'}",
                 _latency(figures, "l1", clock_hz, 5.0)),
     ]  # fmt: skip
     if l2 is not None:
-        rate = _measured(one["l2"] / clock_hz) if "l2" in one else _Value("32.0", "assumed")
+        rate = _measured(one["l2"] / clock_hz) if "l2" in one else Value("32.0", "assumed")
         lines += _cache("l2", l2, str(rate), _latency(figures, "l2", clock_hz, 14.0))
     lines += [
         f"    dram_bandwidth: {_speed(one.get('dram'), 10e9)}",
@@ -113,16 +95,16 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
     if l3 is None:
         lines.append("l3: null")
     else:
-        rate = _measured(one["l3"] / clock_hz) if "l3" in one else _Value("10.0", "assumed")
+        rate = _measured(one["l3"] / clock_hz) if "l3" in one else Value("10.0", "assumed")
         lines += [
             "l3:",
-            f"  capacity: {_shared_capacity(l3, figures)}",
-            f"  shared_by: {_sharing(facts.cores, figures)}",
+            f"  capacity: {shared_capacity(l3, figures)}",
+            f"  shared_by: {sharing(facts.cores, figures)}",
             f"  bandwidth: {_speed(both.get('l3'), 20e9 * facts.cores)}",
             f"  bytes_per_cycle: {rate}",
             f"  latency: {_seconds(_load_s(figures, 'l3'), 30e-9)}",
-            f"  kept: {_kept(figures)}",
-            f"  fresh: {_fresh(figures)}",
+            f"  kept: {kept(figures)}",
+            f"  fresh: {fresh(figures)}",
         ]
     lines += [
         "dram:",
@@ -157,7 +139,7 @@ def _active_clock(facts: HostFacts, figures: Figures | None) -> list[str]:
     for cores, slowed in measured:
         shares.append((cores, min(1 / slowed, shares[-1][1])))
     told = _mapping({str(cores): f"{share:.3f}" for cores, share in shares})
-    return [f"active_clock: {told}  # {_MEASURED}: multiply-accumulates on so many cores, by one alone"]
+    return [f"active_clock: {told}  # {MEASURED}: multiply-accumulates on so many cores, by one alone"]
 
 
 def _fewer_regions(figures: Figures | None) -> list[str]:
@@ -166,23 +148,7 @@ def _fewer_regions(figures: Figures | None) -> list[str]:
         return []
     taken_s = {each.threads: min(each.region_s, figures.region_s) for each in figures.fewer}
     told = _mapping({str(threads): f"{_picoseconds(seconds)} ps" for threads, seconds in taken_s.items()})
-    return [f"fewer_threads_region: {told}  # {_MEASURED}"]
-
-
-_APART = 0.5
-"""Cost of a line in arrays of the shared cache by that in arrays of the second one, from which on cores share none: in
-a cache that they share, the second caches have given up all but a part of the lines."""
-
-
-def _sharing(cores: int, figures: Figures | None) -> _Value:
-    """Return the number of cores that share the last cache: all, or half where one half has to fetch from the other."""
-    by_name = {} if figures is None else {each.name: each.line_s for each in figures.handed}
-    near_s, far_s = by_name.get("l2", 0.0), by_name.get("l3", 0.0)
-    if not near_s:
-        return _Value("null", "assumed: all cores")
-    if far_s / near_s < _APART:
-        return _Value("null", f"{_MEASURED}: what one half of the cores writes is found there by the other")
-    return _Value(str(-(-cores // 2)), f"{_MEASURED}: one half of the cores fetches what the other writes from afar")
+    return [f"fewer_threads_region: {told}  # {MEASURED}"]
 
 
 def _claimed(facts: HostFacts, figures: Figures | None) -> list[str]:
@@ -196,7 +162,7 @@ def _claimed(facts: HostFacts, figures: Figures | None) -> list[str]:
     if first.line_s <= arrival_s:
         return []
     told = f"{_picoseconds(first.line_s - arrival_s)} ps"
-    return [f"claimed_line: {told}  # {_MEASURED}: writing what the other half of the cores has read"]
+    return [f"claimed_line: {told}  # {MEASURED}: writing what the other half of the cores has read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +171,11 @@ class _Pace:
 
     clock_hz: float
     clock_source: str
-    pipes: _Value
-    special: _Value
-    loop: _Value
-    loop_vector: _Value
-    sustained: _Value
+    pipes: Value
+    special: Value
+    loop: Value
+    loop_vector: Value
+    sustained: Value
 
     @property
     def sustained_hz(self) -> float:
@@ -219,7 +185,7 @@ class _Pace:
 def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
     """Return clock and pipes; their product is the measured rate of multiply-accumulates."""
     if figures is None:
-        assumed = [_Value(text, "assumed") for text in ("2", "12.0", "20.0", "0.0", "0.85")]
+        assumed = [Value(text, "assumed") for text in ("2", "12.0", "20.0", "0.0", "0.85")]
         source = ASSUMED if _CLOCK in facts.assumed else f"{TOLD}, at this moment"
         return _Pace(facts.clock_hz, source, *assumed)
     pipes = max(round(figures.fma_chain_s / figures.fma_s / _FMA_LATENCY_CYCLES), 1)
@@ -228,12 +194,12 @@ def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
     sustained_hz = clock_hz * share
     end_s, vector_s = _loop_ends(facts.registers, figures)
     return _Pace(
-        clock_hz, f"{_MEASURED}: multiply-accumulates per second by pipes",
-        _Value(str(pipes), f"{_MEASURED}: by the latency of one"),
-        _Value(f"{figures.special_s * sustained_hz * pipes:.1f}", f"{_MEASURED}: exponentials and divisions"),
-        _Value(f"{end_s * sustained_hz:.1f}", f"{_MEASURED}: a short loop beside a long one"),
-        _Value(f"{vector_s * sustained_hz:.2f}", f"{_MEASURED}: the same in register tiles of two sizes"),
-        _Value(f"{share:.3f}", f"{_MEASURED}: the same in a matrix product, weights from the first cache"),
+        clock_hz, f"{MEASURED}: multiply-accumulates per second by pipes",
+        Value(str(pipes), f"{MEASURED}: by the latency of one"),
+        Value(f"{figures.special_s * sustained_hz * pipes:.1f}", f"{MEASURED}: exponentials and divisions"),
+        Value(f"{end_s * sustained_hz:.1f}", f"{MEASURED}: a short loop beside a long one"),
+        Value(f"{vector_s * sustained_hz:.2f}", f"{MEASURED}: the same in register tiles of two sizes"),
+        Value(f"{share:.3f}", f"{MEASURED}: the same in a matrix product, weights from the first cache"),
     )  # fmt: skip
 
 
@@ -295,10 +261,10 @@ def _far(figures: Figures | None) -> list[str]:
         for each in figures.far if each.name != "l2"
     }  # fmt: skip
     return [
-        f"    exposed: {_mapping(loads)}  # {_MEASURED}: arithmetic on what comes from each memory",
-        f"    exposed_stores: {_mapping(stores)}  # {_MEASURED}: arithmetic the results of which go there",
-        f"    writing: {_mapping(writing)}  # {_MEASURED}: writing an array, less fetching it, by reading it",
-        f"    scattered: {_mapping(apart)}  # {_MEASURED}: writing lines apart from each other, by reading a stream",
+        f"    exposed: {_mapping(loads)}  # {MEASURED}: arithmetic on what comes from each memory",
+        f"    exposed_stores: {_mapping(stores)}  # {MEASURED}: arithmetic the results of which go there",
+        f"    writing: {_mapping(writing)}  # {MEASURED}: writing an array, less fetching it, by reading it",
+        f"    scattered: {_mapping(apart)}  # {MEASURED}: writing lines apart from each other, by reading a stream",
     ]
 
 
@@ -324,7 +290,7 @@ def _mapping(values: Mapping[str, str]) -> str:
     return f"{{{', '.join(f'{name}: {value}' for name, value in values.items())}}}"
 
 
-def _cache(name: str, cache: CacheFact, rate: str, latency: _Value) -> list[str]:
+def _cache(name: str, cache: CacheFact, rate: str, latency: Value) -> list[str]:
     shared = [f"      shared_by: {cache.shared_by}  # {cache.source}"] if cache.shared_by > 1 else []
     return [
         f"    {name}:",
@@ -336,61 +302,8 @@ def _cache(name: str, cache: CacheFact, rate: str, latency: _Value) -> list[str]
     ]
 
 
-def _shared_capacity(l3: CacheFact, figures: Figures | None) -> _Value:
-    """Return the available capacity of the shared cache; others may use the rest, as on a partitioned machine.
-
-    Half of an array is cached where its reading speed is midway between those of cache and DRAM.
-    """
-    told = _Value(f"{l3.size_bytes // 2**10} KiB", l3.source)
-    if figures is None:
-        return told
-    near, far = (next(level for level in figures.levels if level.name == name) for name in ("l3", "dram"))
-    if far.byte_s <= near.byte_s:
-        return told
-    points = [(math.log2(near.size_bytes), 1.0)]
-    points += [(math.log2(e.size_bytes), (far.byte_s - e.byte_s) / (far.byte_s - near.byte_s)) for e in figures.growing]
-    for (size, share), (larger, less) in itertools.pairwise(points):
-        if less < _HALF <= share:
-            held = 2 ** (size + (share - _HALF) / (share - less) * (larger - size)) / _times_for(_HALF)
-            text = f"{_MEASURED}: what there is of {l3.size_bytes // 2**10} KiB, beyond which reading slows down"
-            return _Value(f"{round(held / 2**10)} KiB", text) if held < l3.size_bytes else told
-    return told
-
-
-def _kept(figures: Figures | None) -> _Value:
-    """Return the time in which other processes bring in as much data as the shared cache holds."""
-    if figures is None:
-        return _Value("null", "assumed: nobody else uses it")
-    (first, *later), dram = figures.idle, next(level for level in figures.levels if level.name == "dram")
-    times = []
-    for each in later:
-        share = (dram.byte_s - each.byte_s) / max(dram.byte_s - first.byte_s, sys.float_info.min)
-        if _LEAST_TOLD < share < 1 - _LEAST_TOLD:
-            times.append((each.idle_s - first.idle_s) / _times_for(share))
-    if not times:
-        return _Value("null", f"{_MEASURED}: nobody else uses it")
-    return _Value(f"{statistics.median(times) * 1e3:.1f} ms", f"{_MEASURED}: an array that is left alone slows down")
-
-
-def _fresh(figures: Figures | None) -> _Value:
-    """Return the part of the shared cache available to lines new to it; null where it is the whole cache."""
-    if figures is None:
-        return _Value("null", "assumed: the whole cache")
-    near, far = (next(level for level in figures.levels if level.name == name) for name in ("l3", "dram"))
-    share = (far.byte_s - figures.again_s) / max(far.byte_s - near.byte_s, sys.float_info.min)
-    if share > 1 - _LEAST_TOLD:
-        return _Value("null", f"{_MEASURED}: an array that came from memory once is found")
-    held = near.size_bytes / _times_for(max(share, _LEAST_TOLD))
-    return _Value(f"{round(held / 2**10)} KiB", f"{_MEASURED}: an array that came from memory once is found in part")
-
-
-def _times_for(share: float) -> float:
-    """Return the number of cache fills after which ``share`` of the earlier contents is left."""
-    return next(times for step in itertools.count(1) if random_placement_hit_rate(times := _LARGER * step) <= share)
-
-
-def _measured(value: float) -> _Value:
-    return _Value(f"{value:.2f}", _MEASURED)
+def _measured(value: float) -> Value:
+    return Value(f"{value:.2f}", MEASURED)
 
 
 def _load_s(figures: Figures | None, name: str) -> float | None:
@@ -398,22 +311,22 @@ def _load_s(figures: Figures | None, name: str) -> float | None:
     return next((level.load_s for level in levels if level.name == name), None)
 
 
-def _latency(figures: Figures | None, name: str, clock_hz: float, usual: float) -> _Value:
+def _latency(figures: Figures | None, name: str, clock_hz: float, usual: float) -> Value:
     seconds = _load_s(figures, name)
-    return _Value(str(usual), "assumed") if seconds is None else _Value(f"{seconds * clock_hz:.1f}", _MEASURED)
+    return Value(str(usual), "assumed") if seconds is None else Value(f"{seconds * clock_hz:.1f}", MEASURED)
 
 
 def _hertz(value: float) -> str:
     return f"{value / 1e9:.3f} GHz"
 
 
-def _speed(value: float | None, usual: float) -> _Value:
-    return _Value(f"{(value or usual) / 1e9:.1f} GB/s", _MEASURED if value else "assumed")
+def _speed(value: float | None, usual: float) -> Value:
+    return Value(f"{(value or usual) / 1e9:.1f} GB/s", MEASURED if value else "assumed")
 
 
-def _seconds(value: float | None, usual: float) -> _Value:
+def _seconds(value: float | None, usual: float) -> Value:
     picoseconds = _picoseconds(usual if value is None else value)
-    return _Value(f"{picoseconds} ps", "assumed" if value is None else _MEASURED)
+    return Value(f"{picoseconds} ps", "assumed" if value is None else MEASURED)
 
 
 def _picoseconds(seconds: float) -> int:

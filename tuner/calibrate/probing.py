@@ -5,11 +5,12 @@ independent check. A bundle carries this module, so it uses the standard library
 """
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
+from dsascape.tuner.calibrate.bench import Bench
 from dsascape.tuner.calibrate.figures import Far, Figures, Handed, Idle, Level, OnThreads, Reading
 from dsascape.tuner.calibrate.plan import ProbePlan
 from dsascape.tuner.measure.timing import measured
@@ -53,28 +54,6 @@ HANDING = ("fill3", "fills", "fill1", "fill2", "sums", "sums_of_others")
 """Probes that measure what lines cost that pass from core to core."""
 _ROUNDS = 3
 """Rounds of pauses and clock readings, spread over the probes because cache use by others and clocks change."""
-
-
-class Bench(Protocol):
-    """Where probes run; `array` returns arguments for the other methods."""
-
-    def array(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Return uninitialised memory at an aligned address."""
-
-    def use_threads(self, count: int) -> None:
-        """Run loops that are split on ``count`` threads from now on."""
-
-    def run(self, probe: str, arguments: Sequence[Any]) -> None:
-        """Run a probe once."""
-
-    def clock(self, probe: str, arguments: Sequence[Any], number: int) -> Callable[[], float]:
-        """Return a function that runs a probe ``number`` times in sequence and returns the seconds of one run."""
-
-    def after_waits(self, probe: str, arguments: Sequence[Any], wait_ms: int, tries: int) -> list[float]:
-        """Return the seconds of ``tries`` runs, each after a pause."""
-
-    def row_s(self, calls: Sequence[tuple[str, Sequence[Any]]], budget_s: float) -> float:
-        """Return the seconds of a sequence of probe calls, run as a network's kernels are."""
 
 
 def register_rows(registers: int) -> int:
