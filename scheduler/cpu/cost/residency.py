@@ -122,7 +122,7 @@ class _Uses:
         self._layers: dict[_Memory, list[_Layer]] = {name: [] for name in self._places}
         """The last use first."""
         self._claimed_bytes = [0.0] * len(sizes)
-        """Per kernel, of what it writes in the last round: what caches of other cores hold."""
+        """Bytes that each kernel writes, in the last round, to lines that caches of other cores hold."""
 
     def found(self, footprints: Sequence[Footprints], rounds: int) -> list[Found]:
         """Return what each kernel finds in the last of so many rounds."""

@@ -40,7 +40,7 @@ class Found:
     scratch: tuple[float, float] = (0.0, 0.0)
     """The same two shares of the buffers that anchors in front of the last write."""
     claimed_bytes: float = 0.0
-    """Of what the kernel writes: what such caches of other cores hold, so that they have to give it up."""
+    """Bytes that the kernel writes to lines in such caches of other cores, which have to give them up first."""
 
 
 @dataclass(frozen=True, slots=True)
