@@ -85,13 +85,13 @@ _OTHER_PLACE = 2.0
 """Ratio of two costs of a line that passes from core to core from which on the cores lie elsewhere."""
 
 
-def with_places_of_cores(measurement: Measurement, machine: AnyHardware) -> Measurement:
+def with_places_of_cores(measurement: Measurement, machine: Cpu) -> Measurement:
     """Return ``measurement``, with a warning where lines passed from core to core at another cost than on ``machine``.
 
     Virtual cores move: from one core complex to two, for instance, which share no cache.
     """
     handed_s = measurement.network.handed_line_s
-    if handed_s is None or not isinstance(machine, Cpu) or not machine.claimed_line_ps:
+    if handed_s is None or not machine.claimed_line_ps:
         return measurement
     stated_s = machine.claimed_line_ps / PS_PER_S
     if 1 / _OTHER_PLACE <= handed_s / stated_s <= _OTHER_PLACE:
@@ -116,6 +116,8 @@ class Prepared:
     job: Job
     kernels: Mapping[str, RepeatedKernel]
     """Predicted time of each kernel run repeatedly by itself, by kernel name."""
+    machine: Cpu
+    """Processor that the schedule is for."""
 
     @property
     def layers(self) -> dict[str, str]:
@@ -144,7 +146,8 @@ def prepared(point: DesignPoint, budget: Budget) -> Prepared:
     )
     repeated = repeated_kernels(schedule, costs, flushed=on.flush_caches)
     plan = schedule.plan
-    return Prepared(outcome, job, {kernel_name(plan, group): kernel for group, kernel in repeated.items()})
+    predicted = {kernel_name(plan, group): kernel for group, kernel in repeated.items()}
+    return Prepared(outcome, job, predicted, costs.view.spec)
 
 
 class _Processors:
@@ -189,7 +192,7 @@ class _Processors:
     def measured(self, point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
         """Simulate a point and measure it on its device: what `prepared` and `measure_plan` raise, it raises."""
         ready = prepared(point, budget)
-        measurement = with_places_of_cores(measure_plan(ready.job, point.decided_by), point.hardware)
+        measurement = with_places_of_cores(measure_plan(ready.job, point.decided_by), ready.machine)
         latency_s = ready.outcome.record.latency_s
         return ready.outcome, Comparison(measurement, point.hardware.name, latency_s, ready.kernels, ready.layers)
 

@@ -57,12 +57,14 @@ def test_spans_of_its_units_are_loads_and_stores(outcome: Outcome, point: Design
     assert (shown["near_load"], shown["near_store"]) == ({"load"}, {"store"})
 
 
-def test_layers_that_move_their_operands_many_times_through_it_are_told_its_name(outcome: Outcome) -> None:
+def test_layers_that_it_limits_and_that_move_operands_often_are_told_its_name(outcome: Outcome) -> None:
     """Layers of at most a megabyte, with the bytes of a thousand readings at the further level."""
     layers = layers_of(outcome)
     moved = {"near": 10 * MOST_READINGS * 2**20 * outcome.record.parts_at_work}
-    warnings = warnings_of(outcome, [replace(layer, traffic_bytes=moved) for layer in layers], machine())
+    often = [replace(layer, traffic_bytes=moved, limited_by="near") for layer in layers]
+    warnings = warnings_of(outcome, often, machine())
 
     assert warnings
+    assert warnings_of(outcome, [replace(layer, limited_by="core") for layer in often], machine()) == ()
     assert all(" at near, " in warning for warning in warnings)
     assert warnings_of(outcome, layers, machine()) == ()

@@ -19,7 +19,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 from dsascape.experiments.real.on_processor import with_places_of_cores
 from dsascape.experiments.shell.cli import main
 from dsascape.fusion import fixed_pattern_plan
-from dsascape.hw_models import load_hardware, with_values
+from dsascape.hw_models import Cpu, load_hardware, with_values
 from dsascape.tuner.measure import (
     Budget,
     Device,
@@ -150,7 +150,8 @@ def test_a_line_that_passes_from_core_to_core_is_timed_behind_a_network_on_sever
 def test_cores_that_lie_elsewhere_than_described_are_named(
     measured: Measurement, handed_s: float | None, stated: str | None, warns: bool
 ) -> None:
-    machine = with_values(load_hardware("epyc"), {"claimed_line": stated})
+    machine = with_values(load_hardware("epyc", Cpu), {"claimed_line": stated})
+    assert isinstance(machine, Cpu)
     found = replace(measured, network=replace(measured.network, handed_line_s=handed_s))
 
     further = with_places_of_cores(found, machine).warnings[len(measured.warnings) :]

@@ -63,7 +63,7 @@ def test_a_processor_behind_rpc_tells_what_it_would_tell_here(server: Server) ->
 
 
 def test_no_server_is_said() -> None:
-    with pytest.raises(MeasureError, match=r"calibrating failed: .*127\.0\.0\.1:1 failed"):
+    with pytest.raises(MeasureError, match=r"calibrating failed: .*127\.0\.0\.1:1 is not reached"):
         calibrate("rpc://127.0.0.1:1")
 
 
