@@ -125,8 +125,8 @@ number set by a time: of the 1,900 kernels of that profile, with 0.4 us between 
 means at 0.71. Convolutions with windows have tiles of 64, 128 and 256 now and no shared reductions: 0.87, before 0.70.
 Depthwise ones are at 0.66, first layers of three channels at 0.3 to 0.7. Convolutional networks are expected at 0.76 to
 0.98, before at 0.54 to 0.89. What is left there besides: some 2 us that a kernel of a convolution takes before its
-first and after its last step, and the L2, which reads and writes at less than it reads. Encoders are expected at 0.64
-to 0.95, prompts at 0.86 to 1.01, and decoding at 0.95 to 1.1. Attention of encoders by itself was expected at 0.38 to
+first and after its last step, and the L2, which reads and writes at less than it reads. Encoders are expected at 0.67
+to 0.96, prompts at 0.84 to 1.02, and decoding at 0.98 to 1.13. Attention of encoders by itself was expected at 0.38 to
 0.74 of what it takes; as a library's block computes it, step by step, with nothing to hide its trips to memory
 (`scheduler.gpu.library_attention`), at 0.66 to 0.79. None of these times has set a number there.
 """
