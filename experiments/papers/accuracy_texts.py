@@ -146,18 +146,19 @@ in every run, 54 functions more for ResNet-50 and 82 for EfficientNet-B0: a sing
 more than in FP32. Normalisation is a function of its own there. Up to batch 32 Paddle-TRT is hardly
 slower on an A30 than on an A100, its 99th percentile up to four times the mean, which its host does not explain.
 """
-OF_CARDS = """ResNet-50 in INT8 by TensorRT at its batches of 32 to 2048 is expected at 0.80 to 1.09 of what it takes,
-a single image at 0.32 to 0.62. Encoders at batch 32 are hardly biased, at batch 1 a quarter too short, most with 384
+OF_CARDS = """ResNet-50 in INT8 by TensorRT at its batches of 32 to 2048 is expected at 0.80 to 1.16 of what it takes, a
+single image at 0.33 to 0.62. Encoders at batch 32 are hardly biased, at batch 1 a quarter too short, most with 384
 tokens on A30, L4 and L40S (0.5 to 0.85). A part of that is attention: TensorRT's plugin for BERT launches one block for
 each head unless a table in it says that it divides the queries, and that has no entry for 384 tokens in FP16 on GPUs
 after A100 (`fused_multihead_attention_v2.h`). By hand, 12 blocks on an L40S take 24 us a layer, where three kernels are
 predicted with 15: half of what is missing there, and most of it on an L4. On A30 it divides them, and what is missing
 there has no cause yet. Products as a library's kernels compute them, which only H100 and H200 have in their files, do
 not explain it: with like kernels in the files of A30, L4, L40S and T4, batch 1 came out as far off in the mean as
-without. FP32 on lanes is off by 12 %. At batches
-beyond 32 convolutional networks of PyTorch are expected at 0.55 (ResNeSt) to 1.13 of what they take, ViT at 1.03 and
-1.07. The library efficiency of tensor units of L4 and L40S is assumed, that of another card; on an L40S the bound is
-nearer at batch 32. The clock of T4 as it falls under 70 W is of products that others have measured.
+without. FP32 on lanes is off by 12 %. At batches beyond 32 networks of PyTorch are expected at 0.69 (MobileViT,
+ResNeSt) to 1.26 (ResNet-50 in FP32 on a T4) of what they take, ViT at 1.03 and 1.07; at smaller ones, where the host
+sets the pace, at 0.69 to 1.30, and on an A100, whose host is faster than its file says, at 1.44 and 1.66. The library
+efficiency of tensor units of L4 and L40S is assumed, that of another card; on an L40S the bound is nearer at batch 32.
+The clock of T4 as it falls under 70 W is of products that others have measured.
 """
 SINGLE_KERNELS = """Products, softmax, layer norm and elementwise operators in FP32 that NeuSight publishes of eight
 cards ([each case](gpu-kernels.md)), by halves of the cards. **The development half has set** the sustained clock of
