@@ -15,7 +15,15 @@ from dsascape.hw_models import Gpu
 from dsascape.hw_models.common.spec_types import MEMORY
 from dsascape.hw_models.gpu.spec import WORD_BYTES
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.gpu.library_grids import Grid, concatenation, depthwise, normalisation, pooling, reduction
+from dsascape.scheduler.gpu.library_grids import (
+    LEAST,
+    Grid,
+    concatenation,
+    depthwise,
+    normalisation,
+    pooling,
+    reduction,
+)
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.kernel_kinds import DEPTHWISE, kind_of_kernel
 from dsascape.workloads.loopnest import Access, LoopNest
@@ -28,8 +36,6 @@ _SPECIAL = 8
 """Instructions of a division or an exponential besides the one of the unit for them: ranges, refinement."""
 _VIEWS = "Slice", "Split"
 """Nests of operators for which PyTorch launches nothing: who reads them reads apart."""
-_LEAST = 20
-"""Instructions of a thread before its loop: its number, bounds, pointers."""
 
 
 def elements_ps(layer: Layer, spec: Gpu, dram_bytes: float) -> float:
@@ -129,7 +135,7 @@ def _vectorised(nests: Sequence[LoopNest], width: int) -> Grid:
     elements = max(_VECTOR_BYTES // max(width, 1), 1)
     each = sum([nest.per_output.simple + (1 + _SPECIAL) * nest.per_output.special for nest in nests]) + _INSTRUCTIONS
     blocks = math.ceil(math.prod(nests[0].write.shape) / (elements * _VECTOR_THREADS))
-    return Grid(blocks, _VECTOR_THREADS, waits=1, instructions=_LEAST + elements * each, chains=elements)
+    return Grid(blocks, _VECTOR_THREADS, waits=1, instructions=LEAST + elements * each, chains=elements)
 
 
 def _one_by_one(nest: LoopNest, layer: Layer, spec: Gpu) -> Grid | None:

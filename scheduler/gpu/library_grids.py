@@ -20,7 +20,7 @@ _HALF = 2
 _MOST_VALUES = 256
 """Values of a thread from which blocks share a sum."""
 _MOST_THREADS = 1024
-_LEAST = 20
+LEAST = 20
 """Instructions of a thread before its loop: its number, bounds, pointers."""
 
 
@@ -57,7 +57,7 @@ def pooling(
     fresh = math.prod([min(extent, stride) for extent, stride in window])
     if is_mean or tuple(order) != _CHANNELS_LAST:
         threads = _MOST_THREADS if is_mean else 256
-        each = 3 * _DIVISION + _LEAST + 12 * size
+        each = 3 * _DIVISION + LEAST + 12 * size
         return Grid(math.ceil(math.prod(shape) / threads), threads, fresh, each, size - fresh)
     return _largest(shape, size, fresh)
 
@@ -70,7 +70,7 @@ def depthwise(results: int, window: Sequence[tuple[int, int]]) -> Grid:
     """
     size = math.prod([extent for extent, _ in window])
     fresh = math.prod([min(extent, stride) for extent, stride in window])
-    return Grid(math.ceil(results / 1024), 256, fresh, _LEAST + _DIVISION * 3 + 25 * size, size - fresh, chains=4)
+    return Grid(math.ceil(results / 1024), 256, fresh, LEAST + _DIVISION * 3 + 25 * size, size - fresh, chains=4)
 
 
 def _largest(shape: Sequence[int], size: int, fresh: int) -> Grid:
@@ -92,7 +92,7 @@ def _largest(shape: Sequence[int], size: int, fresh: int) -> Grid:
          ((columns, across, y), (rows, down, z))]
     )  # fmt: skip
     return Grid(
-        images * parts * across * down, x * y * z, results * fresh, _LEAST + 25 * results * (size + 1),
+        images * parts * across * down, x * y * z, results * fresh, LEAST + 25 * results * (size + 1),
         results * (size - fresh),
     )  # fmt: skip
 
@@ -110,8 +110,8 @@ def concatenation(parts: Sequence[int], shape: Sequence[int], order: Sequence[in
     blocks = sum([min(math.ceil(part / (elements * threads)), most) for part in parts])
     rounds = max(parts) / (elements * threads * most)
     places = 1 if is_plain else elements
-    each = _LEAST / 2 + places * ((len(shape) - 1) * (_DIVISION + 2) + 4)
-    return Grid(blocks, threads, rounds, _LEAST + rounds * each, chains=places)
+    each = LEAST / 2 + places * ((len(shape) - 1) * (_DIVISION + 2) + 4)
+    return Grid(blocks, threads, rounds, LEAST + rounds * each, chains=places)
 
 
 def normalisation(shape: Sequence[int]) -> Grid:
@@ -128,7 +128,7 @@ def normalisation(shape: Sequence[int]) -> Grid:
     down = math.ceil(others / (16 * y))
     rounds = math.ceil(math.ceil(others / (down * y)) / 4)
     return Grid(
-        math.ceil(channels / x) * down, x * y, 1 + rounds, _LEAST + 2 * _LEAST + 4 * 12 * rounds, chains=4, before=2
+        math.ceil(channels / x) * down, x * y, 1 + rounds, LEAST + 2 * LEAST + 4 * 12 * rounds, chains=4, before=2
     )
 
 
@@ -169,7 +169,7 @@ def reduction(nest: LoopNest, order: Sequence[int], spec: Gpu) -> Grid:
         waits = 3 + math.ceil(shares / (width if is_fastest else height))
         stages += height.bit_length() - 1
     rounds = math.ceil(values / 4)
-    instructions = 3 * _LEAST + rounds * 4 * vector * 6 + stages * 2 * _LEAST
+    instructions = 3 * LEAST + rounds * 4 * vector * 6 + stages * 2 * LEAST
     return Grid(int(blocks) * shares, width * height, rounds + waits, instructions, chains=4 * vector)
 
 
@@ -181,7 +181,7 @@ def padding(elements: int, spec: Gpu) -> Grid:
     """
     blocks = spec.sms.count * (spec.sms.threads // _MOST_THREADS)
     each = math.ceil(elements / (blocks * _MOST_THREADS))
-    return Grid(blocks, _MOST_THREADS, each, _LEAST + each * (3 * _DIVISION + 12), before=3)
+    return Grid(blocks, _MOST_THREADS, each, LEAST + each * (3 * _DIVISION + 12), before=3)
 
 
 def _pow2(number: int) -> int:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dsascape.fusion.eager import EAGER
 from dsascape.hw_models import Gpu
 from dsascape.hw_models.common.spec_types import MEMORY
 from dsascape.hw_models.gpu.sm import DRAM
@@ -21,8 +22,6 @@ from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 
-_EAGER = "eager"
-"""Policy whose kernels are those that PyTorch calls."""
 _MOST_IN_REGISTERS = 1024
 """Elements of the longest row whose softmax a warp computes in its registers."""
 _VECTOR = 4
@@ -49,7 +48,7 @@ class Rows(NamedTuple):
 
 def with_rows(times: Sequence[float], schedule: GpuSchedule, view: GpuView) -> list[float]:
     """Return ``times`` of a library's kernels with those of rows added, in picoseconds, if PyTorch calls them."""
-    all_rows = [rows_of(kernel.layer) if schedule.policy == _EAGER else None for kernel in schedule.runs]
+    all_rows = [rows_of(kernel.layer) if schedule.policy == EAGER else None for kernel in schedule.runs]
     if not any(all_rows):
         return list(times)
     found = []

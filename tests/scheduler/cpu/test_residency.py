@@ -1,17 +1,24 @@
 """What a later kernel finds in caches: as much as others have left of what lies where it reads and writes."""
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from dsascape.experiments.point.pipeline import run_stages
+from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import Cpu, SimulationResult, load_hardware, with_values
 from dsascape.scheduler import Placing, make_policy
 from dsascape.scheduler.cpu.cost.work import held_by_others
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.repeated import repeated_kernels
+from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
 from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CpuView
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
+
+US = 1_000_000
 
 
 def layers(count: int) -> Graph:
@@ -82,6 +89,28 @@ def test_what_other_cores_have_read_is_claimed_from_them() -> None:
     assert alone[0] == alone[1]
     # lines of 28 x 28 x 32 numbers, half of them on each core, of six layers at the most
     assert taken[3] - taken[2] <= 6 * 28 * 28 * 32 * 4 // 64 // 2 * 1_000_000 * 1.01
+
+
+@settings(max_examples=4, deadline=None, phases=(Phase.explicit, Phase.generate))
+@given(count=st.integers(1, 3), threads=st.integers(1, 2), channels=st.sampled_from([8, 32, 48]))
+def test_no_kernel_that_is_repeated_alone_claims_lines(count: int, threads: int, channels: int) -> None:
+    net = Net("alone")
+    x = net.input(1, channels, 14, 14)
+    for _ in range(count):
+        x = net.relu(net.conv(x, channels))
+    graph = net.graph(x, dtype="fp32")
+    plain, claiming = (
+        CpuCosts(CpuView(spec, CpuTuning(threads=threads, warm_caches=True)), Analysis(graph), "fp32")
+        for spec in (load_hardware("epyc", Cpu), load_hardware("epyc", Cpu).model_copy(update={"claimed_line_ps": US}))
+    )
+    schedule = kernel_by_kernel(fixed_pattern_plan(graph), plain)
+
+    alone, again = (
+        {group: each.seconds for group, each in repeated_kernels(schedule, costs).items()}
+        for costs in (plain, claiming)
+    )
+
+    assert alone == again
 
 
 @given(number=st.integers(1, 4), threads=st.integers(1, 8))
