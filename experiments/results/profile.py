@@ -1,35 +1,27 @@
-"""Foreign profiles: seconds per layer from another tool, compared with the layers of a simulated record.
+"""Foreign profiles compared with a simulated record: which rows and which layers compute the same operators.
 
-A profile is a CSV file with the columns ``layer`` and ``seconds``, as can be written from the profiles of onnxruntime,
-TensorRT or a chip's own tools. Its rows are matched with simulated layers by the names of tensors and operators.
-Several rows may make one layer (a convolution and its activation), and one row several layers (a fused kernel); such
-rows and layers form one group, whose times are summed.
+Rows are matched with simulated layers by the names of tensors and operators. Several rows may make one layer (a
+convolution and its activation), and one row several layers (a fused kernel); such rows and layers form one group, whose
+times are summed.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
-from pathlib import Path
 
 import networkx as nx
 
-from dsascape.experiments.results.snapshot import CompareError, KeptLayer, csv_rows
-from dsascape.hw_models.text.messages import shown
+from dsascape.experiments.results.profile_files import ProfileRow
+from dsascape.experiments.results.snapshot import KeptLayer
 
-_COLUMNS = ("layer", "seconds")
 _SEPARATORS = re.compile(r"\s*\+\s*|\s*[,|()\[\]{}]\s*")
 """Separators of operators in the name of a fused kernel, as in ``conv1 + relu1`` and ``PWN(sigmoid, mul)``."""
 _DECORATION = re.compile(r"^fused |(_nchwc|_kernel_time|_token_\d+)+$")
 """Additions of onnxruntime to the names of nodes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileRow:
-    """Seconds of one layer of a profile, summed over rows of the same name."""
-
-    layer: str
-    seconds: float
+_RANGE = re.compile(r"\{?ForeignNode\[(.+?)\.\.\.(.+?)\]\}?")
+"""Nodes that TensorRT compiles as one, named by the first and the last of them."""
+_COPY = re.compile(r"\bReformat|\bcopied? (from|to)\b| copy$")
+"""Marks of rows of TensorRT that move or reformat a tensor in front of the operators that they name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +48,6 @@ class ProfileMatch:
     only_profiled: tuple[ProfileRow, ...]
 
 
-def is_profile(path: Path) -> bool:
-    """Whether a file is a CSV file with the columns of a profile; raises ``CompareError`` if it cannot be read."""
-    return path.suffix != ".json" and not path.is_dir() and set(_COLUMNS) <= set(csv_rows(path)[0])
-
-
-def read_profile(path: Path) -> tuple[ProfileRow, ...]:
-    """Return the rows of a profile; raise ``CompareError`` for seconds that are no number, or negative."""
-    _, rows = csv_rows(path)
-    seconds: dict[str, float] = {}
-    for line, row in enumerate(rows, 2):
-        name, text = row["layer"].strip(), row["seconds"].strip()
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
-        if not name or not isfinite(value) or value < 0:
-            has = f"seconds has {shown(text)}; needs a number from 0" if name else "layer is empty; needs a name"
-            raise CompareError(f"{path}: row {line}: {has}")
-        seconds[name] = seconds.get(name, 0.0) + value
-    if not seconds:
-        raise CompareError(f"{path}: has no rows; needs one for each layer")
-    return tuple(ProfileRow(name, value) for name, value in seconds.items())
-
-
 def matched(layers: Sequence[KeptLayer], rows: Sequence[ProfileRow]) -> ProfileMatch:
     """Match rows of a profile with simulated layers by names of tensors and operators."""
     of_name: dict[str, list[int]] = {}
@@ -88,8 +56,7 @@ def matched(layers: Sequence[KeptLayer], rows: Sequence[ProfileRow]) -> ProfileM
             of_name.setdefault(name, []).append(place)
     links: nx.Graph[tuple[str, int]] = nx.Graph()
     for number, row in enumerate(rows):
-        for name in _names_in(row.layer, of_name):
-            links.add_edges_from((("row", number), ("layer", place)) for place in of_name[name])
+        links.add_edges_from((("row", number), ("layer", place)) for place in _layers_of(row.layer, of_name))
     groups = []
     for component in nx.connected_components(links):
         places = sorted(number for side, number in component if side == "layer")
@@ -108,11 +75,32 @@ def matched(layers: Sequence[KeptLayer], rows: Sequence[ProfileRow]) -> ProfileM
     )
 
 
-def _names_in(text: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that the name of a profile's row stands for: the whole, or the parts of a fused one."""
-    names = set(known)
+def _layers_of(text: str, places: Mapping[str, Sequence[int]]) -> list[int]:
+    """Return the places of the layers that a row's name stands for; none for a copy between layers.
+
+    The name is one of a layer, a fused one of several, or has ranges of operators in it. ``places`` gives the layers
+    of each known name, in the order in which the layers run.
+    """
     for whole in (text, _DECORATION.sub("", text)):
-        if whole in names:
-            return [whole]
-    parts = [_DECORATION.sub("", part) for part in _SEPARATORS.split(_DECORATION.sub("", text)) if part]
-    return [part for part in dict.fromkeys(parts) if part in names]
+        if whole in places:
+            return list(places[whole])
+    parts = _parts(_RANGE.sub("|", text))
+    if _COPY.search(text) or any(part not in places and _mentions(part, places) for part in parts):
+        return []
+    found = [place for part in parts for place in places.get(part, ())]
+    for first, last in _RANGE.findall(text):
+        ends = [[place for part in _parts(end) for place in places.get(part, ())] for end in (first, last)]
+        if all(ends):
+            found += range(min(map(min, ends)), max(map(max, ends)) + 1)
+    return list(dict.fromkeys(found))
+
+
+def _parts(text: str) -> list[str]:
+    """Return the names of operators that a fused name consists of."""
+    return [_DECORATION.sub("", part) for part in _SEPARATORS.split(_DECORATION.sub("", text)) if part]
+
+
+def _mentions(part: str, places: Mapping[str, Sequence[int]]) -> bool:
+    """Return whether a known name is one of several words: ``output of conv1`` is not ``conv1``."""
+    words = part.split()
+    return len(words) > 1 and any(word in places for word in words)

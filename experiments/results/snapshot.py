@@ -128,6 +128,16 @@ def read_whole(path: Path) -> str:
         raise CompareError(f"{path}: {error}") from error
 
 
+def read_json(path: Path) -> Any:
+    """Return the value in a JSON file; raise ``CompareError`` for a file that cannot be read or is not JSON."""
+    try:
+        return json.loads(read_whole(path))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, CompareError):
+            raise
+        raise CompareError(f"{path}: is not JSON: {error}") from error
+
+
 def csv_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     """Return (columns, rows) of a CSV file; raise ``CompareError`` for one that cannot be read."""
     try:
@@ -188,11 +198,7 @@ def _is_same(first: str, second: str) -> bool:
 
 
 def _of_record(path: Path) -> Snapshot:
-    text = read_whole(path)
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CompareError(f"{path}: is not JSON: {error}") from error
+    data = read_json(path)
     if isinstance(data, dict) and isinstance(data.get("error"), str):
         raise CompareError(f"{path}: has an error instead of figures: {data['error'][:200]}")
     lacking = [name for name in _RECORD if not isinstance(data, dict) or name not in data]

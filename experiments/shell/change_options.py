@@ -21,7 +21,7 @@ def compare_options(compare: argparse.ArgumentParser) -> None:
     """Add the options of the command ``compare``."""
     sets = "a results folder, its results.csv, or the output of simulate --json in a file that ends in .json"
     compare.add_argument("before", type=Path, metavar="A", help=sets)
-    profile = "the same; with a record as A also a profile: a CSV file with the columns layer and seconds"
+    profile = "the same; with a record as A also a profile: TensorRT's or onnxruntime's JSON, or CSV of layer, seconds"
     compare.add_argument("after", type=Path, metavar="B", help=profile)
     failing = "exit code 1 if a point of B is slower than in A by more than this, or runs no more: 2%%"
     compare.add_argument("--fail-above", metavar="PERCENT", help=failing)

@@ -24,7 +24,8 @@ from dsascape.experiments.report.change_tables import (
 )
 from dsascape.experiments.report.words import quantity
 from dsascape.experiments.results.changes import Change, Comparison, compared
-from dsascape.experiments.results.profile import ProfileMatch, ProfileRow, is_profile, matched, read_profile
+from dsascape.experiments.results.profile import ProfileMatch, matched
+from dsascape.experiments.results.profile_files import ProfileRow, is_profile, read_profile
 from dsascape.experiments.results.snapshot import CompareError, KeptPoint, Snapshot, read_snapshot, without_names
 from dsascape.experiments.shell.answers import Answer, say, table
 from dsascape.wording import count

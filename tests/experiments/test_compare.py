@@ -1,6 +1,5 @@
 """What changed: stored points are matched by content, what moved is explained, and mistakes get one message."""
 
-import csv
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,7 @@ from hypothesis import strategies as st
 from dsascape.experiments.results.changes import compared
 from dsascape.experiments.results.frame import read_results, write_csv
 from dsascape.experiments.results.parts import write_parts_csv
-from dsascape.experiments.results.profile import ProfileRow, matched
-from dsascape.experiments.results.snapshot import KeptLayer, KeptPoint, Snapshot, read_snapshot
+from dsascape.experiments.results.snapshot import KeptPoint, Snapshot, read_snapshot
 from dsascape.experiments.results.store import ResultStore
 from tests.experiments.terminal import Terminal
 
@@ -269,81 +267,3 @@ class TestCommand:
             connection.execute("DROP TABLE runs")
 
         assert "damaged" in terminal.refused("compare", a, str(folder)) or "no column key" in terminal.err
-
-
-LAYERS = [KeptLayer("r1", 0.3, "ddr", ("conv1", "relu1")), KeptLayer("r2", 0.2, "ddr", ("conv2", "relu2")),
-          KeptLayer("sum", 0.1, "ddr", ("add",))]  # fmt: skip
-
-
-class TestProfile:
-    @pytest.mark.parametrize(
-        ("rows", "groups"),
-        [
-            ({"conv1": 1.0}, [(("r1",), ("conv1",))]),
-            ({"r1": 1.0}, [(("r1",), ("r1",))]),
-            ({"conv1": 1.0, "relu1": 0.5}, [(("r1",), ("conv1", "relu1"))]),
-            ({"conv1 + relu1": 1.0, "add": 0.2}, [(("r1",), ("conv1 + relu1",)), (("sum",), ("add",))]),
-            ({"conv1 + relu1 + conv2 + relu2": 1.0}, [(("r1", "r2"), ("conv1 + relu1 + conv2 + relu2",))]),
-            ({"conv1_kernel_time": 1.0, "fused conv2_nchwc_kernel_time": 0.5},
-             [(("r1",), ("conv1_kernel_time",)), (("r2",), ("fused conv2_nchwc_kernel_time",))]),
-            ({"PWN(relu2, add)": 1.0}, [(("r2", "sum"), ("PWN(relu2, add)",))]),
-            ({"conv10": 1.0, "Reformat": 1.0}, []),
-        ],
-    )  # fmt: skip
-    def test_rows_are_matched_by_names_of_tensors_and_operators(
-        self, rows: dict[str, float], groups: list[tuple[tuple[str, ...], tuple[str, ...]]]
-    ) -> None:
-        found = matched(LAYERS, [ProfileRow(name, seconds) for name, seconds in rows.items()])
-
-        assert [(group.layers, group.rows) for group in found.groups] == groups
-
-    @given(st.lists(st.sampled_from(["conv1", "relu1", "conv2", "add", "r2", "other", "x + add"]), unique=True))
-    def test_all_seconds_are_in_one_group_or_in_none(self, names: list[str]) -> None:
-        rows = [ProfileRow(name, 2.0**-number) for number, name in enumerate(names)]
-
-        found = matched(LAYERS, rows)
-
-        rest = sum(each.seconds for each in found.only_profiled)
-        assert sum(group.profiled_s for group in found.groups) + rest == sum(each.seconds for each in rows)
-        simulated = sum(group.simulated_s for group in found.groups) + sum(x.critical_s for x in found.only_simulated)
-        assert simulated == pytest.approx(0.6)
-        in_groups = [name for group in found.groups for name in group.rows]
-        assert sorted([*in_groups, *(each.layer for each in found.only_profiled)]) == sorted(names)
-
-    def test_of_a_simulated_network_matches_its_operators(self, tmp_path: Path, terminal: Terminal) -> None:
-        data = terminal.json("simulate", "squeezenet", "--hardware", "stcp920", "--policy", "fixed-pattern")
-        (tmp_path / "record.json").write_text(json.dumps(data))
-        rows: list[tuple[object, ...]] = [("layer", "seconds", "note"), ("Memcpy", 1e-6, "")]
-        for each in data["layers"]:
-            share_s = each["critical_s"] / max(len(each["operators"]), 1)
-            rows += [(operator, share_s / 2, "x") for operator in each["operators"]]
-        profile = tmp_path / "profile.csv"
-        with profile.open("w", newline="") as file:
-            csv.writer(file).writerows(rows)
-
-        found = terminal.json("compare", str(tmp_path / "record.json"), str(profile))
-
-        assert len(found["groups"]) == sum(bool(each["operators"]) for each in data["layers"])
-        assert all(group["ratio"] == pytest.approx(2) for group in found["groups"] if group["profiled_s"])
-        assert [each["layer"] for each in found["only_profiled"]] == ["Memcpy"]
-        assert [each["layer"] for each in found["only_simulated"]] == ["(kernel launches)"]
-        text = terminal.out("compare", str(profile), str(tmp_path / "record.json"), "--markdown")
-        assert "Only in the profile" in text
-
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("layer,seconds\nconv1,fast\n", "row 2: seconds has 'fast'; needs a number from 0"),
-            ("layer,seconds\nconv1,1\nconv2,-1\n", "row 3: seconds has '-1'"),
-            ("layer,seconds\nconv1,nan\n", "row 2: seconds has 'nan'"),
-            ("layer,seconds\n,1\n", "row 2: layer is empty; needs a name"),
-            ("layer,seconds\n", "has no rows"),
-            ("layer,seconds\nother,1\n", "none of its layers, such as 'other', has the name of"),
-        ],
-    )
-    def test_mistakes_in_a_profile_are_named(self, text: str, message: str, tmp_path: Path, terminal: Terminal) -> None:
-        a = record(tmp_path / "a.json", 1.0, [layer("r1", 1.0)])
-        (tmp_path / "p.csv").write_text(text)
-
-        assert message in terminal.refused("compare", a, str(tmp_path / "p.csv"))
-        assert "needs a JSON record and a profile" in terminal.refused("compare", *[str(tmp_path / "p.csv")] * 2)

@@ -13,7 +13,8 @@ from dsascape.experiments.point.layers import instruction_names, layers_of
 from dsascape.experiments.question.points import DesignPoint, Workload, policy_of
 from dsascape.experiments.report.build import timeline_of
 from dsascape.experiments.report.words import TIMES
-from dsascape.experiments.results.profile import ProfileRow, matched
+from dsascape.experiments.results.profile import matched
+from dsascape.experiments.results.profile_files import ProfileRow
 from dsascape.experiments.results.snapshot import KeptLayer, read_snapshot
 from dsascape.experiments.shell.cli import main
 from dsascape.fusion import FusionPlan
