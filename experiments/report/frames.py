@@ -44,10 +44,11 @@ def prepared(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
     points = frame.reset_index(drop=True)
     named = [*NAMES, "batch", *(path for path in swept if path in points)]
     measured = [*FIGURES, *(name for name in map(str, points) if name.startswith(DICTIONARIES))]
-    absent = {name: None for name in (*named, *measured) if name not in points}
-    points = points.assign(**absent)
-    points = points.assign(**{name: [_text(value) for value in points[name]] for name in named})
-    points = points.assign(**{name: figures(points[name]) for name in measured})
+    columns = {str(name): points[name] for name in points}
+    absent = pd.Series([None] * len(points), index=points.index, dtype=object)
+    columns |= {name: pd.Series([_text(value) for value in columns.get(name, absent)], points.index) for name in named}
+    columns |= {name: figures(columns.get(name, absent)) for name in measured}
+    points = pd.DataFrame(columns)  # made at once: frames that grow column by column are slow
     ran = points["latency_s"] > 0
     points = points.assign(power_w=(points["energy_j"] / points["latency_s"].where(ran)))
     network = points["model"]
