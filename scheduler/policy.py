@@ -16,6 +16,7 @@ from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models.common.extensions import ExtensionError, Extensions
 from dsascape.hw_models.text.messages import option_mistake
+from dsascape.hw_models.text.quantities import normal_form
 from dsascape.hw_models.text.raised import where_raised
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.evaluated import Evaluated
@@ -195,6 +196,7 @@ def _shown(value: object) -> str:
 
 def _from_table(name: str) -> type[Any]:
     entries = POLICIES.entries()
+    name = normal_form(name)
     if name not in entries:
         near = difflib.get_close_matches(name, entries, n=1)
         hint = f"; nearest: {near[0]}" if near else ""

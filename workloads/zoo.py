@@ -5,6 +5,7 @@
 
 import difflib
 import lzma
+import unicodedata
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -104,8 +105,9 @@ def exported_names() -> tuple[str, ...]:
 
 def zoo_entry(name: str) -> ZooEntry:
     """Return the entry called ``name``; raise ``UnknownModelError``, with the nearest names, if there is none."""
+    normal = unicodedata.normalize("NFKC", name)
     for entry in (*ENTRIES, *QUANTISED_ENTRIES, *LANGUAGE_ENTRIES):
-        if entry.name == name:
+        if entry.name == normal:
             return entry
     if Path(name).is_dir():
         raise UnknownModelError(f"{name}: is a folder; needs a name that `dsascape models` lists, or an .onnx file")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from dsascape.hw_models.text.messages import nearest, shown
-from dsascape.hw_models.text.quantities import NUMBER, SQUARE_MM, WATTS, parse_quantity
+from dsascape.hw_models.text.quantities import NUMBER, SQUARE_MM, WATTS, normal_form, parse_quantity
 
 UNITS: Mapping[str, dict[str, float]] = {
     "latency_s": {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0},
@@ -64,7 +64,7 @@ def read_constraints(texts: Sequence[object]) -> tuple[Constraint, ...]:
 
 def _constraint(text: object) -> Constraint:
     needs = f"needs FIGURE <= VALUE or FIGURE >= VALUE, such as {_EXAMPLE}"
-    match = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST else None
+    match = _FORM.fullmatch(normal_form(text)) if isinstance(text, str) and len(text) <= _LONGEST else None
     if match is None:
         raise ConstraintError(f"has {shown(text)}; {needs}")
     figure, sign, value = match.groups()

@@ -18,7 +18,7 @@ from dsascape.hw_models.machine_files.kinds import hardware_kinds, spec_of
 from dsascape.hw_models.machine_files.load import preset_names
 from dsascape.hw_models.machine_files.meanings import WithMeanings
 from dsascape.hw_models.simulation.machine import HardwareError
-from dsascape.hw_models.text.quantities import NUMBER, derived_word, readable, units_of
+from dsascape.hw_models.text.quantities import NUMBER, derived_word, normal_form, readable, units_of
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _OF_NUMBERS = frozenset({
@@ -126,8 +126,9 @@ def _as_written(part: Any) -> Any:
 def _quantity(part: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a quantity: a number and a unit; where optional, null or a word such as ``by size``."""
     units, base = units_of(part["unit"]), part["unit"]
+    written = _longest_first(dict.fromkeys([*units, *map(normal_form, units)]))
     text = {
-        "type": "string", "pattern": rf"^\s*{NUMBER}\s*({'|'.join(map(re.escape, _longest_first(units)))})\s*$",
+        "type": "string", "pattern": rf"^\s*{NUMBER}\s*({'|'.join(map(re.escape, written))})\s*$",
         "examples": [f"1 {unit}" for unit in units],
     }  # fmt: skip
     kept = {key: value for key, value in part.items() if key not in _OF_NUMBERS}

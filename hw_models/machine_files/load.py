@@ -20,6 +20,7 @@ from dsascape.hw_models.machine_files.overrides import leaves, merged, put, with
 from dsascape.hw_models.machine_files.schema import Schema
 from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.messages import listed, nearest, shown, shown_key
+from dsascape.hw_models.text.quantities import normal_form
 from dsascape.hw_models.text.yaml_file import YamlError, explain, parse_yaml, read_yaml
 
 AnyHardware: TypeAlias = MachineSpec
@@ -106,9 +107,10 @@ def hardware_of_text(text: str, name: str) -> AnyHardware:
 def _loaded(name_or_path: str | Path, above: tuple[Path, ...]) -> AnyHardware:
     """Return a machine; ``above`` is the chain of files that lead to it by ``base``, outermost first."""
     names = preset_names()
+    name = normal_form(str(name_or_path))
     try:
-        if name_or_path in names:
-            return _checked(parse_yaml(preset_text(str(name_or_path)), str(name_or_path)), str(name_or_path))
+        if name in names:
+            return _checked(parse_yaml(preset_text(name), name), name)
         if is_path(name_or_path):
             path = Path(name_or_path)
             return _of_file(path, read_yaml(path), above)

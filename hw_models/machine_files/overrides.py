@@ -6,6 +6,7 @@ from typing import Any
 from dsascape.hw_models.machine_files.schema import Schema, entry, of_kind, resolved
 from dsascape.hw_models.simulation.machine import HardwareError
 from dsascape.hw_models.text.messages import listed, nearest, shown, shown_key
+from dsascape.hw_models.text.quantities import normal_form
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def put(data: dict[str, Any], path: str, value: object, where: str) -> None:
     """
     owner: Any = None
     part, here = "", data
-    for depth, part in enumerate(path.split(".")):
+    for depth, part in enumerate(normal_form(path).split(".")):
         owner, entries = here, _entries(here)
         if part not in entries:
             inside = ".".join(path.split(".")[:depth]) or "it"

@@ -4,7 +4,8 @@ A number without a unit is an error, because a mistaken "64" for a bandwidth wou
 """
 
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -15,7 +16,7 @@ PS_PER_S = 1_000_000_000_000
 
 NUMBER = r"[+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?"
 """Pattern of a number in front of a unit; underscores may part its digits."""
-_NUMBER_AND_UNIT = re.compile(rf"\s*({NUMBER})\s*([A-Za-zµ%][A-Za-z0-9µ/^ ]*?)\s*", re.ASCII)
+_NUMBER_AND_UNIT = re.compile(rf"\s*({NUMBER})\s*([A-Za-zμ%][A-Za-z0-9μ/^ ]*?)\s*", re.ASCII)
 _LONGEST_TEXT = 64
 _LARGEST = 2**53
 """Largest value accepted: beyond it a float no longer represents every integer."""
@@ -37,30 +38,47 @@ SQUARE_MM_PER_GB_PER_S = {"mm2 per GB/s": 1.0}
 WATTS_PER_GB_PER_S = {"mW per GB/s": 1e-3, "W per GB/s": 1.0}
 
 
+def normal_form(text: str) -> str:
+    """Return ``text`` in Unicode's compatibility form (NFKC), in which signs that look the same are the same.
+
+    The micro sign becomes the Greek letter mu that keyboards and data sheets give, "mm²" becomes "mm2", and spaces
+    without a break become spaces.
+    """
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
 def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> float:
-    """Return ``text`` ("1.25 MiB") as a number in the base unit of ``units``.
+    """Return ``text`` ("1.25 MiB") as a number in the base unit of ``units``; both are compared in ``normal_form``.
 
     Raises ``ValueError`` if the unit is missing or unknown, or the number is negative or above 2^53.
     """
     accepted = ", ".join(units)
     if isinstance(text, bool) or not isinstance(text, str):
         raise ValueError(f"has {shown(text)}, which has no unit; needs a number with one of: {accepted}")
-    match = _NUMBER_AND_UNIT.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
+    match = _NUMBER_AND_UNIT.fullmatch(normal_form(text)) if len(text) <= _LONGEST_TEXT else None
     if match is None:
         raise ValueError(f"has {shown(text)}; needs a number with one of: {accepted}")
     number, unit = match.groups()
-    if unit not in units:
+    factor = _factor(unit, units)
+    if factor is None:
         if unit.startswith("KB"):
             binary, decimal = unit.replace("KB", "KiB"), unit.replace("KB", "kB")
             raise ValueError(
                 f"has unit {unit!r}, which is ambiguous; needs {binary} (1024) or {decimal} (1000)"
             )
         raise ValueError(f"has unit {unit!r}; needs one of: {accepted}")
-    value = float(number.replace("_", "")) * units[unit]
+    value = float(number.replace("_", "")) * factor
     if not 0 <= value <= _LARGEST:
         base = next(name for name, factor in units.items() if factor == 1)
         raise ValueError(f"has {text!r}; needs a number from 0 to {_LARGEST:.0e} {base}")
     return value
+
+
+def _factor(unit: str, units: Mapping[str, float]) -> float | None:
+    """Return the base units in one ``unit``, which is in normal form; None if it is unknown."""
+    if unit in units:
+        return units[unit]
+    return next((factor for name, factor in units.items() if normal_form(name) == unit), None)
 
 
 def _reader(

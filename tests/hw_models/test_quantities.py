@@ -1,5 +1,8 @@
 """A quantity is a number with a unit in text, and a number in one base unit in the records."""
 
+import unicodedata
+from typing import Literal, TypeAlias
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +31,9 @@ EVERY_UNIT = [
 ]
 
 
+_Form: TypeAlias = Literal["NFC", "NFD", "NFKC", "NFKD"]
+
+
 @pytest.mark.parametrize(
     ("text", "units", "value"),
     [
@@ -41,7 +47,11 @@ EVERY_UNIT = [
         ("100 ns", PICOSECONDS, 100_000),
         ("5 µs", PICOSECONDS, 5_000_000),
         ("6 pJ/bit", PICOJOULES_PER_BYTE, 48),
+        ("5 \u03bcs", PICOSECONDS, 5_000_000),
+        ("5\u00a0\u00b5s", PICOSECONDS, 5_000_000),
+        ("\uff15 \uff4d\uff53", PICOSECONDS, 5_000_000_000),
         ("468 um2", SQUARE_MM, 0.000468),
+        ("12 mm\u00b2", SQUARE_MM, 12),
     ],
 )
 def test_text_is_read_in_the_base_unit(text: str, units: dict[str, float], value: float) -> None:
@@ -51,6 +61,12 @@ def test_text_is_read_in_the_base_unit(text: str, units: dict[str, float], value
 @pytest.mark.parametrize(("units", "unit"), EVERY_UNIT)
 def test_every_unit_is_read_with_its_own_factor(units: dict[str, float], unit: str) -> None:
     assert parse_quantity(f"3 {unit}", units) == 3 * units[unit]
+
+
+@pytest.mark.parametrize(("units", "unit"), EVERY_UNIT)
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+def test_every_unit_is_read_in_each_of_unicodes_forms(units: dict[str, float], unit: str, form: _Form) -> None:
+    assert parse_quantity(unicodedata.normalize(form, f"3 {unit}"), units) == 3 * units[unit]
 
 
 @pytest.mark.parametrize(
