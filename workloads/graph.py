@@ -139,7 +139,7 @@ class Batch:
     size: int
     dims: tuple[tuple[str, int], ...]
     missing: str = ""
-    """Reason why the network has no batch (``size`` is 1 then); empty if it has one."""
+    """Reason why the network takes no other batch (``size`` is the images of one run then); empty if it does."""
 
 
 class Rebuild(Protocol):
@@ -167,7 +167,9 @@ class Graph:
     batch_dims: tuple[tuple[str, int], ...] = ()
     """Inputs that have the batch, each with its dimension; empty where that is unknown."""
     no_batch: str = ""
-    """Reason why the network has no batch (``batch`` is 1 then); empty if it has one."""
+    """Reason why the network takes no other batch (``batch`` is the images of one run then); empty if it does."""
+    batch_sized: tuple[str, ...] = ()
+    """Tensors that have the batch although they depend on no input that has it: constants repeated for each image."""
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not is_count(self.batch) or not self.batch:
