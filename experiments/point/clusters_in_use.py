@@ -2,9 +2,9 @@
 
 Clusters that share off-chip memory each load the weights from it, so with few images each they may take longer than
 half as many clusters with twice the images. All clusters are tried first; fewer only where the time saved on off-chip
-memory could pay. A batch with fewer images than there are clusters leaves clusters idle, and a branch that depends on no
-image is repeated by every cluster; then clusters are also simulated sharing every kernel, and the faster way is taken.
-The record (``parts_at_work``, ``parts_share``) and the schedule state the outcome.
+memory could pay. A batch with fewer images than there are clusters leaves clusters idle, and a branch that depends on
+no image is repeated by every cluster; then clusters are also simulated sharing every kernel, and the faster way is
+taken. The record (``parts_at_work``, ``parts_share``) and the schedule state the outcome.
 """
 
 from collections.abc import Iterator

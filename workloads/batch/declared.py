@@ -35,16 +35,19 @@ def batch_choices(
         _check_stated(file.where, names, stated, wanted)
         return [names]
     able = [name for name in names if wanted is None or stated.get(name, wanted) == wanted]
+    if wanted is not None:
+        able.sort(key=lambda name: name in stated)
     if names and not able:
         _check_stated(file.where, names, stated, wanted)
     chosen: list[tuple[str, ...]] = []
     for name in able:
-        together = _together(file, opened, types, name)
-        if any(name in each for each in chosen):
+        together = _as_stated(_together(file, opened, types, name), name, stated)
+        others = [other for other in names if other not in together and other not in stated]
+        is_open = wanted not in (None, 1) and bool(others)
+        if any(name in each for each in chosen) or (is_open and chosen):
             continue
         _check_stated(file.where, together, stated, wanted)
-        others = [other for other in names if other not in together and other not in stated]
-        if wanted not in (None, 1) and others:
+        if is_open:
             raise WorkloadError(
                 f"{file.where}: a batch of {wanted} may be that of {name!r} or of {others[0]!r}, which are two sizes;"
                 f" state one, such as --dim {others[0]}=SIZE (in YAML: dims: {{{others[0]}: SIZE}})"
@@ -65,6 +68,12 @@ def _check_stated(where: str, names: Sequence[str], stated: Mapping[str, int], w
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name!r} as {size}" for name, size in sizes.items())
         raise WorkloadError(f"{where}: dimensions of one batch are stated differently: {listed}")
+
+
+def _as_stated(names: Sequence[str], name: str, stated: Mapping[str, int]) -> tuple[str, ...]:
+    """Return ``names`` without those that are stated at another size than ``name``, or than the first one stated."""
+    size = next((stated[each] for each in (name, *names) if each in stated), 0)
+    return tuple(each for each in names if stated.get(each, size) == size)
 
 
 def _together(file: OnnxFile, opened: OpenDims, types: Mapping[str, Typed], name: str) -> tuple[str, ...]:
