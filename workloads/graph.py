@@ -261,6 +261,22 @@ class Graph:
         return {name: tuple(positions) for name, positions in readers.items()}
 
     @cached_property
+    def tensors_of_batch(self) -> frozenset[str]:
+        """Tensors that grow with the batch, those inside of operators included.
+
+        Derived from the loop nests, so that it holds for rewritten networks, too. Where it is unknown which inputs have
+        the batch, all inputs and activations.
+        """
+        if not self.batch_dims:
+            return frozenset((*self.inputs, *(nest.write.tensor for op in self.ops for nest in op.nests)))
+        reached = {name for name, _ in self.batch_dims} | set(self.batch_sized)
+        for op in self.ops:
+            for nest in op.nests:
+                if any(read.tensor in reached for read in nest.reads):
+                    reached.add(nest.write.tensor)
+        return frozenset(reached)
+
+    @cached_property
     def operations(self) -> Operations:
         """Arithmetic of all operators."""
         return sum((op.operations for op in self.ops), Operations())

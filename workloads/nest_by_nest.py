@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.graph import Graph, Op, Tensor
+from dsascape.workloads.graph import Op, Tensor
 from dsascape.workloads.index import Index
 from dsascape.workloads.loopnest import Access, LoopNest
 from dsascape.workloads.mapping import mapping_of

@@ -16,7 +16,7 @@ from dsascape.hw_models.common.product_types import product_type
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler import MachineSchedule
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.workloads.batch.counting import operations_at, tensors_of_batch
+from dsascape.workloads.batch.counting import operations_at
 from dsascape.workloads.loopnest import LoopNest
 
 
@@ -61,7 +61,7 @@ def bounds_of_layers(
     """
     computed = _layers_by_label(outcome.schedule)
     listed = [(figures, computed[figures.layer]) for figures in layers if figures.layer in computed]
-    growing = tensors_of_batch(outcome.schedule.graph)
+    growing = outcome.schedule.graph.tensors_of_batch
     return {
         figures.layer: _bound(outcome, figures, layer, hardware, grows=not growing.isdisjoint(layer.outputs))
         for figures, layer in listed
@@ -119,7 +119,7 @@ def _least_bytes(outcome: Outcome) -> float:
     """Return the bytes of what is read of each input and weight, and of each result; each row of a table once."""
     graph, record = outcome.schedule.graph, outcome.record
     read = _read_elements([nest for op in graph.ops for nest in op.nests], {})
-    images, growing = record.batch / graph.batch, tensors_of_batch(graph)
+    images, growing = record.batch / graph.batch, graph.tensors_of_batch
     total = 0.0
     for name, tensor in graph.tensors.items():
         copies = images if name in growing else 1.0

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import dsascape
 from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.point.layers import layers_of
 from dsascape.experiments.point.roofline import roofline_s
 from dsascape.experiments.question.reading import read_experiment
 from dsascape.hw_models import load_hardware
@@ -98,3 +99,13 @@ def test_a_batch_that_cannot_be_split_is_run_whole(folder: Path) -> None:
 
     assert (record.batch, record.macs, record.padded) == (8, 8 * 128 + 8 * 64 + 64 * 8, 0)
     assert record.throughput_per_s == pytest.approx(8 / record.latency_s)
+
+
+def test_what_has_no_batch_is_named_with_its_whole_shape(folder: Path) -> None:
+    path = saved(folder, TEMPLATE, "N", 0)
+    outcome = dsascape.simulate(path, "h100", "unfused", batch=9)
+    names = {layer.layer: layer.name.split()[-1] for layer in layers_of(outcome)}
+    branch = next(op for op in outcome.schedule.graph.ops if "z" in op.inputs)
+
+    assert names[branch.outputs[0]] == "9\N{MULTIPLICATION SIGN}8"
+    assert "8" in names.values()

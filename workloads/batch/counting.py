@@ -14,31 +14,14 @@ from dsascape.workloads.loopnest import Operations
 
 def with_sized_tensors(graph: Graph, tensors: frozenset[str]) -> Graph:
     """Return ``graph`` with its `batch_sized`: of ``tensors``, which have the batch, those that no input leads to."""
-    reached = tensors_of_batch(graph)
+    reached = graph.tensors_of_batch
     apart = tuple(name for name in graph.tensors if name in tensors and name not in reached)
     return replace(graph, batch_sized=apart) if apart else graph
 
 
-def tensors_of_batch(graph: Graph) -> frozenset[str]:
-    """Return the tensors that grow with the batch, those inside of operators included.
-
-    Derived from the loop nests, so that it holds for rewritten networks, too. Where it is unknown which inputs have the
-    batch, all inputs and activations.
-    """
-    if not graph.batch_dims:
-        inner = [nest.write.tensor for op in graph.ops for nest in op.nests]
-        return frozenset((*graph.inputs, *inner))
-    reached = {name for name, _ in graph.batch_dims} | set(graph.batch_sized)
-    for op in graph.ops:
-        for nest in op.nests:
-            if any(read.tensor in reached for read in nest.reads):
-                reached.add(nest.write.tensor)
-    return frozenset(reached)
-
-
 def operations_at(graph: Graph, batch: int, ops: Iterable[Op] | None = None) -> Operations:
     """Return the arithmetic of ``ops`` (by default all) at ``batch`` images, without what a machine computes twice."""
-    reached, images = tensors_of_batch(graph), Fraction(batch, graph.batch)
+    reached, images = graph.tensors_of_batch, Fraction(batch, graph.batch)
     growing = once = Operations()
     for op in graph.ops if ops is None else ops:
         for nest in op.nests:
