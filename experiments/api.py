@@ -59,6 +59,7 @@ from dsascape.scheduler.kinds.table import KINDS, kind_named
 from dsascape.tuner.measure import LOCAL, Budget
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Batch
 
 _OF_POINT = "network", "hardware", "policy", "batch", "dtype"
 
@@ -104,13 +105,15 @@ def simulate(
         )  # fmt: skip
         return run_written(_document(schedule), workload, machine, tuning or {})
     if isinstance(network, str):
-        graph = load_network(network, dims=dims, batch_dims=batch_dims)
+        requested = (batch or None) if network.endswith(".onnx") else None
+        graph = load_network(network, batch=requested, dims=dims, batch_dims=batch_dims)
         passed = pass_of(Workload(network, dims=tuple((dims or {}).items())))
     else:
         graph, passed = network, None
     chosen = policy if isinstance(policy, Policy) else policy_of(str(policy))
     batch = graph.batch if batch is None else batch
-    clusters, share = share_of_cluster(batch, kind_of(machine).parts(machine), graph.no_batch)
+    own = Batch(graph.batch, graph.batch_dims, graph.no_batch)
+    clusters, share = share_of_cluster(batch, kind_of(machine).parts(machine), own)
     dtype = check_dtype(dtype or default_dtype(machine), machine)
     cast = graph.with_batch(share).with_dtype(dtype)
     placing = Placing(

@@ -33,7 +33,9 @@ def layer_name(number: str, graph: Graph, ops: Iterable[int], output: str) -> st
     if len(types) > _MOST_TYPES:
         types = [*types[: _MOST_TYPES - 1], "...", types[-1]]
     shape = graph.tensors[output].shape
-    image = shape[1:] if len(shape) > 1 and shape[0] == graph.batch and not graph.no_batch else shape
+    has_batch = len(shape) > 1 and shape[0] == graph.batch and not graph.no_batch
+    has_batch = has_batch and (graph.batch == 1 or output in graph.tensors_of_batch)
+    image = shape[1:] if has_batch else shape
     return " ".join([f"#{number}", "+".join(types), *([_TIMES.join(map(str, image))] if image else [])])
 
 

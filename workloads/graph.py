@@ -139,7 +139,7 @@ class Batch:
     size: int
     dims: tuple[tuple[str, int], ...]
     missing: str = ""
-    """Reason why the network has no batch (``size`` is 1 then); empty if it has one."""
+    """Reason why the network takes no other batch (``size`` is the images of one run then); empty if it does."""
 
 
 class Rebuild(Protocol):
@@ -167,7 +167,9 @@ class Graph:
     batch_dims: tuple[tuple[str, int], ...] = ()
     """Inputs that have the batch, each with its dimension; empty where that is unknown."""
     no_batch: str = ""
-    """Reason why the network has no batch (``batch`` is 1 then); empty if it has one."""
+    """Reason why the network takes no other batch (``batch`` is the images of one run then); empty if it does."""
+    batch_sized: tuple[str, ...] = ()
+    """Tensors that have the batch although they depend on no input that has it: constants repeated for each image."""
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not is_count(self.batch) or not self.batch:
@@ -257,6 +259,22 @@ class Graph:
                 for root in dict.fromkeys(self.storage[name] for name in op.inputs):
                     readers[root].append(position)
         return {name: tuple(positions) for name, positions in readers.items()}
+
+    @cached_property
+    def tensors_of_batch(self) -> frozenset[str]:
+        """Tensors that grow with the batch, those inside of operators included.
+
+        Derived from the loop nests, so that it holds for rewritten networks, too. Where it is unknown which inputs have
+        the batch, all inputs and activations.
+        """
+        if not self.batch_dims:
+            return frozenset((*self.inputs, *(nest.write.tensor for op in self.ops for nest in op.nests)))
+        reached = {name for name, _ in self.batch_dims} | set(self.batch_sized)
+        for op in self.ops:
+            for nest in op.nests:
+                if any(read.tensor in reached for read in nest.reads):
+                    reached.add(nest.write.tensor)
+        return frozenset(reached)
 
     @cached_property
     def operations(self) -> Operations:

@@ -6,7 +6,7 @@ from typing import Any
 from dsascape.workloads.graph import Graph, Op, Rebuild, Tensor
 from dsascape.workloads.loopnest import Access, Band, Bound, Index, Loop, LoopNest, Operations
 
-FORMAT = 3
+FORMAT = 4
 Row = list[Any]
 
 
@@ -64,6 +64,7 @@ def to_plain(graph: Graph) -> dict[str, Any]:
         "batch": graph.batch,
         "batch_dims": graph.batch_dims,
         "no_batch": graph.no_batch,
+        "batch_sized": graph.batch_sized,
         "inputs": graph.inputs,
         "outputs": graph.outputs,
         "tensors": [_tensor_row(tensor) for tensor in graph.tensors.values()],
@@ -125,6 +126,7 @@ def from_plain(plain: Mapping[str, Any], rebuild: Rebuild | None = None) -> Grap
         rebuild,
         tuple((name, dim) for name, dim in plain["batch_dims"]),
         plain["no_batch"],
+        tuple(plain["batch_sized"]),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.graph import Graph, Op, Tensor
+from dsascape.workloads.graph import Op, Tensor
 from dsascape.workloads.index import Index
 from dsascape.workloads.loopnest import Access, LoopNest
 from dsascape.workloads.mapping import mapping_of
@@ -111,7 +111,7 @@ def written_out(
     kept = {name for op in ops for name in (*op.inputs, *op.outputs)}
     kept |= {name for name, tensor in graph.tensors.items() if tensor.role != "weight"}
     kept_tensors = {name: tensor for name, tensor in tensors.items() if name in kept}
-    out = Graph(graph.name, tuple(ops), kept_tensors, graph.inputs, graph.outputs, graph.batch, graph.rebuild)
+    out = replace(graph, ops=tuple(ops), tensors=kept_tensors)
     are_copies = frozenset([place for place, op in enumerate(ops) if op.name in copied])
     return WrittenOut(Analysis(out), tuple(ops_of), are_copies)
 

@@ -199,7 +199,7 @@ an element and land inside the output, for DCGAN a seventh less than the usual i
 The batch of a network is derived from its flow through the loop nests from inputs to outputs; an open dimension
 called `batch` or `N` is the batch. `--batch-dim INPUT:DIM` states it, `--batch-dim none` says that there is none (in
 YAML `batch_dim`, in Python `batch_dims`). Where no batch flows through, the network has none: it runs as one image,
-and the report says why.
+and the report says why. Sizes stated with `--dim` stay at every batch.
 
 ## DNNFusion's Tables 5 and 6 (before optimisation) compared with ours"""
 

@@ -2,9 +2,9 @@
 
 Clusters that share off-chip memory each load the weights from it, so with few images each they may take longer than
 half as many clusters with twice the images. All clusters are tried first; fewer only where the time saved on off-chip
-memory could pay. A batch with fewer images than there are clusters leaves clusters idle; then clusters are also
-simulated sharing every kernel, and the faster way is taken. The record (``parts_at_work``, ``parts_share``) and the
-schedule state the outcome.
+memory could pay. A batch with fewer images than there are clusters leaves clusters idle, and a branch that depends on
+no image is repeated by every cluster; then clusters are also simulated sharing every kernel, and the faster way is
+taken. The record (``parts_at_work``, ``parts_share``) and the schedule state the outcome.
 """
 
 from collections.abc import Iterator
@@ -16,25 +16,32 @@ from dsascape.experiments.point.job import Job, Outcome
 from dsascape.hw_models import SimulationError
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler import Policy, ScheduleError
-from dsascape.workloads import WorkloadError
+from dsascape.workloads import Graph, WorkloadError
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.batch.counting import operations_at
+from dsascape.workloads.graph import Batch
 
 _WORTHWHILE = 0.99
 """Fewer parts are tried only where their lower bound is below this fraction of the best latency."""
+_MOST_REPEATED = 0.05
+"""Share of the arithmetic that parts may repeat, each for its own images, without trying shared kernels."""
 _WEIGHTS_READ = 2
 """Assumed number of times that weights are loaded: instances of a sub-graph load them anew."""
 
 
-def share_of_cluster(batch: int, clusters: int, missing: str = "") -> tuple[int, int]:
+def share_of_cluster(batch: int, clusters: int, own: Batch | None = None) -> tuple[int, int]:
     """Return (clusters in use, batch of each), as even as possible; a share that is not full is padded.
 
-    ``missing`` says why the network has no batch, or is empty. Raises ``WorkloadError`` for a batch that the
-    network cannot have.
+    ``own`` is the network's batch, None for one that takes any. Where it cannot change, one cluster takes it whole.
+    Raises ``WorkloadError`` for a batch that the network cannot have.
     """
     if batch < 1:
         raise WorkloadError(f"batch has {batch}; needs at least 1")
-    if missing and batch != 1:
-        raise WorkloadError(f"has no batch that can become {batch}: {missing}; name its dimension with --batch-dim")
+    if own is not None and own.missing:
+        if batch != own.size:
+            reason = f"{own.missing}; name its dimension with --batch-dim"
+            raise WorkloadError(f"has no batch that can become {batch}: {reason}")
+        return 1, batch
     share = -(-batch // min(batch, clusters))
     return -(-batch // share), share
 
@@ -47,15 +54,16 @@ def run_on_best_clusters(analysis: Analysis, policy: Policy, job: Job) -> Outcom
     """
     placing, kind = job.placing, job.placing.kind
     ways = kind.ways_to_share(placing.tuning)
-    has_few_images = job.batch < kind.parts(placing.hardware) and not prescribes_batches(policy)
+    lack_images = job.batch < kind.parts(placing.hardware) or bool(analysis.graph.no_batch)
+    repeat_work = _repeated_share(analysis.graph, placing.parts) > _MOST_REPEATED
     by_batch = replace(job, placing=replace(placing, tuning=ways.batch))
-    if not has_few_images or ways.kernels is None:
+    if not (lack_images or repeat_work) or prescribes_batches(policy) or ways.kernels is None:
         return _sharing_batch(analysis, policy, by_batch)
     network = analysis if analysis.graph.batch == job.batch else analysis.of(_with_batch, job.batch)
     counts = kind.parts(placing.hardware), *kind.fewer_parts(placing.hardware)
     several = [parts for parts in counts if 1 < parts <= ways.most_parts]
     tries = [partial(run_decomposed, network, policy, sharing_kernels(job, parts)) for parts in several]
-    if not ways.is_forced or not several:
+    if not (ways.is_forced and lack_images) or not several:
         tries.insert(0, partial(_sharing_batch, analysis, policy, by_batch))
     tried: list[Outcome] = []
     refusals: list[Exception] = []
@@ -92,6 +100,12 @@ def _sharing_batch(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
         tried.append(outcome)
         best = min(best, outcome, key=lambda outcome: outcome.record.latency_s)
     return best
+
+
+def _repeated_share(graph: Graph, parts: int) -> float:
+    """Return the share of the multiply-accumulates of ``parts`` that repeat those of a branch without the batch."""
+    once = operations_at(graph, graph.batch * parts).macs
+    return 1 - once / (graph.operations.macs * parts) if graph.operations.macs else 0.0
 
 
 def _fewer(job: Job) -> Iterator[tuple[int, int]]:

@@ -32,7 +32,7 @@ def run_decomposed(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
     """
     wanted = getattr(policy, _OPTION, None)
     share = analysis.graph.batch
-    if wanted is None:
+    if wanted is None or analysis.graph.no_batch:
         return run_graph(analysis, policy, job)
     if wanted != "best":
         return _iterated(analysis, policy, job, min(int(wanted), share))

@@ -34,11 +34,12 @@ def job_of(
     ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` for mistakes of the user.
     """
     dtype = check_dtype(workload.dtype or default_dtype(hardware), hardware)
-    own = own_batch(replace(workload, batch=None, dtype=None))
+    requested = workload.batch if workload.model.endswith(".onnx") else None
+    own = own_batch(replace(workload, batch=requested, dtype=None))
     batch = own.size if workload.batch is None else workload.batch
     kind = kind_of(hardware)
     counts = kind.parts(hardware), *kind.fewer_parts(hardware)
-    tried = [share_of_cluster(batch, parts, own.missing) for parts in counts]
+    tried = [share_of_cluster(batch, parts, own) for parts in counts]
     clusters, share = next((each for each in tried if each[0] == at_work), tried[0])
     placing = Placing(
         hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), cache=cache,

@@ -14,6 +14,7 @@ from dsascape.scheduler import Evaluated, MachineSchedule, Placing, Policy, poli
 from dsascape.scheduler.product_rates import mean_peak_macs_per_s
 from dsascape.workloads import WorkloadError
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.batch.counting import operations_at
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _outcome(
         padded=computed - job.batch,
         batch_at_once=schedule.graph.batch,
         iterations=job.iterations,
-        macs=schedule.graph.operations.macs * job.batch // schedule.graph.batch,
+        macs=operations_at(schedule.graph, job.batch).macs,
         peak_macs_per_s=mean_peak_macs_per_s(schedule.graph, hardware, job.placing.dtype),
         off_chip_bytes_per_s=summary.off_chip_bytes_per_s,
         language={},

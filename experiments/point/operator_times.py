@@ -16,6 +16,7 @@ from dsascape.hw_models import AnyHardware
 from dsascape.hw_models.simulation.energy import background_w, energy_of_works_pj
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler import kind_of
+from dsascape.workloads.batch.counting import operations_at
 from dsascape.workloads.graph import Graph, Tensor
 from dsascape.workloads.loopnest import Operations
 from dsascape.workloads.subgraph import Subgraph
@@ -99,7 +100,6 @@ def shape_times(outcome: Outcome, hardware: AnyHardware, network: str) -> ShapeT
 def operator_times(outcome: Outcome, hardware: AnyHardware) -> tuple[OperatorTime, ...]:
     """Return the figures of every layer of a run on ``hardware``, in the order in which they start."""
     graph, iterations = outcome.schedule.graph, outcome.record.iterations
-    images = outcome.record.batch / max(graph.batch, 1)
     kind = kind_of(hardware)
     energy = kind.energy(kind.slowed(hardware, outcome.record.clock_share))
     energies_pj, always_w = energy_of_works_pj(outcome.program, energy), background_w(outcome.program, energy)
@@ -113,7 +113,6 @@ def operator_times(outcome: Outcome, hardware: AnyHardware) -> tuple[OperatorTim
     for place, layer in enumerate(figures):
         ops = tuple(sorted(position_of[node] for node in nodes.get(layer.layer, ())))
         dynamic_pj = math.fsum(count * energies_pj[number] for number, count in works[layer.layer].items())
-        total = sum((graph.ops[op].operations for op in ops), Operations())
         is_layer = layer.layer != BETWEEN_LAYERS
         rows.append(
             OperatorTime(
@@ -127,7 +126,7 @@ def operator_times(outcome: Outcome, hardware: AnyHardware) -> tuple[OperatorTim
                 seconds=layer.critical_s,
                 span_s=spans_ps[layer.layer] / PS_PER_S * iterations,
                 energy_j=dynamic_pj * _PJ * iterations + always_w * layer.critical_s,
-                operations=Operations(*(round(each * images) for each in (total.macs, total.simple, total.special))),
+                operations=operations_at(graph, outcome.record.batch, [graph.ops[op] for op in ops]),
                 traffic_bytes=layer.traffic_bytes,
                 limited_by=layer.limited_by,
                 after=_after(graph, ops, layer_of, place),

@@ -16,6 +16,7 @@ from dsascape.hw_models.common.product_types import product_type
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler import MachineSchedule
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.batch.counting import operations_at
 from dsascape.workloads.loopnest import LoopNest
 
 
@@ -42,7 +43,8 @@ def roofline_s(outcome: Outcome, hardware: AnyHardware) -> float:
     of the vector units.
     """
     record, graph = outcome.record, outcome.schedule.graph
-    vector_ops = (graph.operations.simple + graph.operations.special) * record.batch // max(graph.batch, 1)
+    whole = operations_at(graph, record.batch)
+    vector_ops = whole.simple + whole.special
     return max(
         _over(record.macs, record.peak_macs_per_s),
         _over(vector_ops, hardware.vector_ops_per_s(record.dtype)),
@@ -59,12 +61,19 @@ def bounds_of_layers(
     """
     computed = _layers_by_label(outcome.schedule)
     listed = [(figures, computed[figures.layer]) for figures in layers if figures.layer in computed]
-    return {figures.layer: _bound(outcome, figures, layer, hardware) for figures, layer in listed}
+    growing = outcome.schedule.graph.tensors_of_batch
+    return {
+        figures.layer: _bound(outcome, figures, layer, hardware, grows=not growing.isdisjoint(layer.outputs))
+        for figures, layer in listed
+    }
 
 
-def _bound(outcome: Outcome, figures: LayerFigures, layer: Layer, hardware: AnyHardware) -> LayerBound:
+def _bound(
+    outcome: Outcome, figures: LayerFigures, layer: Layer, hardware: AnyHardware, *, grows: bool
+) -> LayerBound:
+    """``grows``: whether the layer depends on the batch; what does not is needed once, however many compute it."""
     record = outcome.record
-    copies = (1 if record.parts_share == "kernels" else record.parts_at_work) * record.iterations
+    copies = (1 if record.parts_share == "kernels" else record.parts_at_work) * record.iterations if grows else 1
     left, right = (each or record.dtype for each in layer.only_operand_dtypes or (record.dtype, record.dtype))
     peak = hardware.peak_macs_per_s(product_type(hardware.product_types, left, right, record.dtype))
     others = [work.operations for work in layer.tile_work(layer.sink.shape).nests]
@@ -110,14 +119,14 @@ def _least_bytes(outcome: Outcome) -> float:
     """Return the bytes of what is read of each input and weight, and of each result; each row of a table once."""
     graph, record = outcome.schedule.graph, outcome.record
     read = _read_elements([nest for op in graph.ops for nest in op.nests], {})
-    images = record.batch / max(graph.batch, 1)
+    images, growing = record.batch / graph.batch, graph.tensors_of_batch
     total = 0.0
     for name, tensor in graph.tensors.items():
+        copies = images if name in growing else 1.0
         if tensor.role != "activation":
-            own = tensor.bytes_of(min(read[name], tensor.elements))
-            total += own if tensor.role == "weight" else own * images
+            total += tensor.bytes_of(min(read[name], tensor.elements)) * copies
         elif name in graph.results:
-            total += tensor.size_bytes * images
+            total += tensor.size_bytes * copies
     return total
 
 

@@ -30,13 +30,15 @@ def check_dtype(dtype: str, hardware: AnyHardware) -> str:
 @memoized_in_process(32)
 def network(workload: Workload, batch: int, dtype: str) -> Analysis:
     """Return the analysis of the network at one cluster's batch, in ``dtype``; cached."""
+    if workload.dims and workload.model.endswith(".onnx"):  # sizes that are stated may be the whole batch's
+        return Analysis(load(workload, workload.batch).with_batch(batch).with_dtype(dtype))
     return Analysis(load(workload, batch).with_dtype(dtype))
 
 
 @memoized_in_process(256)
 def own_batch(workload: Workload) -> Batch:
-    """Return the network's own batch, with its dimensions; cached."""
-    graph = load(workload, None)
+    """Return the batch of the network, its own where the workload states none, with its dimensions; cached."""
+    graph = load(workload, workload.batch)
     return Batch(graph.batch, graph.batch_dims, graph.no_batch)
 
 

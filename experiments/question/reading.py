@@ -191,7 +191,7 @@ def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dic
         workload = replace(own, **sizes)
         changes = dims or entry.batch_dim or any(sizes[name] is not None for name in LENGTHS)
         if model.endswith(".onnx") or changes:
-            graph = load(workload, None)
+            graph = load(workload, workload.batch if dims else None)
             if graph.no_batch and batch_dims is None:
                 _LOG.warning("%s: no batch: %s", model, graph.no_batch)
         yield workload, {name: str(sizes[name]) for name, several in stated.items() if isinstance(several, list)}

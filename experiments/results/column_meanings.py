@@ -45,7 +45,7 @@ RUNS: Mapping[str, Column] = {
     "padded": Column("images", "images computed beyond the batch, as shares of clusters are equal"),
     "batch_at_once": Column("images", "images of one cluster per iteration"),
     "iterations": Column("", "sequential runs of a cluster's graph"),
-    "macs": Column("", "multiply-accumulates of the network at this batch, without padding and recomputation"),
+    "macs": Column("", "multiply-accumulates of the network at this batch, without padding and what is computed again"),
     "peak_macs_per_s": Column("1/s", "peak rate of the machine; of products in several dtypes the mean by time"),
     "off_chip_bytes_per_s": Column("B/s", "peak off-chip bandwidth of the machine"),
     "simulated_events": Column("", "events of the simulation of one iteration"),

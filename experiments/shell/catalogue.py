@@ -87,7 +87,7 @@ def _one_model(arguments: argparse.Namespace) -> Answer:
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
     data = {"model": graph.name, **asdict(total), **batched, "kinds": [asdict(kind) for kind in kinds]}
     where = graph.no_batch or ", ".join(f"dimension {dim} of {name}" for name, dim in graph.batch_dims)
-    shown = f"{title}\n{'no batch' if graph.no_batch else 'batch'}: {where}"
+    shown = f"{title}\n{'no batch' if graph.no_batch and graph.batch == 1 else 'batch'}: {where}"
     return Answer(data, table(shown, ("operator", "count", "FLOPs", "bytes touched"), rows))
 
 

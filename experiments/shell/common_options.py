@@ -24,6 +24,14 @@ def network_options(
     sub.add_argument("--simplify", action="store_true", help="fold constant operators first")
 
 
+def sizes_given(arguments: argparse.Namespace) -> list[str]:
+    """Return the options among the arguments that state sizes of a network, or how its file is read."""
+    numbers = "batch", "sequence", "image", "context", "tokens"
+    given = [f"--{name}" for name in numbers if getattr(arguments, name) is not None]
+    others = {"--batch-dim": arguments.batch_dim, "--dim": arguments.dim, "--simplify": arguments.simplify}
+    return [*given, *(name for name, value in others.items() if value)]
+
+
 def batch_dim_option(sub: argparse.ArgumentParser) -> None:
     """Add which dimensions of inputs are the batch."""
     dimension = "batch dimension of an input, or none (default: inferred from the data flow); repeatable"

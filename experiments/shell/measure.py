@@ -19,6 +19,7 @@ from dsascape.experiments.real.measured_kind import Asked
 from dsascape.experiments.real.measured_kinds import kind_of_target, measured_kind
 from dsascape.experiments.results.files import FileError, write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
+from dsascape.experiments.shell.common_options import sizes_given
 from dsascape.experiments.shell.simulate import (
     requested_kernels,
     requested_pins,
@@ -112,9 +113,8 @@ def _decided_by(arguments: argparse.Namespace) -> tuple[Policy, WrittenSchedule 
 
 def _experiment(arguments: argparse.Namespace) -> Answer:
     """Run an experiment file with all its points measured."""
-    names = "policy", "schedule", "hardware", "threads", "batch", "sequence", "image", "dtype"
-    given = [f"--{name}" for name in names if getattr(arguments, name) is not None]
-    given += ["--batch-dim"] if arguments.batch_dim else []
+    names = "policy", "schedule", "hardware", "threads", "dtype"
+    given = [*(f"--{name}" for name in names if getattr(arguments, name) is not None), *sizes_given(arguments)]
     if given:
         raise MeasureError(f"{given[0]} does not go with an experiment file, which says what is measured")
     options = argparse.Namespace(

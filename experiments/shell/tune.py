@@ -33,6 +33,7 @@ from dsascape.experiments.real.tuning import (
 from dsascape.experiments.real.tuning_batches import Waiting
 from dsascape.experiments.results.files import write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, say, shown_text, table
+from dsascape.experiments.shell.common_options import sizes_given
 from dsascape.experiments.shell.measure import check_folder
 from dsascape.experiments.shell.simulate import requested_policy, requested_workload
 from dsascape.experiments.shell.tune_batches import advanced, check_options, show_waiting, waiting_json
@@ -156,6 +157,9 @@ def _dtype(arguments: argparse.Namespace, on: TunedOn) -> str:
 def _tasks(arguments: argparse.Namespace, on: TunedOn) -> TuningTasks:
     policy = requested_policy(arguments)
     if is_shapes(arguments.model):
+        given = sizes_given(arguments)
+        if given:
+            raise MeasureError(f"{given[0]} does not go with a file of shapes, which has all sizes")
         return shape_tasks(read_shapes(Path(arguments.model)), policy, on, _dtype(arguments, on))
     arguments.dtype = _dtype(arguments, on)
     return network_tasks(requested_workload(arguments), policy, on)

@@ -22,6 +22,7 @@ class TestMistakes:
             ([*TINY, "--fast"], ["--fast"]),
             ([*TINY, "--batch", "0"], ["--batch", "'0'", "whole number from 1"]),
             ([*TINY, "--batch", "many"], ["--batch", "'many'"]),
+            (["measure", "study.yaml", "--dim", "N=4"], ["--dim does not go with an experiment file"]),
             ([*TINY, "--dtype", "fp7"], ["'fp7'", "fp16"]),
             ([*TINY, "--dtype", "bf16"], ["stcp920 does not compute bf16"]),
             ([*TINY, "--set", "clusters"], ["--set", "NAME=VALUE"]),

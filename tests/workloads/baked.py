@@ -171,11 +171,21 @@ def twice_the_batch(net: Writer, x: str) -> str:
     return net.op("Add", split, net.nodes[-1].output[1])
 
 
+def modulated(net: Writer, x: str) -> str:
+    """A convolution with weights of each image's own: every image is a group."""
+    own = net.op("Reshape", net.op("ReduceMean", x, net.ints(2)), net.ints(net.batch, 1, TOKENS, 1))
+    weights = net.op("Mul", net.weight(1, TOKENS, TOKENS, 3), own)
+    kernels = net.op("Reshape", weights, net.ints(net.batch * TOKENS, TOKENS, 3))
+    data = net.op("Reshape", x, net.ints(1, net.batch * TOKENS, FEATURES))
+    result = net.op("Conv", data, kernels, group=net.batch, pads=[1, 1])
+    return net.op("Reshape", result, net.ints(net.batch, TOKENS, FEATURES))
+
+
 Block = Callable[[Writer, str], str]
 BLOCKS: Sequence[Block] = (
     linear, rows, attention_by_heads, attention_in_four_dimensions, masked_heads, learned_queries, expanded_queries,
     class_token, gru, rnn_of_expanded_state, lstm, zeros_like_the_batch, whole_slice, resized, scaled_by_image,
-    twice_the_batch,
+    twice_the_batch, modulated,
 )  # fmt: skip
 
 

@@ -200,5 +200,5 @@ class TestWhatAnEntrySays:
 def test_another_format_is_refused() -> None:
     plain = to_plain(load_network("squeezenet"))
 
-    with pytest.raises(ValueError, match="format 0 is not 3"):
+    with pytest.raises(ValueError, match="format 0 is not 4"):
         from_plain(plain | {"format": 0})

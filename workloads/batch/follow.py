@@ -13,15 +13,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
+from onnx import helper
 
 from dsascape.workloads.batch.place import Batched, MixedError, Place, RigidError, place_after, ways_to_reshape
 from dsascape.workloads.graph import Tensor, WorkloadError
 from dsascape.workloads.operands import misfit
 from dsascape.workloads.operators import RULES, kind_of
 from dsascape.workloads.operators.registry import Array
-from dsascape.workloads.walk_state import MALFORMED, Infer, Typed, Walk, WalkState, dtype_of, node_name
+from dsascape.workloads.walk_state import MALFORMED, Infer, Typed, Walk, WalkState, attributes_of, dtype_of, node_name
 
 _RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_GROUPS = {
+    "Conv": "group", "ConvTranspose": "group", "ConvInteger": "group", "QLinearConv": "group", "DeformConv": "group",
+    "GroupNormalization": "num_groups",
+}  # fmt: skip
+"""Attribute of each operator that has the number of its groups, which may be the images."""
 _LONGEST_SHAPE = 8
 """Elements of a constant operand at most that is considered as a shape."""
 _MOST_FOLLOWING = 3
@@ -31,9 +37,13 @@ _MOST_VARIANTS = 256
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """A constant operand that depends on the batch: by its value if it is a list of sizes, else by its shape."""
+    """A constant operand that depends on the batch, by its value if it is a list of sizes, else by its shape.
+
+    Or an attribute: the number of groups, where an exporter makes every image a group of its own.
+    """
 
     operand: int
+    """Position among the operator's inputs; -1 for an attribute."""
     of_one: tuple[int, ...]
     """Sizes for one image."""
     dims: tuple[int, ...]
@@ -41,6 +51,8 @@ class Following:
     is_value: bool
     inner: int = 1
     """``inner`` of the batch's `Place` in a shape; unused for a list of sizes."""
+    attribute: str = ""
+    """Name of the attribute that is multiplied; empty for an operand."""
 
     def at(self, batch: int) -> tuple[int, ...]:
         """Return the sizes for ``batch`` images."""
@@ -58,6 +70,16 @@ class BatchFlow:
     tensors: Mapping[str, Batched]
     following: Mapping[str, tuple[Following, ...]]
     """Operands that depend on the batch, by the first output of their operator."""
+
+    def tensors_in(self, walk: Walk) -> frozenset[str]:
+        """Return the tensors of ``walk``, one along this flow, that have the batch, resized constants among them."""
+        resized = [
+            node.input[each.operand]
+            for node in walk.nodes
+            for each in self.following.get(node.output[0], ())
+            if not each.is_value
+        ]
+        return frozenset(self.tensors).union(resized)
 
 
 class StuckError(WorkloadError):
@@ -205,11 +227,18 @@ class Probe:
         for operand, name in enumerate(node.input):
             if name in self._state.weights and name not in self.tensors:
                 options.append([*self._by_shape(operand, name), *self._by_value(operand, name)])
+        options.append([*self._by_groups(node)])
         exact = [[each for each in some if all(each.of_one[dim] == 1 for dim in each.dims)] for some in options]
         for several in (exact, options):
             for count in range(_MOST_FOLLOWING + 1):
                 for chosen in itertools.combinations(several, count):
                     yield from itertools.product(*chosen)
+
+    def _by_groups(self, node: onnx.NodeProto) -> Iterator[Following]:
+        name = _GROUPS.get(kind_of(node.domain, node.op_type), "")
+        groups = attributes_of(node).get(name, 1) if name else 0
+        if type(groups) is int and groups > 0 and groups % self._own == 0:
+            yield Following(-1, (groups // self._own,), (0,), is_value=True, attribute=name)
 
     def _by_shape(self, operand: int, name: str) -> Iterator[Following]:
         shape = self._state.types[name].shape
@@ -252,7 +281,8 @@ class Probe:
         if wrong is not None:
             raise MixedError(wrong)
         places = {name: self.tensors[name].place for name in node.input if name in self.tensors}
-        places |= {node.input[f.operand]: Place(f.dims[0], f.inner) for f in following if not f.is_value}
+        resized = [each for each in following if not each.is_value]
+        places |= {node.input[each.operand]: Place(each.dims[0], each.inner) for each in resized}
         for nest in nests:
             place = place_after(nest, places, self._batch, own_only=self._own_only)
             if place is not None and places.setdefault(nest.write.tensor, place) != place:
@@ -308,12 +338,17 @@ class Target:
 def with_operands(
     state: WalkState, node: onnx.NodeProto, following: Sequence[Following], batch: int
 ) -> onnx.NodeProto:
-    """Return ``node`` with the constant operands ``following`` resized to ``batch`` images."""
+    """Return ``node`` with the constant operands and attributes ``following`` resized to ``batch`` images."""
     if not following:
         return node
     changed = onnx.NodeProto()
     changed.CopyFrom(node)
     for each in following:
+        if each.attribute:
+            kept = [attribute for attribute in node.attribute if attribute.name != each.attribute]
+            del changed.attribute[:]
+            changed.attribute.extend([*kept, helper.make_attribute(each.attribute, each.at(batch)[0])])
+            continue
         name, shape = node.input[each.operand], each.at(batch)
         if each.is_value:
             old = state.values[name]

@@ -36,6 +36,8 @@ class NoBatch:
     reason: str
     mixes: bool = False
     """Whether that dimension is certainly no batch, because its elements are mixed."""
+    sizes: frozenset[int] = frozenset()
+    """Sizes of all dimensions that were tried, in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ def find_batch(file: OnnxFile, walk: Walk, inputs: Mapping[str, Typed], given: D
     search = _Search(file, walk, inputs, trusted=bool(given))
     reason = ""
     refused: set[str] = set()
+    sizes: set[int] = set()
+    mixes = False
     for start in [given] if given else _candidates(inputs):
         (name, dim), *_ = start
         if dim and not given and name not in refused:
@@ -64,8 +68,10 @@ def find_batch(file: OnnxFile, walk: Walk, inputs: Mapping[str, Typed], given: D
         if isinstance(flow, BatchFlow):
             return flow
         refused |= {name} if flow.mixes else set()
+        mixes = mixes or (flow.mixes and not reason)
         reason = reason or f"dimension {dim} of input {name!r} is not a batch: {flow.reason}"
-    return NoBatch(reason or "no input has a dimension that could be one")
+        sizes.add(inputs[name].shape[dim])
+    return NoBatch(reason or "no input has a dimension that could be one", mixes, frozenset(sizes))
 
 
 def _candidates(inputs: Mapping[str, Typed]) -> Iterator[Dims]:
