@@ -1,9 +1,9 @@
 """Stacks of generated functions, aligned to the machine's vectors.
 
-The x86 ABI aligns a stack to 16 bytes. LLVM reserves the register that a function needs to align its own stack further
-only if the function asks for it before registers are allocated; TVM's do not ask. Vectors that do not fit registers, and
-buffers of tiles, then lie across two cache lines or not, as the system has placed the stack of the process: the same
-code takes up to 1.4 times as long in one process as in another.
+The x86 ABI aligns a stack to 16 bytes. LLVM reserves the register that a function needs to align its stack further only
+if the function asks for it before registers are allocated, which TVM's functions do not. Vectors that do not fit
+registers, and buffers of tiles, then lie across two cache lines or not, as the system has placed the stack of the
+process: the same code takes up to 1.4 times as long in one process as in another.
 """
 
 import re
