@@ -22,7 +22,7 @@ from dsascape.tuner.calibrate.probing import probed
 from dsascape.tuner.measure.device import now
 from dsascape.tuner.measure.timing import measured_in_parts
 
-_LIMIT_S = 300.0
+_LIMIT_S = 600.0
 _BEHIND_BYTES = 1024
 """Readable bytes after an array, for vectors that extend beyond it."""
 _SIZES = {"float32": 4, "int32": 4}

@@ -4,7 +4,7 @@ A bundle carries this module, so it uses the standard library only.
 """
 
 from dsascape.tuner.calibrate.figures import OnThreads
-from dsascape.tuner.calibrate.rounds import Found
+from dsascape.tuner.calibrate.rounds import EIGHTH, Found
 from dsascape.tuner.calibrate.shapes import (
     COLUMNS,
     DEPTH,
@@ -77,7 +77,8 @@ def no_whole_pipes(found: Found) -> str:
 def slowed(timer: Timer) -> float:
     """Return the time of multiply-accumulates in registers on all threads, relative to that on one; at least 1.
 
-    All and one take turns, because clocks and others' work change.
+    All and one take turns, because clocks and others' work change, and virtual cores move: those of one physical core
+    have half of its pipes each.
     """
     threads, vectors = timer.plan.threads, sums_on_threads(timer.plan.shape.registers)
     if threads == 1:
@@ -85,7 +86,7 @@ def slowed(timer: Timer) -> float:
     wide = vectors * timer.lanes
     for _ in range(_TURNS):
         one_s, all_s = [
-            timer.seconds("chains_split", (DEPTH,), (timer.lanes,), (each, _ROWS_BY_THREAD, wide))
+            timer.seconds("chains_split", (DEPTH,), (timer.lanes,), (each, _ROWS_BY_THREAD, wide), share=EIGHTH)
             for each in (1, threads)
         ]
     return max(all_s / one_s, 1.0)

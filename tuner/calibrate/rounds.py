@@ -4,8 +4,8 @@ Other processes, virtual machines on the same cores and evicted caches only add 
 pages that happen to lie well in a cache, or a clock that is high for a moment, take from it. So every time is taken
 once in each round, by turns with all other times and on new memory, and its estimate is the lower quartile of its
 samples: it is right if a quarter of them or more are undisturbed, and one lucky sample does not decide it either. Where
-others' use of a machine is the figure itself, it is their median. A bundle carries this module, so it uses the standard
-library only.
+all cores have to be undisturbed at once, it is what an eighth of the samples fall below; where others' use of a machine
+is the figure itself, it is their median. A bundle carries this module, so it uses the standard library only.
 """
 
 import math
@@ -17,7 +17,7 @@ ROUNDS = 5
 """Rounds of all probes; as many more of each probe that finds what cannot be."""
 _REPETITIONS = 3
 """Times that such a probe is repeated before something is assumed in its place."""
-QUARTER, HALF = 0.25, 0.5
+EIGHTH, QUARTER, HALF = 0.125, 0.25, 0.5
 """Shares of samples that lie below an estimate."""
 
 Found = Mapping[str, Any]

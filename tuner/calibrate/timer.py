@@ -48,9 +48,9 @@ class Timer:
         """Name of the last cache that all cores share; where there is none, of the memory."""
         return "l3" if "l3" in self.plan.sizes_bytes else "dram"
 
-    def seconds(self, probe: str, *shapes: Shape) -> float:
+    def seconds(self, probe: str, *shapes: Shape, share: float = QUARTER) -> float:
         """Return the seconds of one run on arrays of zeros, with the data in the caches from the run before."""
-        return self.of((probe, shapes), lambda: self._once(probe, self.zeros(*shapes)))
+        return self.of((probe, shapes), lambda: self._once(probe, self.zeros(*shapes)), share)
 
     def chase_s(self, elements: int, line_elements: int) -> float:
         """Return the seconds of one chain of dependent loads all over ``elements`` integers."""

@@ -54,14 +54,17 @@ def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
 
 def _multiplied(vectors: int, lanes: int) -> Any:
     """Return rank-one updates of ``vectors`` sums in registers by one column: two registers beside the sums."""
-    source = _SUMS.format(depth=DEPTH, lanes=lanes, wide=vectors * lanes, vectors=vectors)
-    return tvm.script.from_source(source)
+    return _of_sums(_SUMS, vectors, lanes)
 
 
 def _multiplied_on_threads(vectors: int, lanes: int) -> Any:
     """Return the same updates as `_multiplied`, for each of a number of rows on each thread."""
-    source = _SUMS_ON_THREADS.format(depth=DEPTH, lanes=lanes, wide=vectors * lanes, vectors=vectors)
-    return tvm.script.from_source(source)
+    return _of_sums(_SUMS_ON_THREADS, vectors, lanes)
+
+
+def _of_sums(source: str, vectors: int, lanes: int) -> Any:
+    written = source.format(depth=DEPTH, lanes=lanes, wide=vectors * lanes, vectors=vectors)
+    return tvm.script.from_source(written).with_attr("tirx.noalias", True)
 
 
 def _product(shape: ProbeShape, rows: int, depth: int) -> Any:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from dsascape.tuner.calibrate.plan import ProbePlan, ProbeShape, probe_plan
 from dsascape.tuner.calibrate.probing import probed
 from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.measure.address import remote_address
+from dsascape.tuner.measure.interference import watched
 from dsascape.tuner.measure.targets import target_description
 from dsascape.tuner.measure.timing import measured
 from dsascape.tuner.on_device.places import LocalPlace, Place, RemotePlace, own_processor
@@ -87,7 +89,12 @@ def probe(device: str, target: str, most_bytes: int | None, probe_s: float) -> t
         place.use_threads(facts.cores)
     plan: ProbePlan = probe_plan(facts, most_bytes, probe_s)
     bench = PlaceBench(place, plan.shape, _target(target, plan.threads))
-    return facts, probed(plan, bench)
+    if not place.is_here:
+        return facts, probed(plan, bench)
+    disturbed: list[str] = []
+    with watched(disturbed, plan.threads):
+        figures = probed(plan, bench)
+    return facts, replace(figures, warnings=(*figures.warnings, *disturbed))
 
 
 def _target(name: str, threads: int) -> Any:
