@@ -28,7 +28,7 @@ _NOISE = 0.03
 """Part of a time by which others' work may differ between two turns."""
 _TURNS = 3
 """Turns of all threads and of one, in each round."""
-_ROWS_BY_THREAD = 256
+_ROWS_BY_THREAD = 64
 """Rows of updates on each thread, so many that handing them out counts for nothing."""
 
 

@@ -1,10 +1,10 @@
-"""Timing of probes on a bench, with memory of their own for every sample.
+"""Timing of probes on a bench, with new memory for every sample.
 
 A bundle carries this module, so it uses the standard library only.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dsascape.tuner.calibrate.bench import Bench
@@ -29,6 +29,7 @@ class Timer:
     plan: ProbePlan
     bench: Bench
     times: Times
+    _rows: dict[Hashable, Callable[[float], float]] = field(default_factory=dict)
 
     def on_threads(self, threads: int) -> "Timer":
         """Return the timer for ``threads`` threads."""
@@ -63,18 +64,20 @@ class Timer:
         return self.of(("chase", elements), once)
 
     def row_s(self, *calls: Call, repeated: int = 1) -> float:
-        """Return the seconds of a sequence of calls, ``repeated`` times over, run as a network's kernels are."""
+        """Return the seconds of a sequence of calls, ``repeated`` times over, run as a network's kernels are.
 
-        def once() -> float:
-            arrays: dict[str, Any] = {}
-            for _, named in calls:
-                for name, shape in named:
-                    if name not in arrays:
-                        (arrays[name],) = self.zeros(shape)
+        It keeps its memory from round to round, as its code has the addresses in it.
+        """
+        key = self.plan.threads, calls, repeated
+        return self.of(("row", key), lambda: self._row(key)(self.plan.probe_s / ROUNDS))
+
+    def _row(self, key: tuple[int, tuple[Call, ...], int]) -> Callable[[float], float]:
+        if key not in self._rows:
+            _, calls, repeated = key
+            arrays = {name: self.zeros(shape)[0] for _, named in calls for name, shape in dict(named).items()}
             row = [(probe, [arrays[name] for name, _ in named]) for probe, named in calls]
-            return self.bench.row_s(row * repeated, self.plan.probe_s / ROUNDS)
-
-        return self.of(("row", calls, repeated), once)
+            self._rows[key] = self.bench.row(row * repeated)
+        return self._rows[key]
 
     def of(self, key: Hashable, once: Callable[[], float], share: float = QUARTER) -> float:
         """Return the estimate of a time that ``once`` takes a sample of (`tuner.calibrate.rounds.Times`)."""
