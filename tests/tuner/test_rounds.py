@@ -36,9 +36,7 @@ def test_one_lucky_sample_decides_no_time(samples: list[float], lucky: float) ->
 
 @settings(max_examples=examples(200))
 @given(SAMPLES, st.floats(0, 1), st.randoms())
-def test_an_estimate_lies_among_the_samples_in_whatever_order(
-    samples: list[float], share: float, chance: Any
-) -> None:
+def test_an_estimate_lies_among_the_samples_in_whatever_order(samples: list[float], share: float, chance: Any) -> None:
     shuffled = list(samples)
     chance.shuffle(shuffled)
 
@@ -61,7 +59,11 @@ def test_all_times_are_sampled_by_turns() -> None:
     times = Times()
 
     def probe(name: str) -> Callable[[], Found]:
-        return lambda: {name: times.of(name, lambda: float(taken.append(name) is None))}
+        def take() -> float:
+            taken.append(name)
+            return 1.0
+
+        return lambda: {name: times.of(name, take)}
 
     figures, warnings = figures_of(times, [Probe(probe("one")), Probe(probe("two"))])
 

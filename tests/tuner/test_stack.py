@@ -72,11 +72,11 @@ def test_buffers_of_tiles_are_aligned_to_a_line() -> None:
 
 def test_only_generated_functions_and_buffers_are_aligned() -> None:
     given = (
-        '  %1 = alloca [8 x float], align 16\n  %2 = alloca i32, align 4\n'
+        "  %1 = alloca [8 x float], align 16\n  %2 = alloca i32, align 4\n"
         'attributes #0 = { nounwind "target-cpu"="znver3" }\nattributes #1 = { nounwind }\n'
     )
     wanted = (
-        '  %1 = alloca [8 x float], align 64\n  %2 = alloca i32, align 4\n'
+        "  %1 = alloca [8 x float], align 64\n  %2 = alloca i32, align 4\n"
         'attributes #0 = { alignstack=64 nounwind "target-cpu"="znver3" }\nattributes #1 = { nounwind }\n'
     )
 

@@ -4,7 +4,7 @@ A bundle carries this module, so it uses the standard library only.
 """
 
 from dsascape.tuner.calibrate.figures import OnThreads
-from dsascape.tuner.calibrate.rounds import EIGHTH, Found
+from dsascape.tuner.calibrate.rounds import EIGHTH, QUARTER, TURNS, Found
 from dsascape.tuner.calibrate.shapes import (
     COLUMNS,
     DEPTH,
@@ -26,8 +26,6 @@ _WHOLE = 0.15
 """Distance from a whole number within which a measured number of pipes is believed."""
 _NOISE = 0.03
 """Part of a time by which others' work may differ between two turns."""
-_TURNS = 3
-"""Turns of all threads and of one, in each round."""
 _ROWS_BY_THREAD = 64
 """Rows of updates on each thread, so many that handing them out counts for nothing."""
 
@@ -84,7 +82,7 @@ def slowed(timer: Timer) -> float:
     if threads == 1:
         return 1.0
     wide = vectors * timer.lanes
-    for _ in range(_TURNS):
+    for _ in range(TURNS):
         one_s, all_s = [
             timer.seconds("chains_split", (DEPTH,), (timer.lanes,), (each, _ROWS_BY_THREAD, wide), share=EIGHTH)
             for each in (1, threads)
@@ -115,14 +113,14 @@ def steady(found: Found) -> Found:
     return {**found, "slowed": 1.0, "fewer": fewer}
 
 
-def packed_s(timer: Timer, panels: int, depth: int) -> float:
+def packed_s(timer: Timer, panels: int, depth: int, share: float = QUARTER) -> float:
     """Return the seconds per byte of packed weights whose panels are each used by a few register tiles in turn.
 
     The first tile waits for its panel, as in the kernels of a network.
     """
     wide = COLUMNS * timer.lanes
     data, weights = (TILES_OF_PANEL, timer.rows, depth), (panels, depth, wide)
-    taken_s = timer.seconds("panels", data, weights, (panels, TILES_OF_PANEL, timer.rows, wide))
+    taken_s = timer.seconds("panels", data, weights, (panels, TILES_OF_PANEL, timer.rows, wide), share=share)
     return taken_s / (panels * panel_bytes(timer, depth))
 
 
@@ -136,9 +134,9 @@ def panel_bytes(timer: Timer, depth: int) -> int:
     return depth * COLUMNS * timer.lanes * FLOAT_BYTES
 
 
-def result_s(timer: Timer, tiles: int) -> float:
+def result_s(timer: Timer, tiles: int, share: float = QUARTER) -> float:
     """Return the seconds per byte of the results of ``tiles`` register tiles."""
-    return _product_s(timer, "short_product", SHORT, tiles, timer.rows) / tile_bytes(timer)
+    return _product_s(timer, "short_product", SHORT, tiles, timer.rows, share) / tile_bytes(timer)
 
 
 def tile_bytes(timer: Timer) -> int:
@@ -160,10 +158,10 @@ def _tile_s(timer: Timer, rows: int) -> float:
     return max(short_s - SHORT * (long_s - short_s) / (LONG - SHORT), 0.0)
 
 
-def _product_s(timer: Timer, probe: str, depth: int, tiles: int, rows: int) -> float:
+def _product_s(timer: Timer, probe: str, depth: int, tiles: int, rows: int, share: float = QUARTER) -> float:
     """Return the seconds of a product's register tile of ``depth`` rank-one updates, averaged over ``tiles``."""
     wide = COLUMNS * timer.lanes
-    return timer.seconds(probe, (rows, depth), (depth, wide), (tiles, rows, wide)) / tiles
+    return timer.seconds(probe, (rows, depth), (depth, wide), (tiles, rows, wide), share=share) / tiles
 
 
 def _special_s(timer: Timer) -> float:

@@ -5,12 +5,13 @@ A bundle carries this module, so it uses the standard library only.
 
 import itertools
 import statistics
+from functools import partial
 from math import prod
 
 from dsascape.tuner.calibrate.arithmetic import packed_s, panel_bytes, panel_depth, result_s, tile_bytes
 from dsascape.tuner.calibrate.derived import impossible_of
 from dsascape.tuner.calibrate.figures import Far, Idle, Level, Reading
-from dsascape.tuner.calibrate.rounds import HALF, Found
+from dsascape.tuner.calibrate.rounds import EIGHTH, HALF, TURNS, Found
 from dsascape.tuner.calibrate.shapes import PANEL_BY_L1, STEPS, TILES, summed_vectors
 from dsascape.tuner.calibrate.timer import FLOAT_BYTES, Timer
 
@@ -34,7 +35,7 @@ def memories(timer: Timer) -> Found:
         "growing": tuple([Reading(size, _read_s(timer, size, 1)) for size in timer.plan.growing_bytes]),
         "written_s": _filled_s(timer, sizes["l1"]),
         "far": tuple([_far(timer, level) for level in levels[1:]]),
-        "result_s": result_s(timer, TILES),
+        "result_s": result_s(timer, TILES, EIGHTH),
     }
 
 
@@ -58,9 +59,7 @@ def in_order(found: Found) -> Found:
     for level in found["levels"]:
         least_s = levels[-1].byte_s if levels else 0.0
         levels.append(
-            Level(
-                level.name, level.size_bytes, max(level.byte_s, least_s), level.byte_of_all_s, level.load_s
-            )
+            Level(level.name, level.size_bytes, max(level.byte_s, least_s), level.byte_of_all_s, level.load_s)
         )
     return {**found, "levels": tuple(levels)}
 
@@ -84,9 +83,7 @@ def _read_s(timer: Timer, size_bytes: int, threads: int) -> float:
     row_bytes = summed_vectors(timer.plan.shape.registers) * timer.lanes * FLOAT_BYTES
     rows = max(size_bytes // threads // row_bytes, 2)
     probe = "sums" if threads > 1 else "sum"
-    all_s, one_s = (
-        timer.seconds(probe, *timer.summed(count * threads * row_bytes, threads)) for count in (rows, 1)
-    )
+    all_s, one_s = (timer.seconds(probe, *timer.summed(count * threads * row_bytes, threads)) for count in (rows, 1))
     return (all_s - one_s if one_s < all_s else all_s) / (threads * (rows - 1) * row_bytes)
 
 
@@ -109,9 +106,11 @@ def _far(timer: Timer, level: Level) -> Far:
     long = panel_depth(timer, PANEL_BY_L1 if "l2" in timer.plan.sizes_bytes else 1)
     panels = max(size // panel_bytes(timer, long), 1)
     near, far = ((1, short), (1, long)) if level.name == "l2" else ((1, long), (panels, long))
-    near_s, panel_s = packed_s(timer, *near), packed_s(timer, *far)
     tiles = max(size // tile_bytes(timer), 1)
-    return Far(level.name, written_s, of_all_s, apart_s, near_s, panel_s, result_s(timer, tiles))
+    for _ in range(TURNS):  # small differences of large times, by turns
+        near_s, panel_s = packed_s(timer, *near, EIGHTH), packed_s(timer, *far, EIGHTH)
+        far_s = result_s(timer, tiles, EIGHTH)
+    return Far(level.name, written_s, of_all_s, apart_s, near_s, panel_s, far_s)
 
 
 def _written_s(timer: Timer, probe: str, size_bytes: int, threads: int, apart: int) -> float:
@@ -157,6 +156,5 @@ def _idle(timer: Timer) -> tuple[Idle, ...]:
         return statistics.median(timer.bench.after_waits("sum", timer.zeros(*shapes), wait_ms, TRIES_AFTER_WAIT))
 
     return tuple(
-        Idle(wait_ms * 1e-3, timer.of(("idle", wait_ms), lambda wait_ms=wait_ms: once(wait_ms), HALF) / size)
-        for wait_ms in _WAITS_MS
+        Idle(wait_ms * 1e-3, timer.of(("idle", wait_ms), partial(once, wait_ms), HALF) / size) for wait_ms in _WAITS_MS
     )

@@ -4,8 +4,9 @@ Other processes, virtual machines on the same cores and evicted caches only add 
 pages that happen to lie well in a cache, or a clock that is high for a moment, take from it. So every time is taken
 once in each round, by turns with all other times and on new memory, and its estimate is the lower quartile of its
 samples: it is right if a quarter of them or more are undisturbed, and one lucky sample does not decide it either. Where
-all cores have to be undisturbed at once, it is what an eighth of the samples fall below; where others' use of a machine
-is the figure itself, it is their median. A bundle carries this module, so it uses the standard library only.
+all cores have to be undisturbed at once, and where a figure is a small difference of large times, it is what an eighth
+of more samples fall below; where others' use of a machine is the figure itself, it is their median. A bundle carries
+this module, so it uses the standard library only.
 """
 
 import math
@@ -13,6 +14,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+TURNS = 3
+"""Samples of each time in each round, where an eighth of them decides."""
 ROUNDS = 5
 """Rounds of all probes; as many more of each probe that finds what cannot be."""
 _REPETITIONS = 3
