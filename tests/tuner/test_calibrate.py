@@ -368,6 +368,14 @@ def test_every_value_says_where_it_comes_from() -> None:
     assert [line for line in values if "  # " not in line] == []
 
 
+def test_relations_beyond_the_limits_of_machine_files_are_their_limits() -> None:
+    far = tuple(replace(each, apart_s=1e-6, panel_s=1e-7) for each in FIGURES.far)
+    (core,) = host_spec(FACTS, replace(FIGURES, far=far)).kinds
+
+    assert core.scattered == {"l3": 1000, "dram": 1000}
+    assert core.exposed == {"l2": 10, "l3": 10, "dram": 10}
+
+
 def test_this_machine_can_be_described_and_simulated(tmp_path: Path) -> None:
     path = tmp_path / "host.yaml"
     path.write_text(host_yaml(local_facts()), encoding="utf-8")
