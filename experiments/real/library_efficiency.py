@@ -7,11 +7,13 @@ one thread. What comes of it is ``library_efficiency`` of the machine's file, fr
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dsascape.experiments.point.job import Job, run_graph
 from dsascape.hw_models import Cpu
 from dsascape.scheduler import Placing, make_policy, make_tuning
 from dsascape.tuner.calibrate import CalibratedHost, DescribedHost, host_spec
+from dsascape.tuner.calibrate.rounds import ROUNDS, Times
 from dsascape.tuner.late import late
 from dsascape.tuner.measure.timing import measured
 from dsascape.workloads import Graph
@@ -60,6 +62,20 @@ def library_s(graph: Graph, seconds: float = _SECONDS) -> float:
     return measured(late("library").library_run(graph), seconds, _WIDTH).seconds
 
 
+def libraries_s(graphs: Mapping[str, Graph], seconds: float = _SECONDS) -> dict[str, float]:
+    """Return the seconds of a run of each network by onnxruntime, by its name, estimated from rounds of all of them.
+
+    Each is repeated for about ``seconds``.
+    """
+    times = Times()
+
+    def once(name: str) -> float:
+        return times.of(name, lambda: library_s(graphs[name], seconds / ROUNDS))
+
+    times.sample([partial(once, name) for name in graphs])
+    return {name: once(name) for name in graphs}
+
+
 def bound_s(graph: Graph, machine: Cpu) -> float:
     """Return the simulated seconds of ``graph`` on one thread of ``machine``, caches as the run before left them."""
     tuning = make_tuning(machine, {"threads": 1, "warm_caches": True})
@@ -79,8 +95,7 @@ def efficiencies(bounds_s: Mapping[str, float], taken_s: Mapping[str, float]) ->
 def measured_efficiencies(machine: Cpu) -> dict[str, float]:
     """Return the efficiency of onnxruntime on this processor by kind of kernel; ``machine`` describes the processor."""
     graphs = {sample.kind: sample.graph for sample in SAMPLES}
-    taken = {kind: library_s(graph) for kind, graph in graphs.items()}
-    return efficiencies({kind: bound_s(graph, machine) for kind, graph in graphs.items()}, taken)
+    return efficiencies({kind: bound_s(graph, machine) for kind, graph in graphs.items()}, libraries_s(graphs))
 
 
 def with_efficiencies(text: str, shares: Mapping[str, float]) -> str:

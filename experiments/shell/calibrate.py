@@ -1,12 +1,13 @@
 """The command ``calibrate``: describes a processor or GPU by system facts and small kernels."""
 
 import argparse
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from dsascape.experiments.real.measured_kinds import kind_of_target
-from dsascape.experiments.results.files import check_place, write_whole
+from dsascape.experiments.results.files import check_place, for_terminal, write_whole
 from dsascape.experiments.shell.answers import Answer, say
 from dsascape.hw_models import HardwareError
 from dsascape.hw_models.machine_files.json_schema import for_editors
@@ -45,9 +46,11 @@ def _answer(machine: Calibrated, out: Path | None, how: dict[str, Any], source: 
     except (HardwareError, ArithmeticError, ValueError) as error:
         wrong = "; ".join(str(error).splitlines())
         raise BundleError(f"{source or 'the measurement'}: does not describe a machine: {wrong}") from error
+    for each in found.warnings:
+        sys.stderr.write(f"dsascape: warning: {for_terminal(each)}\n")
     data = {
         **found.as_json(), "hardware": found.spec.model_dump(by_alias=True, mode="json"),
-        "file": None if out is None else str(out), **how,
+        "file": None if out is None else str(out), "warnings": list(found.warnings), **how,
     }  # fmt: skip
     if out is None:
         return Answer(data, lambda: say(found.text.rstrip()))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,11 +14,13 @@ from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.hw_models import Cpu, load_hardware
 from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.scheduler import make_policy
-from dsascape.tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts, probing
+from dsascape.tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts, shapes
 from dsascape.tuner.calibrate.facts import CacheFact, facts_from
 from dsascape.tuner.calibrate.figures import Far, Figures, Handed, Idle, Level, Reading
+from dsascape.tuner.calibrate.memories import TRIES_AFTER_WAIT
 from dsascape.tuner.calibrate.plan import ProbePlan, growing_bytes, probe_plan, sizes_bytes
 from dsascape.tuner.calibrate.probing import probed
+from dsascape.tuner.calibrate.rounds import ROUNDS
 
 FACTS = HostFacts(
     processor="example", architecture="x86_64", cores=2, clock_hz=2e9, memory_bytes=2**34, register_bytes=64,
@@ -73,28 +76,32 @@ class KnownMachine:
         byte_s = found * self.BYTE_S["l3"] + (1 - found) * self.BYTE_S["dram"]
         return [math.prod(arguments[0]) * 4 * byte_s] * tries
 
-    def row_s(self, calls: Sequence[tuple[str, Sequence[Any]]], budget_s: float) -> float:
+    def row(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> Callable[[float], float]:
         """Every call takes that much beside its kernel, and more behind others."""
         own = {"fill1": 1e-9, "fill2": 1e-9, "fills": 0.0}
-        taken = sum([own[probe] if probe in own else self._seconds(probe, shapes) for probe, shapes in calls])
-        return taken + 2e-7 * (len(calls) - 1) + 1e-8
+        taken = sum([own[probe] if probe in own else self._seconds(probe, arrays) for probe, arrays in calls])
+        return lambda _: taken + 2e-7 * (len(calls) - 1) + 1e-8
 
-    def _seconds(self, probe: str, shapes: Sequence[tuple[int, ...]]) -> float:
+    def _sums_s(self, sums: int, *_: object) -> float:
+        """Return the seconds of sums that one latency of 1.2 ns or two pipes allow, eight of which suit both best."""
+        return shapes.DEPTH * max(1.2e-9, sums * 1.5e-10) * (1.0 if sums == 8 else 1.1)
+
+    def _seconds(self, probe: str, arrays: Sequence[tuple[int, ...]]) -> float:
         formulas: dict[str, Callable[..., float]] = {
-            "chain": lambda *_: probing.DEPTH * 1.2e-9,
-            "chains": lambda *_: probing.DEPTH * probing.ACCUMULATORS * 1.5e-10,
+            "chains1": lambda *_: shapes.DEPTH * 1.2e-9,
+            **{f"chains{sums}": partial(self._sums_s, sums) for sums in shapes.sums(32)},
             "short_product": self._product_s, "long_product": self._product_s,
             "short_few": self._product_s, "long_few": self._product_s,
             "chains_split": lambda _, column, result: (
-                result[1] * probing.DEPTH * probing.ACCUMULATORS * 1.5e-10 * (1 + 0.1 * (result[0] - 1))
+                result[1] * shapes.DEPTH * 12 * 1.5e-10 * (1 + 0.1 * (result[0] - 1))
             ),
-            "special": lambda *_: probing.VECTORS * 2 * 5e-9,
+            "special": lambda *_: shapes.VECTORS * 2 * 5e-9,
             "sum": self._sum_s, "sums": self._sum_s, "panels": self._panels_s, "sums_of_others": self._of_others_s,
-            "chase": lambda chain, _: probing.STEPS * self.LOAD_S[self._memory(math.prod(chain) * 4)],
+            "chase": lambda chain, _: shapes.STEPS * self.LOAD_S[self._memory(math.prod(chain) * 4)],
             "write": self._written_s, "writes": self._written_s, "fill1": self._filled_s, "fill2": lambda _: 1e-9,
             "little": lambda *_: 1e-8, "little_split": lambda *_: 1e-8 + 5e-7 * self._threads,
         }  # fmt: skip
-        return formulas[probe](*shapes)
+        return formulas[probe](*arrays)
 
     def _filled_s(self, shape: tuple[int, ...]) -> float:
         return 1e-9 + math.prod(shape) * 4 * 8e-12
@@ -103,12 +110,12 @@ class KnownMachine:
         rows, depth = left
         stored = math.prod(results) * 4
         waits = 0.4 * stored * self.BYTE_S["dram"] if results[0] > 2**16 else 0.0  # for results that go to memory
-        return results[0] * (6e-9 + rows * 1e-9 + depth * rows * probing.COLUMNS * 1.6e-10) + waits
+        return results[0] * (6e-9 + rows * 1e-9 + depth * rows * shapes.COLUMNS * 1.6e-10) + waits
 
     def _panels_s(self, data: tuple[int, ...], weights: tuple[int, ...], *_: object) -> float:
         """Half of reading a panel from the second cache is waited for, and all of reading one from DRAM."""
         tiles, rows, depth = data
-        taken = weights[0] * tiles * rows * probing.COLUMNS * depth * 1.6e-10
+        taken = weights[0] * tiles * rows * shapes.COLUMNS * depth * 1.6e-10
         size = math.prod(weights) * 4
         if size > self._plan.sizes_bytes["l1"]:
             taken += 0.5 * tiles * size * self.BYTE_S["l2"]
@@ -144,6 +151,7 @@ def test_probes_recover_the_figures_of_a_simulated_machine() -> None:
 
     assert found.fma_chain_s == pytest.approx(1.2e-9)
     assert found.fma_s == pytest.approx(1.5e-10)
+    assert found.warnings == ()
     assert found.fed_fma_s == pytest.approx(1.6e-10, rel=0.03)
     assert found.tile_s == pytest.approx(20e-9)
     assert found.written_s == pytest.approx(8e-12)
@@ -174,8 +182,8 @@ def test_probes_recover_the_figures_of_a_simulated_machine() -> None:
     (core,) = host_spec(FACTS, found).kinds
     assert core.exposed == pytest.approx({"l2": 0.5, "l3": 0.0, "dram": 1.0}, abs=0.02)
     assert (core.writing["l3"], core.scattered) == (0.5, {"l3": 3, "dram": 3})
-    assert bench.ran.count("shuffle") == 4
-    assert bench.ran.count("sum") == probing.TRIES_AFTER_WAIT  # an array that pushes out all others
+    assert bench.ran.count("shuffle") == 4 * ROUNDS
+    assert bench.ran.count("sum") == ROUNDS * TRIES_AFTER_WAIT  # an array that pushes out all others
     fills = {name for name in bench.ran if name not in ("shuffle", "sum")}
     assert fills == {"fill1", "fill2", "fill3", "fill4", "fill5"}
 
@@ -358,6 +366,14 @@ def test_every_value_says_where_it_comes_from() -> None:
     values = [line for line in lines if ": " in line and not line.startswith(("#", "kind", "name"))]
 
     assert [line for line in values if "  # " not in line] == []
+
+
+def test_relations_beyond_the_limits_of_machine_files_are_their_limits() -> None:
+    far = tuple(replace(each, apart_s=1e-6, panel_s=1e-7) for each in FIGURES.far)
+    (core,) = host_spec(FACTS, replace(FIGURES, far=far)).kinds
+
+    assert core.scattered == {"l3": 1000, "dram": 1000}
+    assert core.exposed == {"l2": 10, "l3": 10, "dram": 10}
 
 
 def test_this_machine_can_be_described_and_simulated(tmp_path: Path) -> None:

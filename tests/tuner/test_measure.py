@@ -32,7 +32,7 @@ from dsascape.tuner.measure import (
     measure_plan,
     usable_cores,
 )
-from dsascape.tuner.measure.interference import busy_elsewhere, disturbances
+from dsascape.tuner.measure.interference import busy, busy_elsewhere, disturbances, watched
 from dsascape.tuner.measure.job import Job
 from dsascape.tuner.measure.timing import interval_width, measured_in_parts
 from dsascape.tuner.measure.worker import NETWORK
@@ -238,6 +238,16 @@ class TestInterference:
 
         assert found is not None
         assert found >= 0
+
+
+def test_a_block_is_watched_for_other_busy_processes() -> None:
+    found: list[str] = []
+    with watched(found, 10_000):
+        time.sleep(0.01)
+
+    assert found == []  # nobody keeps 1,500 cores busy
+    assert busy(0.3, 2) == []
+    assert busy(1.6, 2) == ["other processes kept 1.6 of 2 cores at work meanwhile, which may disturb figures"]
 
 
 def test_disturbances_are_caused_by_other_processes() -> None:

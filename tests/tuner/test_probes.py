@@ -150,6 +150,19 @@ def test_other_files_describe_no_machine(
     assert not (tmp_path / "device.yaml").exists()
 
 
+def test_what_is_assumed_is_said_and_stands_in_the_file(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(results.read_text())
+    found["figures"]["warnings"] = ["1.40 pipes; 1 assumed\nkind: gpu"]
+    (tmp_path / "results.json").write_text(json.dumps(found))
+
+    assert main(["calibrate", "--from", str(tmp_path / "results.json"), "--out", str(tmp_path / "device.yaml")]) == 0
+    assert "dsascape: warning: 1.40 pipes; 1 assumed" in capsys.readouterr().err
+    assert "# Warning: 1.40 pipes; 1 assumedkind: gpu.\n" in (tmp_path / "device.yaml").read_text()
+    assert load_hardware(tmp_path / "device.yaml", Cpu).name == "device"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -22,7 +22,7 @@ from dsascape.tuner.calibrate.probing import probed
 from dsascape.tuner.measure.device import now
 from dsascape.tuner.measure.timing import measured_in_parts
 
-_LIMIT_S = 300.0
+_LIMIT_S = 600.0
 _BEHIND_BYTES = 1024
 """Readable bytes after an array, for vectors that extend beyond it."""
 _SIZES = {"float32": 4, "int32": 4}
@@ -69,10 +69,10 @@ class NativeBench:
         evaluator = self._runtime.evaluator(probe, 1, repeat=tries, cooldown_ms=wait_ms)
         return self._runtime.samples(evaluator, _tensors(arguments))
 
-    def row_s(self, calls: Sequence[tuple[str, Sequence[_Held]]], budget_s: float) -> float:
-        """Return the seconds of a sequence of calls, made as for the kernels of a bundle."""
+    def row(self, calls: Sequence[tuple[str, Sequence[_Held]]]) -> Callable[[float], float]:
+        """Return a function of a time to spend: the seconds of a sequence of calls, made as for a bundle's kernels."""
         parts = [partial(self._runtime.run, self._runtime.function(probe), _tensors(held)) for probe, held in calls]
-        return measured_in_parts(parts, budget_s, _WIDTH).seconds
+        return lambda budget_s: measured_in_parts(parts, budget_s, _WIDTH).seconds
 
 
 def _tensors(arguments: Sequence[_Held]) -> list[Tensor]:

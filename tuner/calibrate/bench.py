@@ -25,5 +25,5 @@ class Bench(Protocol):
     def after_waits(self, probe: str, arguments: Sequence[Any], wait_ms: int, tries: int) -> list[float]:
         """Return the seconds of ``tries`` runs, each after a pause."""
 
-    def row_s(self, calls: Sequence[tuple[str, Sequence[Any]]], budget_s: float) -> float:
-        """Return the seconds of a sequence of probe calls, run as a network's kernels are."""
+    def row(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> Callable[[float], float]:
+        """Return a function of a time to spend: the seconds of a sequence of calls, run as a network's kernels are."""

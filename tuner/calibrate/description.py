@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from dsascape.hw_models import Cpu
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.hw_models.text.yaml_file import parse_yaml
+from dsascape.tuner.calibrate.arithmetic import FMA_LATENCY_CYCLES, whole_pipes
+from dsascape.tuner.calibrate.derived import MOST, relations
 from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
-from dsascape.tuner.calibrate.figures import Far, Figures
-from dsascape.tuner.calibrate.probing import COLUMNS, PANEL_BY_L1, TILES_OF_PANEL, few_rows, register_rows
+from dsascape.tuner.calibrate.figures import Figures
+from dsascape.tuner.calibrate.shapes import COLUMNS, PANEL_BY_L1, TILES_OF_PANEL, few_rows, register_rows
 from dsascape.tuner.calibrate.shared_cache import fresh, kept, shared_capacity, sharing
 from dsascape.tuner.calibrate.values import MEASURED, Value
 from dsascape.wording import count
 
-_FMA_LATENCY_CYCLES = 4.0
-"""Multiply-accumulate latency of every CPU preset; it converts the measured chain into a clock."""
 _LEAST_PORT = 0.25
 """Part of a port that loops may leave unused."""
 _MOST_STORES = 2.0
 """Stores per cycle of the widest cores."""
-
+_LONGEST = 400
+"""Characters of a warning."""
 
 _CLOCK = "clock_hz"
 _NAMES = {
@@ -61,6 +62,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         "#",
         f'# "the system": read from it; "measured": with small kernels{measured_on}; the rest is derived or assumed.',
         *([f"# The system does not tell, and it is assumed: {', '.join(lacking)}."] if lacking else []),
+        *([] if figures is None else [f"# Warning: {one_line(each, _LONGEST)}." for each in figures.warnings]),
         "kind: cpu",
         f"name: {name or ('host (not calibrated)' if figures is None else 'host')}",
         "cores:",
@@ -70,7 +72,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         "    order: out_of_order  # assumed",
         "    issue_width: 6  # assumed",
         f"    fma_pipes: {pace.pipes}",
-        f"    fma_latency_cycles: {_FMA_LATENCY_CYCLES}  # assumed: the clock follows from it",
+        f"    fma_latency_cycles: {FMA_LATENCY_CYCLES}  # assumed: the clock follows from it",
         f"    loads_per_cycle: {loads}",
         f"    stores_per_cycle: {stores}",
         f"    special_cycles: {pace.special}",
@@ -188,7 +190,7 @@ def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
         assumed = [Value(text, "assumed") for text in ("2", "12.0", "20.0", "0.0", "0.85")]
         source = ASSUMED if _CLOCK in facts.assumed else f"{TOLD}, at this moment"
         return _Pace(facts.clock_hz, source, *assumed)
-    pipes = max(round(figures.fma_chain_s / figures.fma_s / _FMA_LATENCY_CYCLES), 1)
+    pipes = whole_pipes(figures.fma_chain_s, figures.fma_s)
     clock_hz = 1 / (figures.fma_s * pipes)
     share = min(figures.fma_s / min(figures.fed_fma_s, *_fed_from_afar(facts, figures)), 1.0)
     sustained_hz = clock_hz * share
@@ -252,38 +254,22 @@ def _far(figures: Figures | None) -> list[str]:
     """Return the file's lines on memories behind the first cache: costs other than sequential reading."""
     if figures is None:
         return ["    overlap: 0.5  # assumed"]
-    reads_s = {level.name: level.byte_s for level in figures.levels}
-    loads = {each.name: f"{_exposed_loads(each, figures):.2f}" for each in figures.far}
-    stores = {each.name: f"{_exposed_stores(each, figures):.2f}" for each in figures.far}
-    writing = {each.name: f"{max(each.written_s / reads_s[each.name] - 1, 0.0):.2f}" for each in figures.far}
-    apart = {
-        each.name: f"{max(1 + (each.apart_s - each.written_s) / reads_s[each.name], 1.0):.2f}"
-        for each in figures.far if each.name != "l2"
-    }  # fmt: skip
+    derived = {each.name: relations(each, figures.levels, figures.result_s) for each in figures.far}
+    told = {
+        name: _mapping({far: f"{min(found[name], most):.2f}" for far, found in derived.items() if _has(name, far)})
+        for name, most in MOST.items()
+    }
     return [
-        f"    exposed: {_mapping(loads)}  # {MEASURED}: arithmetic on what comes from each memory",
-        f"    exposed_stores: {_mapping(stores)}  # {MEASURED}: arithmetic the results of which go there",
-        f"    writing: {_mapping(writing)}  # {MEASURED}: writing an array, less fetching it, by reading it",
-        f"    scattered: {_mapping(apart)}  # {MEASURED}: writing lines apart from each other, by reading a stream",
+        f"    exposed: {told['exposed']}  # {MEASURED}: arithmetic on what comes from each memory",
+        f"    exposed_stores: {told['exposed_stores']}  # {MEASURED}: arithmetic the results of which go there",
+        f"    writing: {told['writing']}  # {MEASURED}: writing an array, less fetching it, by reading it",
+        f"    scattered: {told['scattered']}  # {MEASURED}: writing lines apart from each other, by reading a stream",
     ]
 
 
-def _exposed_loads(far: Far, figures: Figures) -> float:
-    """Return the exposed part of loading a byte, relative to the shorter of the overlapping times.
-
-    Of the tiles that use a panel, only the first reads it from this memory; the others hit the second cache, if any.
-    """
-    reads_s = next(level.byte_s for level in figures.levels if level.name == far.name)
-    if far.name == "l2":
-        return max(far.panel_s - far.near_s, 0.0) / (TILES_OF_PANEL * reads_s)
-    first_s = far.near_s / TILES_OF_PANEL
-    return max(far.panel_s - far.near_s - max(reads_s - first_s, 0.0), 0.0) / min(reads_s, first_s)
-
-
-def _exposed_stores(far: Far, figures: Figures) -> float:
-    """Return the time that storing a byte adds to the longer of computing and writing, relative to the shorter."""
-    longer, shorter = max(far.written_s, figures.result_s), min(far.written_s, figures.result_s)
-    return max(far.result_s - longer, 0.0) / shorter
+def _has(name: str, memory: str) -> bool:
+    """Return whether a machine file states the relation ``name`` of a memory."""
+    return name != "scattered" or memory != "l2"
 
 
 def _mapping(values: Mapping[str, str]) -> str:
@@ -333,6 +319,6 @@ def _picoseconds(seconds: float) -> int:
     return max(round(seconds * PS_PER_S), 1)
 
 
-def one_line(text: str) -> str:
-    """Return ``text`` fit for a comment of the file: printable, on one line, at most 100 characters."""
-    return "".join(each for each in text if each.isprintable())[:100]
+def one_line(text: str, most: int = 100) -> str:
+    """Return ``text`` fit for a comment of the file: printable, on one line, at most ``most`` characters."""
+    return "".join(each for each in text if each.isprintable())[:most]

@@ -85,7 +85,7 @@ class Figures:
     fma_chain_s: float
     """Latency of a dependent vector multiply-accumulate."""
     fma_s: float
-    """Time of one independent vector multiply-accumulate."""
+    """Time of one independent vector multiply-accumulate, no more than in a matrix product."""
     fed_fma_s: float
     """Time of one multiply-accumulate of a matrix product whose weights are in the first cache."""
     tile_s: float
@@ -120,3 +120,5 @@ class Figures:
     files that were written before they were measured."""
     fewer: tuple[OnThreads, ...] = ()
     """Overheads on two, four, eight threads and so on. Files without them were written before they were measured."""
+    warnings: tuple[str, ...] = ()
+    """What could not be measured and is assumed, and what disturbed the rest."""

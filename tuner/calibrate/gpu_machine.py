@@ -21,6 +21,11 @@ class DescribedGpu:
     """Text of its file."""
     spec: Gpu
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """None: others' use of a GPU is not known."""
+        return ()
+
     def as_json(self) -> dict[str, Any]:
         """Return the GPU's name and its number of SMs."""
         return {"processor": self.facts.name, "sms": self.facts.sms}

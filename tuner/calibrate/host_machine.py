@@ -25,6 +25,11 @@ class DescribedHost:
     """Text of its file."""
     spec: Cpu
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What could not be measured and is assumed, and what disturbed the rest."""
+        return self.figures.warnings
+
     def as_json(self) -> dict[str, Any]:
         """Return the processor's name, its cores, and what is assumed of it."""
         return {"processor": self.facts.processor, "cores": self.facts.cores, "assumed": list(self.facts.assumed)}

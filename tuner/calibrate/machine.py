@@ -17,6 +17,10 @@ class Described(Protocol):
     def spec(self) -> AnyHardware:
         """The machine as it is simulated."""
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What could not be measured and is assumed, and what disturbed the rest."""
+
     def as_json(self) -> dict[str, Any]:
         """Return the facts that ``calibrate --json`` prints in front of the machine's values."""
 

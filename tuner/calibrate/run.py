@@ -14,7 +14,7 @@ from dsascape.tuner.measure.run import MeasureError, check_installed
 from dsascape.tuner.measure.targets import check_cpu_target, check_target
 from dsascape.tuner.measure.worker import FAILURES, reason
 
-_LIMIT_S = 300.0
+_LIMIT_S = 600.0
 
 
 def calibrate(

@@ -3,7 +3,8 @@
 TVM takes memory of more than 1 KiB for a buffer from a heap, whatever the buffer's scope. LLVM keeps no memory of
 unknown origin in registers: the sums of a tile of more than 16 vectors of 64 bytes would be cleared with ``memset``,
 stored behind the loop that adds them up, and read again by what follows. On the stack they are registers. A buffer that
-every tile takes and gives back costs two calls there, which is as long as a small tile takes to compute.
+every tile takes and gives back costs two calls there, which is as long as a small tile takes to compute. The stack is
+aligned to the vectors (`tuner.codegen.stack`).
 """
 
 import math
@@ -13,6 +14,8 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
+
+from dsascape.tuner.codegen.stack import with_aligned_stacks
 
 _PIPELINE = "dsascape_cpu"
 _LEFT_ALONE = "disable_lower_builtin"
@@ -24,7 +27,7 @@ _MOST_BYTES = 2**16
 
 def cpu_module(functions: Any, target: Any) -> Any:
     """Return the compiled module of an IRModule for a CPU."""
-    return tirx.build(functions, target=target, pipeline=_registered())
+    return with_aligned_stacks(tirx.build(functions, target=target, pipeline=_registered()), target)
 
 
 @cache

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from dsascape.tuner.measure.records import Device, Timing
@@ -33,6 +34,27 @@ def busy_elsewhere(window_s: float = _WINDOW_S) -> float | None:
     time.sleep(window_s)
     after = _others_s()
     return None if after is None else max(after - before, 0.0) / (time.monotonic() - begin)
+
+
+@contextmanager
+def watched(found: list[str], cores: int) -> Iterator[None]:
+    """Append to ``found`` how many of ``cores`` other processes kept busy while the block ran, if that disturbs.
+
+    The system's own work, and virtual machines that took the cores' time, count as others; nothing is appended where
+    the system does not tell.
+    """
+    before, begin = _others_s(), time.monotonic()
+    yield
+    after = _others_s()
+    if before is not None and after is not None:
+        found += busy(max(after - before, 0.0) / (time.monotonic() - begin), cores)
+
+
+def busy(load: float, cores: int) -> list[str]:
+    """Return a warning about ``load`` of ``cores`` that others kept busy during a measurement; none if it is little."""
+    if load <= _MOST_BUSY * cores:
+        return []
+    return [f"other processes kept {load:.1f} of {count(cores, 'core')} at work meanwhile, which may disturb figures"]
 
 
 def _load_average() -> float | None:

@@ -3,8 +3,9 @@
 from typing import Any
 
 from dsascape.tuner.calibrate.facts import local_facts
+from dsascape.tuner.calibrate.overheads import HANDING
 from dsascape.tuner.calibrate.plan import ProbeShape, probe_plan
-from dsascape.tuner.calibrate.probing import HANDING, handed
+from dsascape.tuner.calibrate.probing import handed
 from dsascape.tuner.on_device.places import Place
 from dsascape.tuner.on_device.probes import PlaceBench
 

@@ -1,17 +1,17 @@
-"""Small kernels that each measure one figure of a processor (described in `tuner.calibrate.probing`).
+"""Small kernels that each measure one figure of a processor (described in `tuner.calibrate.arithmetic` and beside it).
 
 Arrays may have any size, so that the same code serves all caches; vectors have the machine's size.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import te
 
 from dsascape.tuner.calibrate.plan import ProbeShape
-from dsascape.tuner.calibrate.probing import (
-    ACCUMULATORS,
+from dsascape.tuner.calibrate.shapes import (
     COLUMNS,
     DEPTH,
     LONG,
@@ -22,6 +22,8 @@ from dsascape.tuner.calibrate.probing import (
     few_rows,
     register_rows,
     summed_vectors,
+    sums,
+    sums_on_threads,
 )
 from dsascape.tuner.codegen.functions import sigmoid
 
@@ -30,8 +32,8 @@ def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
     """Return the PrimFunc of each probe, by name."""
     lanes = shape.lanes
     makers: dict[str, Callable[[], Any]] = {
-        "chain": lambda: _multiplied(1, lanes), "chains": lambda: _multiplied(ACCUMULATORS, lanes),
-        "chains_split": lambda: _multiplied_on_threads(ACCUMULATORS, lanes),
+        **{f"chains{count}": partial(_multiplied, count, lanes) for count in (1, *sums(shape.registers))},
+        "chains_split": lambda: _multiplied_on_threads(sums_on_threads(shape.registers), lanes),
         "short_product": lambda: _product(shape, register_rows(shape.registers), SHORT),
         "long_product": lambda: _product(shape, register_rows(shape.registers), LONG),
         "short_few": lambda: _product(shape, few_rows(shape.registers), SHORT),
@@ -51,23 +53,18 @@ def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
 
 
 def _multiplied(vectors: int, lanes: int) -> Any:
-    """Return rank-one updates of ``vectors`` vectors that stay in registers."""
-    row, column = te.placeholder((DEPTH,), name="row"), te.placeholder((vectors * lanes,), name="column")
-    k = te.reduce_axis((0, DEPTH), "k")
-    total = te.compute((vectors * lanes,), lambda j: te.sum(row[k] * column[j], axis=k), name="total")
-    return _in_registers(_schedule([row, column, total]), 0, lanes)
+    """Return rank-one updates of ``vectors`` sums in registers by one column: two registers beside the sums."""
+    return _of_sums(_SUMS, vectors, lanes)
 
 
 def _multiplied_on_threads(vectors: int, lanes: int) -> Any:
     """Return the same updates as `_multiplied`, for each of a number of rows on each thread."""
-    threads, rows = te.var("threads", "int64"), te.var("rows", "int64")
-    row, column = te.placeholder((DEPTH,), name="row"), te.placeholder((vectors * lanes,), name="column")
-    k = te.reduce_axis((0, DEPTH), "k")
-    whole = threads, rows, vectors * lanes
-    total = te.compute(whole, lambda t, r, j: te.sum(row[k] * column[j], axis=k), name="total")
-    schedule = _schedule([row, column, total])
-    schedule.parallel(schedule.get_loops(schedule.get_sblock("total"))[0])
-    return _in_registers(schedule, 2, lanes)
+    return _of_sums(_SUMS_ON_THREADS, vectors, lanes)
+
+
+def _of_sums(source: str, vectors: int, lanes: int) -> Any:
+    written = source.format(depth=DEPTH, lanes=lanes, wide=vectors * lanes, vectors=vectors)
+    return tvm.script.from_source(written).with_attr("tirx.noalias", True)
 
 
 def _product(shape: ProbeShape, rows: int, depth: int) -> Any:
@@ -183,6 +180,47 @@ def _schedule(tensors: list[Any]) -> Any:
     return tvm.s_tir.Schedule(tvm.IRModule({"main": te.create_prim_func(tensors)}))
 
 
+_SUMS = """
+@T.prim_func(s_tir=True)
+def sums(
+    row: T.Buffer(({depth},), "float32"), column: T.Buffer(({lanes},), "float32"),
+    total: T.Buffer(({wide},), "float32"),
+):
+    own = T.alloc_buffer(({wide},), "float32", scope="local")
+    for sum in T.unroll({vectors}):
+        for lane in T.vectorized({lanes}):
+            own[sum * {lanes} + lane] = total[sum * {lanes} + lane]
+    for step in T.serial({depth}):
+        for sum in T.unroll({vectors}):
+            for lane in T.vectorized({lanes}):
+                own[sum * {lanes} + lane] = own[sum * {lanes} + lane] + row[step] * column[lane]
+    for sum in T.unroll({vectors}):
+        for lane in T.vectorized({lanes}):
+            total[sum * {lanes} + lane] = own[sum * {lanes} + lane]
+"""
+"""Sums of one product each, which begin with numbers of their own, or a compiler would make one of them."""
+_SUMS_ON_THREADS = """
+@T.prim_func(s_tir=True)
+def sums(
+    row: T.Buffer(({depth},), "float32"), column: T.Buffer(({lanes},), "float32"), total_handle: T.handle,
+):
+    threads = T.int64()
+    rows = T.int64()
+    total = T.match_buffer(total_handle, (threads, rows, {wide}), "float32")
+    for thread in T.parallel(threads):
+        for part in T.serial(rows):
+            own = T.alloc_buffer(({wide},), "float32", scope="local")
+            for sum in T.unroll({vectors}):
+                for lane in T.vectorized({lanes}):
+                    own[sum * {lanes} + lane] = total[thread, part, sum * {lanes} + lane]
+            for step in T.serial({depth}):
+                for sum in T.unroll({vectors}):
+                    for lane in T.vectorized({lanes}):
+                        own[sum * {lanes} + lane] = own[sum * {lanes} + lane] + row[step] * column[lane]
+            for sum in T.unroll({vectors}):
+                for lane in T.vectorized({lanes}):
+                    total[thread, part, sum * {lanes} + lane] = own[sum * {lanes} + lane]
+"""
 _SHUFFLE = """
 @T.prim_func(s_tir=True)
 def shuffle(chain_handle: T.handle, line_handle: T.handle, place: T.Buffer((1,), "int32")):

@@ -1,8 +1,9 @@
 """Probing of a processor through TVM: this machine's, or that of a server behind TVM's RPC."""
 
 import time
+import weakref
 from collections.abc import Callable, Container, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -13,6 +14,7 @@ from dsascape.tuner.calibrate.plan import ProbePlan, ProbeShape, probe_plan
 from dsascape.tuner.calibrate.probing import probed
 from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.measure.address import remote_address
+from dsascape.tuner.measure.interference import watched
 from dsascape.tuner.measure.targets import target_description
 from dsascape.tuner.measure.timing import measured
 from dsascape.tuner.on_device.places import LocalPlace, Place, RemotePlace, own_processor
@@ -57,21 +59,32 @@ class PlaceBench:
         )
         return [float(each) for each in evaluator(*arguments).results]
 
-    def row_s(self, calls: Sequence[tuple[str, Sequence[Any]]], budget_s: float) -> float:
-        """Return the seconds of calls in sequence; on a server, the sum of each call timed by itself."""
+    def row(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> Callable[[float], float]:
+        """Return a function of a time to spend: the seconds of calls in sequence.
+
+        On a server, these are the sum of each call timed by itself.
+        """
         if not self._place.is_here:
-            each_s = budget_s / len(calls)
-            return sum([measured(self.clock(*call, 1), each_s, _WIDTH).seconds for call in calls])
-        row = Row([(self._module[probe], arguments) for probe, arguments in calls] * _TIMES, self._target)
-        seconds = measured(partial(_seconds, row), budget_s, _WIDTH).seconds / _TIMES
-        row.close()
-        return seconds
+            clocks = [self.clock(*call, 1) for call in calls]
+            return lambda budget_s: sum([measured(each, budget_s / len(clocks), _WIDTH).seconds for each in clocks])
+        return _TimedRow(Row([(self._module[probe], arguments) for probe, arguments in calls] * _TIMES, self._target))
 
 
-def _seconds(row: Row) -> float:
-    begin = time.perf_counter()
-    row.run()
-    return time.perf_counter() - begin
+class _TimedRow:
+    """A sequence of calls, repeated, to be timed; its functions are unregistered when nobody needs it any more."""
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        weakref.finalize(self, row.close)
+
+    def __call__(self, budget_s: float) -> float:
+        """Return the seconds of one sequence, timed for ``budget_s``."""
+        return measured(self._once, budget_s, _WIDTH).seconds / _TIMES
+
+    def _once(self) -> float:
+        begin = time.perf_counter()
+        self._row.run()
+        return time.perf_counter() - begin
 
 
 def probe(device: str, target: str, most_bytes: int | None, probe_s: float) -> tuple[HostFacts, Figures]:
@@ -87,7 +100,12 @@ def probe(device: str, target: str, most_bytes: int | None, probe_s: float) -> t
         place.use_threads(facts.cores)
     plan: ProbePlan = probe_plan(facts, most_bytes, probe_s)
     bench = PlaceBench(place, plan.shape, _target(target, plan.threads))
-    return facts, probed(plan, bench)
+    if not place.is_here:
+        return facts, probed(plan, bench)
+    disturbed: list[str] = []
+    with watched(disturbed, plan.threads):
+        figures = probed(plan, bench)
+    return facts, replace(figures, warnings=(*figures.warnings, *disturbed))
 
 
 def _target(name: str, threads: int) -> Any:
