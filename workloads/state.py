@@ -163,7 +163,7 @@ def _with_direct_reads(graph: Graph, states: frozenset[str]) -> Graph:
         inside = {nest.write.tensor for nest in nests}
         inputs = dict.fromkeys([read.tensor for nest in nests for read in nest.reads if read.tensor not in inside])
         ops.append(replace(op, nests=nests, inputs=tuple(inputs)))
-    wanted, kept = set(graph.outputs), list[Op]()
+    wanted, kept = {*graph.outputs, *graph.unlisted}, list[Op]()
     for op in reversed(ops):
         if wanted & {*op.outputs}:
             kept.append(op)

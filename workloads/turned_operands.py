@@ -111,12 +111,24 @@ def _dims_apart(nest: LoopNest, read: Access, tensors: Tensors) -> Iterator[int]
 
 
 def _strided_dim(nest: LoopNest, read: Access, tensors: Tensors) -> int | None:
-    """Return the dimension of an activation that neighbouring results step along; None if it is contiguous."""
+    """Return the dimension of an activation that neighbouring results step along; None if it is contiguous.
+
+    Results lie next to each other along one loop. Other loops may share the dimension with it, in either tensor: the
+    groups of a convolution, or the gates of a recurrence.
+    """
     written, tensor = nest.write, tensors[read.tensor]
     inner = next((dim for dim in reversed(tensors[written.tensor].order) if written.shape[dim] > 1), None)
     last = next((dim for dim in reversed(tensor.order) if tensor.shape[dim] > 1), None)
-    if inner is None or len(written.indices[inner].terms) != 1:
+    if inner is None:
         return None
-    along = Index(written.indices[inner].terms)
-    dims = [dim for dim, index in enumerate(read.indices) if index == along]
-    return dims[0] if along.terms[0][1] == 1 and dims and dims[0] != last else None
+    neighbour = [loop for loop, stride in written.indices[inner].terms if stride == 1 and nest.loops[loop].extent > 1]
+    if len(neighbour) != 1:
+        return None
+    dims = [dim for dim, index in enumerate(read.indices) if _steps_along(nest, index, neighbour[0])]
+    return dims[0] if dims and dims[0] != last else None
+
+
+def _steps_along(nest: LoopNest, index: Index, loop: int) -> bool:
+    """Whether neighbouring iterations of ``loop`` read neighbouring elements, and none of the others is summed over."""
+    others = [term for term, _ in index.terms if term != loop and nest.loops[term].reduction]
+    return index == Index(index.terms) and (loop, 1) in index.terms and not others
