@@ -19,7 +19,7 @@ from dsascape.workloads.input_shapes import InputTypes, input_types, rescaled_ty
 from dsascape.workloads.lowering import build_graph
 from dsascape.workloads.onnx_file import WEIGHTS_KEY, OnnxFile, parse_onnx
 from dsascape.workloads.reimport import ImportOptions, Reimport, naming
-from dsascape.workloads.simplify import simplified
+from dsascape.workloads.simplify import simplified, without_copies
 from dsascape.workloads.walk import Rewalk, walk_file
 from dsascape.workloads.walk_state import Walk, typed
 
@@ -65,8 +65,8 @@ def _sized(file: OnnxFile, options: ImportOptions, rounds: tuple[tuple[Edit, ...
         with _naming_image(options.image):
             walk = walk_file(file, wanted, Rewalk(before, lambda state: CarryOver(state, before, ratio)))
     walk, batch = _at_batch(file, walk, replace(inputs, types=wanted), options)
-    if options.simplify:
-        walk = simplified(walk, [entry.name for entry in file.model.graph.output])
+    outputs = [entry.name for entry in file.model.graph.output]
+    walk = simplified(walk, outputs) if options.simplify else without_copies(walk, outputs)
     for edits in rounds:
         walk = edited_walk(file, walk, edits)
     filled = tuple(name for name, given in wanted.items() if 0 not in given.shape)
