@@ -1,8 +1,8 @@
 """Removal of operators without effect, as an optimising compiler does first.
 
-Shape arithmetic is folded on every import, and copies are dropped: Identity, Dropout, and casts, reshapes, permutations,
-slices, padding and concatenations that change nothing. On top of that, simplification merges chains of reshapes and of
-permutations, and folds a batch normalisation with constant factors into the convolution before it.
+Shape arithmetic is folded on every import, and copies are dropped: Identity, Dropout, and casts, reshapes,
+permutations, slices, padding and concatenations that change nothing. On top of that, simplification merges chains of
+reshapes and of permutations, and folds a batch normalisation with constant factors into the convolution before it.
 """
 
 from collections.abc import Mapping, Sequence
