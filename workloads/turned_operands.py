@@ -69,7 +69,7 @@ def _orders(nest: LoopNest, tensors: Tensors) -> dict[int, tuple[tuple[int, ...]
         tensor = tensors[read.tensor]
         if tensor.role == "weight":
             continue
-        dim = _strided_dim(nest, read, tensors)
+        dim = None if _has_window(nest, read) else _strided_dim(nest, read, tensors)
         apart = list(_dims_apart(nest, read, tensors))
         together = (*apart, *[each for each in tensor.order if each not in apart])
         moves = _moving(together, read) != _moving(tensor.order, read)
@@ -128,7 +128,18 @@ def _strided_dim(nest: LoopNest, read: Access, tensors: Tensors) -> int | None:
     return dims[0] if dims and dims[0] != last else None
 
 
+def _has_window(nest: LoopNest, read: Access) -> bool:
+    """Whether neighbouring results read overlapping parts of a dimension: such data is copied tile by tile anyway."""
+    for index in read.indices:
+        covered = 1
+        for stride, extent in sorted([(abs(stride), nest.loops[loop].extent) for loop, stride in index.terms]):
+            if extent > 1 and stride < covered and not index.opaque:
+                return True
+            covered += stride * (extent - 1)
+    return False
+
+
 def _steps_along(nest: LoopNest, index: Index, loop: int) -> bool:
     """Whether neighbouring iterations of ``loop`` read neighbouring elements, and none of the others is summed over."""
-    others = [term for term, _ in index.terms if term != loop and nest.loops[term].reduction]
-    return index == Index(index.terms) and (loop, 1) in index.terms and not others
+    summed = [term for term, _ in index.terms if nest.loops[term].reduction and nest.loops[term].extent > 1]
+    return index == Index(index.terms) and (loop, 1) in index.terms and not summed
