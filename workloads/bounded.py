@@ -206,7 +206,7 @@ def _without_masks(op: Op) -> Op:
 
 def _without_unused(graph: Graph) -> Graph:
     """Return ``graph`` without operators that no result depends on any more, and their tensors."""
-    wanted, kept = {*graph.results}, list[Op]()
+    wanted, kept = {*graph.results, *graph.unlisted}, list[Op]()
     for op in reversed(graph.ops):
         if wanted & {*op.outputs}:
             kept.append(op)

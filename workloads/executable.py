@@ -2,11 +2,9 @@
 
 The graph itself has shapes and loop nests only. Its operators are looked up in the file that it was imported from,
 at the same sizes and after the same simplification, so that each is one node. Weights without a value in the file, and
-all large ones, are drawn at random: reproducibly from a seed and their name, scaled so that activations stay finite.
+all large ones, are drawn at random: reproducibly from a seed, their name and their role (`workloads.drawn_values`).
 """
 
-import math
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 from dsascape.workloads.constants import single_node_model
 from dsascape.workloads.decomposition.state_space import standard_nodes
+from dsascape.workloads.drawn_values import generator, weight_values
 from dsascape.workloads.graph import FLOATS, CastRebuild, Graph, Op, Tensor, WorkloadError
 from dsascape.workloads.onnx_import import walk_again
 from dsascape.workloads.operators.registry import Array
@@ -28,17 +27,6 @@ from dsascape.workloads.walk_state import DTYPES, ELEMENTS, Walk, attributes_of
 _STANDARD = frozenset({"", "ai.onnx"})
 _NEWEST_IR_VERSION = 10
 """Newest ONNX IR version that every onnxruntime in use reads."""
-_WEIGHT_PLACES: Mapping[str, tuple[int, ...]] = {
-    "Conv": (1,), "ConvTranspose": (1,), "Gemm": (0, 1), "MatMul": (0, 1),
-}  # fmt: skip
-"""Positions of operands that are multiplied and summed over, by operator."""
-_STEPS = 2**8
-"""Steps to which the mantissa of a drawn weight is rounded: as fine as bfloat16."""
-_SHIFT_PLACES: Mapping[str, tuple[int, ...]] = {
-    "Conv": (2,), "ConvTranspose": (2,), "Gemm": (2,), "LayerNormalization": (2,), "BatchNormalization": (2, 3),
-}  # fmt: skip
-"""Positions of operands that are added or subtracted, by operator."""
-
 
 @dataclass(frozen=True)
 class Executable:
@@ -53,6 +41,8 @@ class Executable:
     further: tuple[onnx.NodeProto, ...] = ()
     """All nodes that the results need, in the file's order, where the graph leaves out some of them: masks that bounds
     of loops stand for (`workloads.bounded`). Empty where it has them all."""
+    drawn: frozenset[str] = frozenset()
+    """Names of values that are drawn, or computed from drawn ones: what the file does not say."""
 
     def attributes(self, position: int) -> dict[str, Any]:
         """Return the attributes of the operator at ``position``."""
@@ -103,14 +93,16 @@ def executable(graph: Graph, seed: int = 0) -> Executable:
     by_output = {name: node for node in walk.nodes for name in node.output if name}
     nodes = tuple(by_output.get(op.outputs[0]) or _copying(graph, op) for op in graph.ops)
     further = _further(walk, nodes)
-    values = _weights(walk, further or nodes, seed) | _conditions(walk, opset)
+    own, drawn = weight_values(walk, further or nodes, seed)
+    values, made_up = own | _conditions(walk, opset), set(drawn)
     for node in walk.once:
         operands = {name: values[name] for name in node.input if name}
         results = ReferenceEvaluator(single_node_model(node, opset)).run(None, operands)
         values.update(zip(node.output, map(np.asarray, results), strict=True))
+        made_up.update(node.output if made_up & operands.keys() else ())
     read = {name for node in further or nodes for name in node.input}
     values = {name: value for name, value in values.items() if name in read}
-    return Executable(graph, nodes, values, opset, further)
+    return Executable(graph, nodes, values, opset, further, frozenset(made_up & values.keys()))
 
 
 def _copying(graph: Graph, op: Op) -> onnx.NodeProto:
@@ -189,70 +181,19 @@ def _named(node: onnx.NodeProto) -> onnx.NodeProto:
     return copy
 
 
-def _weights(walk: Walk, nodes: Sequence[onnx.NodeProto], seed: int) -> dict[str, Array]:
-    """Return values for all weights that are not computed from others; they do not depend on edits."""
-    computed = {name for node in walk.once for name in node.output}
-    values: dict[str, Array] = {}
-    for node in (*walk.unedited, *walk.once, *nodes):
-        for place, name in enumerate(node.input):
-            if name in walk.weights and name not in computed and name not in values:
-                value = walk.values.get(name)
-                kind = walk.types[name]
-                dtype = helper.tensor_dtype_to_np_dtype(kind.element)
-                if value is None:
-                    value = _drawn(node, place, kind.shape, dtype, _generator(name, seed))
-                values[name] = np.ascontiguousarray(value).reshape(kind.shape)
-    return values
-
-
 def drawn_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
     """Return values for the network's inputs: from 0 to 1 as images have them, zeros and ones for whole numbers."""
     values: dict[str, Array] = {}
     for name in graph.inputs:
         tensor = graph.tensors[name]
         dtype = helper.tensor_dtype_to_np_dtype(ELEMENTS[tensor.dtype])
-        generator = _generator(name, seed)
+        draw = generator(name, seed)
         if np.issubdtype(dtype, np.floating):
-            values[name] = generator.uniform(0, 1, tensor.shape).astype(dtype)
+            values[name] = draw.uniform(0, 1, tensor.shape).astype(dtype)
         else:
-            values[name] = generator.integers(0, 2, tensor.shape).astype(dtype)
+            values[name] = draw.integers(0, 2, tensor.shape).astype(dtype)
     return values
 
 
 def _described(tensor: Tensor) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(tensor.name, ELEMENTS[tensor.dtype], tensor.shape)
-
-
-def _generator(name: str, seed: int) -> np.random.Generator:
-    return np.random.default_rng([seed, zlib.crc32(name.encode())])
-
-
-def _drawn(
-    node: onnx.NodeProto, place: int, shape: tuple[int, ...], dtype: np.dtype[Any], generator: np.random.Generator
-) -> Array:
-    """Return random values for an operand of ``node``: products keep their input's magnitude, factors are near one."""
-    if not np.issubdtype(dtype, np.floating):
-        return generator.integers(0, 2, shape).astype(dtype)
-    if place in _WEIGHT_PLACES.get(node.op_type, ()):
-        summed = _summed_over(node, shape)
-        return _coarse(generator.standard_normal(shape) / math.sqrt(max(summed, 1))).astype(dtype)
-    if place in _SHIFT_PLACES.get(node.op_type, ()) or node.op_type in ("Add", "Gather", "Sub"):
-        return _coarse(0.1 * generator.standard_normal(shape)).astype(dtype)
-    return _coarse(generator.uniform(0.5, 1.5, shape)).astype(dtype)
-
-
-def _coarse(values: Array) -> Array:
-    """Return ``values`` with mantissas rounded to their leading bits, so that files with many of them compress."""
-    fraction, exponent = np.frexp(values)
-    return np.ldexp(np.round(fraction * _STEPS) / _STEPS, exponent)
-
-
-def _summed_over(node: onnx.NodeProto, shape: tuple[int, ...]) -> int:
-    """Return the number of products that are summed per output."""
-    if node.op_type == "Conv":
-        return math.prod(shape[1:])
-    if node.op_type == "ConvTranspose":
-        return shape[0]
-    if node.op_type == "Gemm" and attributes_of(node).get("transB", 0):
-        return shape[-1]
-    return shape[-2] if len(shape) > 1 else shape[0]

@@ -277,6 +277,16 @@ class Graph:
         return frozenset(reached)
 
     @cached_property
+    def unlisted(self) -> frozenset[str]:
+        """Weights that no operator lists among its inputs.
+
+        Loop nests hold what is known of them, such as the indices of a Gather, but generated code reads them: they stay
+        where a network is written in another way.
+        """
+        listed = {name for op in self.ops for name in op.inputs}
+        return frozenset([name for name, each in self.tensors.items() if each.role == "weight" and name not in listed])
+
+    @cached_property
     def operations(self) -> Operations:
         """Arithmetic of all operators."""
         return sum((op.operations for op in self.ops), Operations())

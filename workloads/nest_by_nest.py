@@ -108,7 +108,7 @@ def written_out(
         ops_of.append(tuple(range(first, len(ops))))
     ops, constants = _with_split_gates(ops, tensors)
     tensors |= {tensor.name: tensor for tensor in constants}
-    kept = {name for op in ops for name in (*op.inputs, *op.outputs)}
+    kept = {name for op in ops for name in (*op.inputs, *op.outputs)} | graph.unlisted
     kept |= {name for name, tensor in graph.tensors.items() if tensor.role != "weight"}
     kept_tensors = {name: tensor for name, tensor in tensors.items() if name in kept}
     out = replace(graph, ops=tuple(ops), tensors=kept_tensors)

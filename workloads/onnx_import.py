@@ -21,7 +21,7 @@ from dsascape.workloads.input_shapes import InputTypes, OpenDims, input_types, o
 from dsascape.workloads.lowering import build_graph
 from dsascape.workloads.onnx_file import WEIGHTS_KEY, OnnxFile, parse_onnx
 from dsascape.workloads.reimport import ImportOptions, Reimport, naming
-from dsascape.workloads.simplify import simplified
+from dsascape.workloads.simplify import simplified, without_copies
 from dsascape.workloads.walk import Rewalk, walk_file
 from dsascape.workloads.walk_state import Walk, typed
 
@@ -77,8 +77,8 @@ def _sized(file: OnnxFile, options: ImportOptions, rounds: tuple[tuple[Edit, ...
     walk, inputs, at_batch = resized[-1]
     _check_sizes(file, opened, inputs, at_batch.batch, options)
     walk = at_batch.walk
-    if options.simplify:
-        walk = simplified(walk, [entry.name for entry in file.model.graph.output])
+    outputs = [entry.name for entry in file.model.graph.output]
+    walk = simplified(walk, outputs) if options.simplify else without_copies(walk, outputs)
     for edits in rounds:
         walk = edited_walk(file, walk, edits)
     filled = tuple(name for name, given in inputs.types.items() if 0 not in given.shape)

@@ -49,7 +49,7 @@ def graph_with_state_in_place(graph: Graph) -> Graph:
     """Return ``graph`` with its caches changed in place; itself where it has none."""
     states = states_of(graph)
     if not states:
-        return graph
+        return _with_direct_reads(graph, _stored_results(graph))
     tensors, ops = dict(graph.tensors), list(graph.ops)
     renamed: dict[str, str] = {}
     for state in states:
@@ -65,7 +65,16 @@ def graph_with_state_in_place(graph: Graph) -> Graph:
     moved = replace(
         graph, ops=tuple(ops), tensors=tensors, inputs=inputs, outputs=outputs, batch_dims=dims, rebuild=None
     )
-    return _with_direct_reads(moved, frozenset(after.values()))
+    return _with_direct_reads(moved, frozenset(after.values()) | _stored_results(graph))
+
+
+def _stored_results(graph: Graph) -> frozenset[str]:
+    """Return the results of the network that it also reads: caches in front of which nothing was.
+
+    They lie in memory as they leave the network, so that products read them there as they read any other cache.
+    """
+    made = graph.producer.keys() & graph.outputs
+    return frozenset([name for name in made if graph.consumers[name] and not graph.ops[graph.producer[name]].is_view])
 
 
 def _states(graph: Graph) -> Iterator[State]:
@@ -163,11 +172,13 @@ def _with_direct_reads(graph: Graph, states: frozenset[str]) -> Graph:
         inside = {nest.write.tensor for nest in nests}
         inputs = dict.fromkeys([read.tensor for nest in nests for read in nest.reads if read.tensor not in inside])
         ops.append(replace(op, nests=nests, inputs=tuple(inputs)))
-    wanted, kept = set(graph.outputs), list[Op]()
+    wanted, kept = {*graph.outputs, *graph.unlisted}, list[Op]()
     for op in reversed(ops):
         if wanted & {*op.outputs}:
             kept.append(op)
             wanted.update(op.inputs)
+    if ops == list(graph.ops):
+        return graph
     tensors = {name: t for name, t in graph.tensors.items() if name in wanted or name in graph.inputs}
     return replace(graph, ops=tuple(kept[::-1]), tensors=tensors)
 

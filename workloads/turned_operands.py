@@ -69,7 +69,7 @@ def _orders(nest: LoopNest, tensors: Tensors) -> dict[int, tuple[tuple[int, ...]
         tensor = tensors[read.tensor]
         if tensor.role == "weight":
             continue
-        dim = _strided_dim(nest, read, tensors)
+        dim = None if _has_window(nest, read) else _strided_dim(nest, read, tensors)
         apart = list(_dims_apart(nest, read, tensors))
         together = (*apart, *[each for each in tensor.order if each not in apart])
         moves = _moving(together, read) != _moving(tensor.order, read)
@@ -111,12 +111,35 @@ def _dims_apart(nest: LoopNest, read: Access, tensors: Tensors) -> Iterator[int]
 
 
 def _strided_dim(nest: LoopNest, read: Access, tensors: Tensors) -> int | None:
-    """Return the dimension of an activation that neighbouring results step along; None if it is contiguous."""
+    """Return the dimension of an activation that neighbouring results step along; None if it is contiguous.
+
+    Results lie next to each other along one loop. Other loops may share the dimension with it, in either tensor: the
+    groups of a convolution, or the gates of a recurrence.
+    """
     written, tensor = nest.write, tensors[read.tensor]
     inner = next((dim for dim in reversed(tensors[written.tensor].order) if written.shape[dim] > 1), None)
     last = next((dim for dim in reversed(tensor.order) if tensor.shape[dim] > 1), None)
-    if inner is None or len(written.indices[inner].terms) != 1:
+    if inner is None:
         return None
-    along = Index(written.indices[inner].terms)
-    dims = [dim for dim, index in enumerate(read.indices) if index == along]
-    return dims[0] if along.terms[0][1] == 1 and dims and dims[0] != last else None
+    neighbour = [loop for loop, stride in written.indices[inner].terms if stride == 1 and nest.loops[loop].extent > 1]
+    if len(neighbour) != 1:
+        return None
+    dims = [dim for dim, index in enumerate(read.indices) if _steps_along(nest, index, neighbour[0])]
+    return dims[0] if dims and dims[0] != last else None
+
+
+def _has_window(nest: LoopNest, read: Access) -> bool:
+    """Whether neighbouring results read overlapping parts of a dimension: such data is copied tile by tile anyway."""
+    for index in read.indices:
+        covered = 1
+        for stride, extent in sorted([(abs(stride), nest.loops[loop].extent) for loop, stride in index.terms]):
+            if extent > 1 and stride < covered and not index.opaque:
+                return True
+            covered += stride * (extent - 1)
+    return False
+
+
+def _steps_along(nest: LoopNest, index: Index, loop: int) -> bool:
+    """Whether neighbouring iterations of ``loop`` read neighbouring elements, and none of the others is summed over."""
+    summed = [term for term, _ in index.terms if nest.loops[term].reduction and nest.loops[term].extent > 1]
+    return index == Index(index.terms) and (loop, 1) in index.terms and not summed

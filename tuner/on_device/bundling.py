@@ -34,7 +34,8 @@ from dsascape.tuner.on_device.listing import Listing
 from dsascape.tuner.on_device.places import own_processor
 from dsascape.tuner.on_device.probe_kernels import probe_functions
 from dsascape.tuner.on_device.reference import NETWORK_TOLERANCE
-from dsascape.workloads.executable import executable
+from dsascape.tuner.on_device.settling import settled_reference
+from dsascape.workloads.executable import drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
 
 _ROOMS = ("tuner", "tuner/bundle", "tuner/calibrate", "tuner/measure")
@@ -63,7 +64,8 @@ def build_bundle(
     runtime of another architecture, and where no linker for the target is installed.
     """
     architecture = target_architecture(job.target)
-    network = executable(job.plan.graph, job.seed)
+    drawn, inputs = executable(job.plan.graph, job.seed), drawn_inputs(job.plan.graph, job.seed)
+    network, _ = settled_reference(drawn, inputs, job.plan.graph.producer)
     code = generate(job.plan, network, job.tiles, job.lanes)
     packings = {kernel.name: kernel.packings for kernel in code.kernels}
 

@@ -20,7 +20,7 @@ from dsascape.tuner.on_device.candidate_code import MAIN, Built, Compiler
 from dsascape.tuner.on_device.clock import Clock
 from dsascape.tuner.on_device.places import Place, place_of
 from dsascape.tuner.on_device.prepared_tasks import checked_layer, other_values, prepared_tasks
-from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest, unlike
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.bounded import computed_elements
 
@@ -87,7 +87,7 @@ class _OnDevice:
             checked = time.perf_counter()
             spent = replace(spent, check_s=checked - begin)
             if difference > KERNEL_TOLERANCE:
-                text = f"computes another result than onnxruntime: {difference:.2g} of the largest value"
+                text, _ = unlike(difference, {name: self.values[name] for name in function.outputs})
                 return Outcome(CandidateResult(None, text, spent))
             number = self.clock.number(module, arguments)
             timing = self._timing(module, arguments, number)

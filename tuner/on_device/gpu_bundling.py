@@ -17,7 +17,8 @@ from dsascape.tuner.on_device.bundling import checksums, runner_files
 from dsascape.tuner.on_device.cross_gpu import GpuSource, compile_cuda, entry, gpu_code, gpu_source
 from dsascape.tuner.on_device.listing import Listing
 from dsascape.tuner.on_device.reference import NETWORK_TOLERANCE
-from dsascape.workloads.executable import executable
+from dsascape.tuner.on_device.settling import settled_reference
+from dsascape.workloads.executable import drawn_inputs, executable
 
 _PROBES = Path(__file__).with_name("gpu_probes.cu")
 _SEED = 0
@@ -32,7 +33,8 @@ def build_gpu_bundle(schedule: GpuSchedule, warp: int, target: str, names: tuple
     """
     architecture = cuda_architecture(target)
     assert architecture is not None
-    network = executable(schedule.graph, _SEED)
+    drawn, inputs = executable(schedule.graph, _SEED), drawn_inputs(schedule.graph, _SEED)
+    network, _ = settled_reference(drawn, inputs, schedule.graph.producer)
     code = gpu_code(schedule, network, warp, target)
     listing = Listing(network, _SEED, code.kernels)
     source = gpu_source(code, target)

@@ -6,7 +6,7 @@ again. The next ones are compiled on all cores while one runs, which disturbs no
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,9 +31,10 @@ from dsascape.tuner.measure.timing import measured
 from dsascape.tuner.measure.worker import FAILURES, reason
 from dsascape.tuner.on_device.cross_gpu import compile_cuda, entry, gpu_source
 from dsascape.tuner.on_device.prepared_tasks import checked_layer, other_values, prepared_tasks
-from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest, unlike
 from dsascape.workloads import WorkloadError
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.operators.registry import Array
 
 _REFUSALS = (*FAILURES, ArithmeticError, AssertionError, StopIteration)
 _NAME = "candidate"
@@ -130,7 +131,7 @@ class GridBench:
                 difference = self._on.difference(launch)
                 spent = replace(spent, check_s=time.perf_counter() - begin)
                 if difference > KERNEL_TOLERANCE:
-                    text = f"computes another result than onnxruntime: {difference:.2g} of the largest value"
+                    text, _ = unlike(difference, self._on.expected)
                     return Outcome(CandidateResult(None, text, spent))
                 checked = time.perf_counter()
                 timing = self._timing(launch)
@@ -197,6 +198,11 @@ class _Arguments:
         }  # fmt: skip
         memory.renew()
         self.addresses = {name: memory.of(value.nbytes) for name, value in self._stored.items()}
+
+    @property
+    def expected(self) -> Mapping[str, Array]:
+        """Results of the reference, by tensor."""
+        return {name: self.prepared.values[name] for name in self.naive.layer.outputs}
 
     def difference(self, launch: CudaLaunch) -> float:
         """Run a candidate once; return how far its results are from the reference, by the largest value read.

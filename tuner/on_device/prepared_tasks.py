@@ -10,7 +10,7 @@ from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.tuner.codegen.by_itself import written_by_itself
 from dsascape.tuner.measure.tasks import KernelTask, PreparedTask
-from dsascape.tuner.on_device.reference import reference
+from dsascape.tuner.on_device.settling import settled_reference
 from dsascape.workloads import WorkloadError
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import Executable, drawn_inputs, executable
@@ -27,7 +27,7 @@ def prepared_tasks(tasks: Sequence[KernelTask]) -> tuple[PreparedTask, ...]:
         analysis, network, inputs = Analysis(graph), executable(graph, seed), drawn_inputs(graph, seed)
         of_task = [(task, checked_layer(analysis, task)) for task in group]
         read = {name for _, layer in of_task for name in (*layer.inputs, *layer.outputs)}
-        computed = reference(network, inputs, [name for name in graph.producer if name in read])
+        network, computed = settled_reference(network, inputs, [name for name in graph.producer if name in read])
         values = {**network.values, **inputs, **computed}
         found += [_prepared(task, layer, network, values) for task, layer in of_task]
     return tuple(found)

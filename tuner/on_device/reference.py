@@ -28,10 +28,10 @@ def reference(executable: Executable, inputs: Mapping[str, Array], names: Iterab
     running.log_severity_level = _SILENT
     model = executable.model(names).SerializeToString()
     try:
-        session = _session(model)
+        session = cpu_session(model)
         outputs = [entry.name for entry in session.get_outputs()]
         results = session.run(outputs, dict(inputs), running)
-    except _REFUSALS as error:
+    except REFUSALS as error:
         said = _said(error)
         raise WorkloadError(f"onnxruntime rejects {_refused(executable, said)}: {said}") from error
     return {name: without_subnormals(value) for name, value in zip(outputs, results, strict=True)}
@@ -39,14 +39,15 @@ def reference(executable: Executable, inputs: Mapping[str, Array], names: Iterab
 
 _SILENT = 4
 """Log level at which only fatal errors are logged; rejections are raised as exceptions."""
-_REFUSALS: tuple[type[Exception], ...] = (
+REFUSALS: tuple[type[Exception], ...] = (
     *[each for each in vars(onnxruntime_pybind11_state).values()
       if isinstance(each, type) and issubclass(each, Exception)],
     RuntimeError, ValueError,
 )  # fmt: skip
 
 
-def _session(model: bytes) -> onnxruntime.InferenceSession:
+def cpu_session(model: bytes) -> onnxruntime.InferenceSession:
+    """Return a session that runs a serialised model unoptimised; raises one of ``REFUSALS`` for one it rejects."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = _SILENT
@@ -64,8 +65,8 @@ def _refused(executable: Executable, said: str) -> str:
 
 def _takes(model: bytes) -> bool:
     try:
-        _session(model)
-    except _REFUSALS:
+        cpu_session(model)
+    except REFUSALS:
         return False
     return True
 
@@ -115,3 +116,19 @@ def deviation(got: Array, wanted: Array, made_of: float = 0.0) -> float:
     if not np.isfinite(difference):
         return float("inf")
     return difference / scale if scale else difference
+
+
+def unlike(difference: float, wanted: Mapping[str, Array], given: Iterable[str] = ()) -> tuple[str, bool]:
+    """Return why a kernel's results are not taken, and whether the code is to blame.
+
+    It is not where the reference itself has values that are no finite numbers. ``wanted`` are its results by tensor,
+    ``given`` the kernel's operators.
+    """
+    text = f"computes another result than onnxruntime: {difference:.2g} of the largest value"
+    for name, value in wanted.items():
+        lost = np.count_nonzero(~np.isfinite(value)) if np.issubdtype(value.dtype, np.floating) else 0
+        if lost:
+            of = f"{lost:,} of {value.size:,} values of tensor {name!r}"
+            return f"cannot be compared: in onnxruntime's own results {of} are not finite", False
+    shown = ", ".join(given)
+    return (f"{text} ({shown})" if shown else text), True

@@ -1,6 +1,7 @@
 """Convolutions of any dimension: plain, transposed, deformable, quantised, and columns to images."""
 
 import math
+from collections.abc import Sequence
 
 from dsascape.wording import count
 from dsascape.workloads.graph import Tensor
@@ -99,7 +100,36 @@ def _quantised_conv(context: NodeContext) -> Lowered:
     return Lowered((_nest(context, frame, reads, context.optional_input(8), _REQUANTISE),))
 
 
-@operator("ConvTranspose", layout="channels_last")
+def _spread_shape(context: NodeContext) -> list[tuple[Sequence[int], str]]:
+    """Return the shape that the standard gives: an inference of it adds ``output_padding`` to images padded as SAME.
+
+    ``output_shape`` comes first, perhaps with batch and channels in front; then ``auto_pad``, by which an image is as
+    large as the input times the stride.
+    """
+    data, weight = context.input(0), context.input(1)
+    groups, (_, channels, *kernel) = int(context.attributes.get("group", 1)), weight.shape
+    rank, image = len(kernel), data.shape[2:]
+    strides, dilations = context.ints("strides", (1,) * rank), context.ints("dilations", (1,) * rank)
+    extra, given = context.ints("output_padding", (0,) * rank), context.ints("output_shape", ())
+    mode = context.text("auto_pad", "NOTSET")
+    pads = context.ints("pads", (0,) * 2 * rank) if mode in ("NOTSET", "") else (0,) * 2 * rank
+    if given:
+        sizes = given[-rank:]
+    elif mode in ("SAME_UPPER", "SAME_LOWER"):
+        sizes = tuple([size * stride for size, stride in zip(image, strides, strict=True)])
+    else:
+        sizes = tuple([
+            stride * (size - 1) + more + (k - 1) * dilation + 1 - before - behind
+            for size, stride, more, k, dilation, before, behind in zip(
+                image, strides, extra, kernel, dilations, pads[:rank], pads[rank:], strict=True
+            )
+        ])
+    if len(sizes) != rank or min(sizes, default=1) < 1:
+        raise UnsupportedOperatorError(f"its image would be {list(sizes)}; needs {count(rank, 'size')} of at least 1")
+    return [((data.shape[0], channels * groups, *sizes), data.dtype)]
+
+
+@operator("ConvTranspose", layout="channels_last", shapes=_spread_shape)
 def _conv_transpose(context: NodeContext) -> Lowered:
     """Build gather form: output pixel o sums pixels (o + pad - k x dilation) / stride where that divides."""
     data, weight = context.input(0), context.input(1)

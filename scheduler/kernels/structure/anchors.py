@@ -1,9 +1,10 @@
 """Anchor of a layer: the reduction whose outputs are held in registers; what it reads with padding, and shared rows."""
 
 import math
+from dataclasses import replace
 
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.workloads.loopnest import Access, LoopNest
+from dsascape.workloads.loopnest import Access, Index, LoopNest
 from dsascape.workloads.memo import memoized
 
 
@@ -59,9 +60,20 @@ def _has_vectors(layer: Layer, nest: LoopNest, dim: int) -> bool:
     return any(
         any(map(read.uses, loops))
         if tensors[read.tensor].role == "weight"
-        else nest.moving(read.indices[tensors[read.tensor].order[-1]]) == along
+        else _lies_along(nest.moving(read.indices[tensors[read.tensor].order[-1]]), along)
         for read in nest.reads
         if any(map(read.uses, reduced))
+    )
+
+
+def _lies_along(index: Index, along: Index) -> bool:
+    """Whether neighbours along ``along`` are neighbours in the last dimension of an operand.
+
+    It may have no part in the outer loops, as an operand that holds the channels of one group beside those of others.
+    """
+    inner = [term for term in along.terms if term[1] == 1]
+    return bool(inner) and inner[0] in index.terms and replace(index, terms=along.terms) == along and (
+        {*index.terms} <= {*along.terms}
     )
 
 
