@@ -1,14 +1,19 @@
 """Rows of the page on accuracy about CPUs: measured ones, and those whose times others have published."""
 
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
 
 from dsascape.experiments.papers.comparisons import MEASURED, Compared
 from dsascape.experiments.papers.fusion_pays import OWN, SAME, ratio
-from dsascape.experiments.papers.published_cpus import USES, compared, predicted
-from dsascape.experiments.papers.published_newer import predicted_newer, published_newer
+from dsascape.experiments.papers.published_cpus import USES, PublishedCase, compared, predicted
+from dsascape.experiments.papers.published_newer import NewerCase, predicted_newer, published_newer
+from dsascape.experiments.papers.rooflines import roofline_s
 from dsascape.experiments.real.on_processor import ELSEWHERE
+from dsascape.hw_models import Cpu, load_hardware
+from dsascape.hw_models.machine_files.load import with_values
+from dsascape.workloads import load_network
 
 _CPU_LIBRARIES = tuple([
     (library, name, name == "one thread") for library in ("ncnn", "XNNPACK") for name in ("one thread", "more threads")
@@ -47,7 +52,8 @@ def published_cpu_rows() -> list[Compared]:
             own = [c for c in compared() if (c.use, c.library, c.threads == 1) == (use, library, is_single)]
             for at, figure in enumerate(figures if own else ()):
                 found = tuple([ours[each.key][at] for each in own])
-                rows.append(Compared(f"{use}, {name}, {figure}", library, found, tuple([each.ms for each in own])))
+                true, least = tuple([each.ms for each in own]), tuple([_roofline_ms(each) for each in own])
+                rows.append(Compared(f"{use}, {name}, {figure}", library, found, true, least))
     return rows
 
 
@@ -61,8 +67,20 @@ def newer_cpu_rows() -> list[Compared]:
             for at, figure in enumerate(("bound", "expected")):
                 found = tuple([ours[each.key][at] for each in own])
                 what = f"{use}, {device}, {dtype.upper()}, {figure}"
-                rows.append(Compared(what, "ncnn", found, tuple([each.ms for each in own])))
+                true, least = tuple([each.ms for each in own]), tuple([_newer_roofline_ms(each) for each in own])
+                rows.append(Compared(what, "ncnn", found, true, least))
     return rows
+
+
+@cache
+def _roofline_ms(case: PublishedCase) -> float:
+    machine = load_hardware(case.device, Cpu)
+    return 1e3 * roofline_s(load_network(case.network), machine, "fp32", case.threads)
+
+
+def _newer_roofline_ms(case: NewerCase) -> float:
+    machine = with_values(load_hardware(case.device, Cpu), case.values)
+    return 1e3 * roofline_s(load_network(case.network), machine, case.dtype, case.threads)
 
 
 def _by_threads(folder: Path) -> list[Compared]:
