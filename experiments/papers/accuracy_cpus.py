@@ -44,21 +44,21 @@ def server_rows() -> list[Compared]:
 
 
 def published_cpu_rows() -> list[Compared]:
-    """Return comparisons with published times on CPUs: bounds, and of blind devices what is expected, too."""
+    """Return comparisons with published times on CPUs: bounds, and of devices held out what is expected."""
     ours = predicted()
     rows = []
-    for use, figures in (("development", ("bound",)), ("blind", ("bound", "expected"))):
+    for use, figures in (("development", ("bound",)), ("held-out", ("bound", "expected"))):
         for library, name, is_single in _CPU_LIBRARIES:
             own = [c for c in compared() if (c.use, c.library, c.threads == 1) == (use, library, is_single)]
             for at, figure in enumerate(figures if own else ()):
                 found = tuple([ours[each.key][at] for each in own])
                 true, least = tuple([each.ms for each in own]), tuple([_roofline_ms(each) for each in own])
-                rows.append(Compared(f"{use}, {name}, {figure}", library, found, true, least))
+                rows.append(Compared(f"{use.replace('-', ' ')}, {name}, {figure}", library, found, true, least))
     return rows
 
 
 def newer_cpu_rows() -> list[Compared]:
-    """Return comparisons with published times on CPUs in FP16 and INT8, by device: what is expected."""
+    """Return comparisons with published times on CPUs in FP16 and INT8, by device: bounds, and what is expected."""
     ours, rows = predicted_newer(), []
     for use in USES:
         cases = [case for case in published_newer() if case.use == use]
@@ -66,7 +66,7 @@ def newer_cpu_rows() -> list[Compared]:
             own = [case for case in cases if (case.dtype, case.device) == (dtype, device)]
             for at, figure in enumerate(("bound", "expected")):
                 found = tuple([ours[each.key][at] for each in own])
-                what = f"{use}, {device}, {dtype.upper()}, {figure}"
+                what = f"{use.replace('-', ' ')}, {device}, {dtype.upper()}, {figure}"
                 true, least = tuple([each.ms for each in own]), tuple([_newer_roofline_ms(each) for each in own])
                 rows.append(Compared(what, "ncnn", found, true, least))
     return rows
