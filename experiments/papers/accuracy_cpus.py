@@ -1,14 +1,19 @@
 """Rows of the page on accuracy about CPUs: measured ones, and those whose times others have published."""
 
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
 
 from dsascape.experiments.papers.comparisons import MEASURED, Compared
 from dsascape.experiments.papers.fusion_pays import OWN, SAME, ratio
-from dsascape.experiments.papers.published_cpus import USES, compared, predicted
-from dsascape.experiments.papers.published_newer import predicted_newer, published_newer
+from dsascape.experiments.papers.published_cpus import USES, PublishedCase, compared, predicted
+from dsascape.experiments.papers.published_newer import NewerCase, predicted_newer, published_newer
+from dsascape.experiments.papers.rooflines import roofline_s
 from dsascape.experiments.real.on_processor import ELSEWHERE
+from dsascape.hw_models import Cpu, load_hardware
+from dsascape.hw_models.machine_files.load import with_values
+from dsascape.workloads import load_network
 
 _CPU_LIBRARIES = tuple([
     (library, name, name == "one thread") for library in ("ncnn", "XNNPACK") for name in ("one thread", "more threads")
@@ -39,20 +44,21 @@ def server_rows() -> list[Compared]:
 
 
 def published_cpu_rows() -> list[Compared]:
-    """Return comparisons with published times on CPUs: bounds, and of blind devices what is expected, too."""
+    """Return comparisons with published times on CPUs: bounds, and of devices held out what is expected."""
     ours = predicted()
     rows = []
-    for use, figures in (("development", ("bound",)), ("blind", ("bound", "expected"))):
+    for use, figures in (("development", ("bound",)), ("held-out", ("bound", "expected"))):
         for library, name, is_single in _CPU_LIBRARIES:
             own = [c for c in compared() if (c.use, c.library, c.threads == 1) == (use, library, is_single)]
             for at, figure in enumerate(figures if own else ()):
                 found = tuple([ours[each.key][at] for each in own])
-                rows.append(Compared(f"{use}, {name}, {figure}", library, found, tuple([each.ms for each in own])))
+                true, least = tuple([each.ms for each in own]), tuple([_roofline_ms(each) for each in own])
+                rows.append(Compared(f"{use.replace('-', ' ')}, {name}, {figure}", library, found, true, least))
     return rows
 
 
 def newer_cpu_rows() -> list[Compared]:
-    """Return comparisons with published times on CPUs in FP16 and INT8, by device: what is expected."""
+    """Return comparisons with published times on CPUs in FP16 and INT8, by device: bounds, and what is expected."""
     ours, rows = predicted_newer(), []
     for use in USES:
         cases = [case for case in published_newer() if case.use == use]
@@ -60,9 +66,21 @@ def newer_cpu_rows() -> list[Compared]:
             own = [case for case in cases if (case.dtype, case.device) == (dtype, device)]
             for at, figure in enumerate(("bound", "expected")):
                 found = tuple([ours[each.key][at] for each in own])
-                what = f"{use}, {device}, {dtype.upper()}, {figure}"
-                rows.append(Compared(what, "ncnn", found, tuple([each.ms for each in own])))
+                what = f"{use.replace('-', ' ')}, {device}, {dtype.upper()}, {figure}"
+                true, least = tuple([each.ms for each in own]), tuple([_newer_roofline_ms(each) for each in own])
+                rows.append(Compared(what, "ncnn", found, true, least))
     return rows
+
+
+@cache
+def _roofline_ms(case: PublishedCase) -> float:
+    machine = load_hardware(case.device, Cpu)
+    return 1e3 * roofline_s(load_network(case.network), machine, "fp32", case.threads)
+
+
+def _newer_roofline_ms(case: NewerCase) -> float:
+    machine = with_values(load_hardware(case.device, Cpu), case.values)
+    return 1e3 * roofline_s(load_network(case.network), machine, case.dtype, case.threads)
 
 
 def _by_threads(folder: Path) -> list[Compared]:

@@ -8,6 +8,7 @@ few minutes.
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,18 +28,21 @@ from dsascape.experiments.papers.comparisons import MEASURED, Compared
 from dsascape.experiments.papers.gemmini_layers import layers
 from dsascape.experiments.papers.gpu_kernels import BLIND, DEVELOPMENT, groups
 from dsascape.experiments.papers.gpu_libraries import GPUS, KINDS, PRODUCTS, cases
-from dsascape.experiments.papers.gpu_published import EAGER, FED, Case
+from dsascape.experiments.papers.gpu_published import EAGER, FED, Case, Published
 from dsascape.experiments.papers.gpu_published import cases as published_cases
 from dsascape.experiments.papers.graphturbo_tables import markdown
 from dsascape.experiments.papers.nvdla_sizes import sizes
 from dsascape.experiments.papers.pages import write_page
 from dsascape.experiments.papers.power_tables import power_tables
+from dsascape.experiments.papers.rooflines import roofline_s
 from dsascape.hw_models import load_hardware
 from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.scheduler import make_policy
+from dsascape.workloads import load_network
 
 _PAPER = Path(__file__).parent / "graphturbo" / "paper.yaml"
 _HEADINGS = ("what is compared", "with what", "cases", "mean error", "bias", "rank correlation")
+_PUBLISHED_HEADINGS = (*_HEADINGS, "roofline")
 _MEASURED_POWER_HEADINGS = "GPU", "what", "cases", "measured [W]", "of the power", "of the energy"
 _POWER_HEADINGS = ("machine", "predicted [W]", "published [W]", "share", "what", "source")
 _CALIBRATED_ON = "squeezenet"
@@ -83,11 +87,12 @@ def page() -> str:
         "## CPUs, published",
         "",
         texts.ON_PUBLISHED_CPUS,
-        markdown(_HEADINGS, [each.row for each in published_cpu_rows()]),
+        markdown(_PUBLISHED_HEADINGS, [each.row_by_roofline for each in published_cpu_rows()]),
         "",
         texts.OF_PUBLISHED_CPUS,
+        texts.OF_SERVERS,
         texts.ON_NEWER_CPUS,
-        markdown(_HEADINGS, [each.row for each in newer_cpu_rows()]),
+        markdown(_PUBLISHED_HEADINGS, [each.row_by_roofline for each in newer_cpu_rows()]),
         "",
         texts.OF_NEWER_CPUS,
         "## GPUs, measured",
@@ -102,7 +107,7 @@ def page() -> str:
         "## GPUs, published",
         "",
         _ON_GPUS,
-        markdown(_HEADINGS, [
+        markdown(_PUBLISHED_HEADINGS, [
             _published("A100, bound", "TensorRT demo/BERT", servers, "latency_s"),
             _published("A100, expected", "TensorRT demo/BERT", servers, "expected_latency_s"),
             _published("Adreno 650, bound", "DNNFusion's baselines", phones, "latency_s"),
@@ -110,16 +115,16 @@ def page() -> str:
         "",
         texts.OF_GPUS,
         texts.BY_CARD,
-        markdown(_HEADINGS, [each.row for each in card_rows()]),
+        markdown(_PUBLISHED_HEADINGS, [each.row_by_roofline for each in card_rows()]),
         "",
         texts.OF_CARDS,
         texts.SINGLE_KERNELS,
-        markdown(_HEADINGS, [each.row for each in single_kernel_rows()]),
+        markdown(_PUBLISHED_HEADINGS, [each.row_by_roofline for each in single_kernel_rows()]),
         "",
         texts.OF_SINGLE_KERNELS,
         "## Scratchpads, published",
         "",
-        markdown(_HEADINGS, [
+        markdown(_PUBLISHED_HEADINGS, [
             _tvm_on_stcp920(),
             _published("Goya, graphturbo", "the maker's figures", dsas, "latency_s"),
             _sizes_of_nvdla(),
@@ -128,6 +133,7 @@ def page() -> str:
         texts.OF_DSAS,
         "### RTL",
         "",
+        texts.BEFORE_RTL,
         markdown(_HEADINGS, _on_rtl()),
         "",
         texts.ON_RTL,
@@ -204,7 +210,13 @@ def card_rows() -> list[Compared]:
 
 def _card_row(what: str, beside: str, own: Sequence[Case], figure: str) -> Compared:
     predicted = tuple([each.bound_s if figure == "bound" else each.expected_s for each in own])
-    return Compared(what, beside, predicted, tuple([each.published.seconds for each in own]))
+    least = tuple([_card_roofline_s(each.published) for each in own])
+    return Compared(what, beside, predicted, tuple([each.published.seconds for each in own]), least)
+
+
+@cache
+def _card_roofline_s(of: Published) -> float:
+    return roofline_s(of.graph.with_batch(of.batch), of.machine, of.dtype)
 
 
 def single_kernel_rows() -> list[Compared]:
@@ -216,7 +228,10 @@ def single_kernel_rows() -> list[Compared]:
             if card == "all":
                 expected = tuple([each.expected_ms for each in own])
                 true = tuple([each.measured.milliseconds for each in own])
-                rows.append(Compared(f"{group}, {half}, expected", on, expected, true))
+                least = [
+                    1e3 * roofline_s(each.measured.graph, load_hardware(each.measured.card), "fp32") for each in own
+                ]  # fmt: skip
+                rows.append(Compared(f"{group}, {half}, expected", on, expected, true, tuple(least)))
     return rows
 
 
@@ -225,7 +240,14 @@ def _published(what: str, beside: str, cases: Sequence[dict[str, Any]], figure: 
         getattr(_record(each["model"], each["hardware"], each["batch"], each["dtype"], each["policy"]), figure)
         for each in cases
     ]
-    return Compared(what, beside, tuple(found), tuple([each["seconds"] for each in cases])).row
+    least = [
+        roofline_s(
+            load_network(each["model"]).with_batch(each["batch"]), load_hardware(each["hardware"]), each["dtype"]
+        )
+        for each in cases
+    ]  # fmt: skip
+    true = tuple([each["seconds"] for each in cases])
+    return Compared(what, beside, tuple(found), true, tuple(least)).row_by_roofline
 
 
 def _record(model: str, hardware: str, batch: int, dtype: str | None = None, policy: str = "fixed-pattern") -> Any:
@@ -234,27 +256,35 @@ def _record(model: str, hardware: str, batch: int, dtype: str | None = None, pol
 
 def _tvm_on_stcp920() -> tuple[object, ...]:
     """Return the row on the throughputs of TVM that GraphTurbo's table 2 prints, at its batches per cluster."""
-    ours, paper = [], []
+    ours, paper, least = [], [], []
+    machine = load_hardware("stcp920")
     for each in read_yaml(_PAPER)["networks"].values():
         chosen = make_policy("fixed-pattern", {"batches_per_cluster": each["tvm"]})
         ours.append(simulate(each["model"], "stcp920", chosen, batch=each["batch"]).record.throughput_per_s)
         paper.append(each["tvm_per_s"])
-    return Compared("STCP920, fixed-pattern", "TVM's throughput, GraphTurbo's table 2", tuple(ours), tuple(paper)).row
+        graph = load_network(each["model"]).with_batch(each["batch"])
+        least.append(each["batch"] / roofline_s(graph, machine, "fp16"))
+    beside = "TVM's throughput, GraphTurbo's table 2"
+    return Compared("STCP920, fixed-pattern", beside, tuple(ours), tuple(paper), tuple(least)).row_by_roofline
 
 
 def _sizes_of_nvdla() -> tuple[object, ...]:
     """Return the row on ResNet-50 on NVDLA from 64 to 2,048 multipliers."""
     every = list(sizes())
     ours, theirs = [size.predicted_frames_per_s() for size in every], [size.frames_per_s for size in every]
-    return Compared("NVDLA, five sizes, fixed-pattern", "its makers' estimates", tuple(ours), tuple(theirs)).row
+    least = tuple([1 / roofline_s(load_network("resnet50"), size.machine, "int8") for size in every])
+    beside = "its makers' estimates"
+    return Compared("NVDLA, five sizes, fixed-pattern", beside, tuple(ours), tuple(theirs), least).row_by_roofline
 
 
 def _on_rtl() -> list[tuple[object, ...]]:
-    """Return the rows on Gemmini's RTL: searched tiles, those of its library, and our own beside searched ones."""
+    """Return the rows on Gemmini's RTL, none blind: searched tiles, its library's, our own beside searched ones."""
     looked_at = [layer for layer in layers() if layer.network in _LOOKED_AT]
-    held_out = [layer for layer in layers() if layer.network not in _LOOKED_AT]
+    seen = [layer for layer in layers() if layer.network not in _LOOKED_AT]
     rows = []
-    for what, chosen in (("BERT, ResNet-50", looked_at), ("RetinaNet, U-Net", held_out), ("all", looked_at + held_out)):
+    for what, chosen in (
+        ("developed on BERT, ResNet-50", looked_at), ("seen before, RetinaNet, U-Net", seen), ("all", looked_at + seen),
+    ):
         searched = tuple([float(layer.mapped_cycles) for layer in chosen])
         library = tuple([float(layer.auto_cycles) for layer in chosen])
         same = tuple([layer.predicted_cycles(layer.mapped_tile) for layer in chosen])

@@ -19,6 +19,16 @@ class Compared:
     beside: str
     predicted: tuple[float, ...]
     true: tuple[float, ...]
+    roofline: tuple[float, ...] = ()
+    """What the roofline of the machine's data sheet predicts of each case (`papers.rooflines`); empty: not compared."""
+
+    @property
+    def row_by_roofline(self) -> tuple[object, ...]:
+        """`row` with the mean error and the bias of the roofline behind it; empty where there is none."""
+        if not self.roofline:
+            return *self.row, ""
+        _, _, _, error, bias, _ = Compared(self.what, self.beside, self.roofline, self.true).row
+        return *self.row, f"{error}, {bias}"
 
     @property
     def row(self) -> tuple[object, ...]:

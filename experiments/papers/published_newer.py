@@ -1,7 +1,7 @@
 """Networks in FP16 and INT8 on CPUs, simulated beside what the makers of ncnn have published.
 
     python -m dsascape.experiments.papers.published_newer development
-    python -m dsascape.experiments.papers.published_newer blind
+    python -m dsascape.experiments.papers.published_newer held-out
 
 simulates the devices of one use anew, prints published milliseconds and what the bound and the expected latency are of
 them, and writes ``cpus/predicted_newer.csv``, which the page on accuracy reads. Takes some 5 s a network, device and
@@ -31,7 +31,7 @@ class NewerCase:
     """Published time of a network in a dtype on a device."""
 
     use: str
-    """Whether the device was looked at while the model was made: ``development``, or ``blind``."""
+    """``development``: times have set numbers; ``held-out``: looked at twice or more; ``blind``: simulated once."""
     device: str
     values: Mapping[str, object]
     """Values in which the device differs from the preset of that name, such as another clock."""

@@ -2,12 +2,13 @@
 
 The simulation is a bound that good code comes near. A machine file may say how near, by kind of kernel
 (``library_efficiency``): a stretch of the critical path that a memory or a transfer limits takes its time by the
-efficiency of ``memory``, one that tensor units limit by that of ``tensor``, launches take what they take, and all else
-its time by the efficiency of the kernel's kind, as does what tensor units limit where ``tensor`` is not stated. An
-efficiency of the dtype of a kernel's products (``library_efficiency_of``) comes before that of its kind. Where the
-kernel that a library has is modelled itself (`scheduler.gpu.library`), a kernel takes what that takes, and no less
-than the simulated one. Where a host issues kernels, each begins when the one before it has ended and it is issued: the
-host is no faster or slower for what kernels take.
+efficiency of ``memory``, one that tensor units limit by that of ``tensor``, and all else its time by the efficiency of
+the kernel's kind, as does what tensor units limit where ``tensor`` is not stated. An efficiency of the dtype of a
+kernel's products (``library_efficiency_of``) comes before that of its kind. Launches take what they take; on several
+threads of a CPU, what splitting loops costs a library beyond that (``library_region``) is added. Where the kernel that
+a library has is modelled itself (`scheduler.gpu.library`), a kernel takes what that takes, and no less than the
+simulated one. Where a host issues kernels, each begins when the one before it has ended and it is issued: the host is
+no faster or slower for what kernels take.
 """
 
 from collections import Counter, defaultdict
@@ -30,7 +31,7 @@ def expected_ps(
     """
     stated: Mapping[str, float] = {str(kind): share for kind, share in hardware.library_efficiency.items()}
     of_dtype: Mapping[str, float] = {str(dtype): share for dtype, share in hardware.library_efficiency_of.items()}
-    if not stated and not of_dtype:
+    if not hardware.states_libraries:
         return float(result.makespan_ps)
     kinds = [kind_of_kernel([compiled.nest for compiled in layer.nests]) for _, layer in schedule.placed_layers]
     table = program.instructions
@@ -41,6 +42,7 @@ def expected_ps(
             payload, layer_run = table.works[table.work_of[position]].payload, table.layer_runs[position]
             if isinstance(payload, Launch):
                 share = 1.0
+                expected[layer_run] += hardware.library_regions_ps(payload.threads, payload.regions)
             elif paced_by in program.memories or isinstance(payload, Transfer):
                 share = stated.get(MEMORY, 1.0)
             elif paced_by == TENSOR and TENSOR in stated:

@@ -28,6 +28,19 @@ class MachineSpec(BaseModel, ABC):
     their kind, where no memory limits them."""
 
     @property
+    def states_libraries(self) -> bool:
+        """Whether anything is stated of libraries, so that the expected latency is not the bound."""
+        return bool(self.library_efficiency or self.library_efficiency_of)
+
+    def library_regions_ps(self, threads: int, regions: int) -> float:
+        """Return how much longer a library takes to split ``regions`` loops over ``threads`` threads than is simulated.
+
+        In picoseconds; 0 for kinds that do not say so.
+        """
+        del threads, regions
+        return 0.0
+
+    @property
     def area_mm2(self) -> float | None:
         """Area of the whole chip; None for kinds whose area is not modelled."""
         return None

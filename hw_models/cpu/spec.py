@@ -70,6 +70,12 @@ class Cpu(MachineSpec):
     """Overhead of a split loop on fewer threads than there are cores, by their number: ``{2: 1 us, 8: 2 us}``. On
     numbers in between it is interpolated, on fewer than the least that of the least, on all cores
     ``parallel_region``."""
+    library_region: dict[ActiveCores, Picoseconds] = Field(default_factory=dict)
+    """What each loop that a library's runtime splits costs beyond its parts, by number of threads: ``{4: 45 us, 8:
+    150 us}``. That is waking threads and waiting for the last, and what rises with it: lines that pass from core to
+    core, parts that are not equal. On numbers in between it is interpolated, from nothing on one thread; beyond the
+    largest it grows on as before it. The expected latency has it where it exceeds the overhead of generated code
+    (``parallel_region``); the bound does not."""
     claimed_line_ps: Picoseconds | None = Field(None, alias="claimed_line")
     """Time that a core's stores take for each line of a stream of lines which caches of other cores hold, as these have
     read or written them before, and have to give up. ``null``: not measured, and taken to cost nothing beyond what
@@ -226,6 +232,19 @@ class Cpu(MachineSpec):
                 return taken_ps + share * (more_ps - taken_ps)
             first, taken_ps = number, more_ps
         return taken_ps
+
+    @property
+    def states_libraries(self) -> bool:
+        return super().states_libraries or bool(self.library_region)
+
+    def library_regions_ps(self, threads: int, regions: int) -> float:
+        if threads <= 1 or not self.library_region:
+            return 0.0
+        points = [(1, 0.0), *sorted((int(number), float(each)) for number, each in self.library_region.items())]
+        beyond = next((place for place, (number, _) in enumerate(points) if number >= threads), len(points) - 1)
+        (first, first_ps), (last, last_ps) = points[max(beyond, 1) - 1], points[max(beyond, 1)]
+        each_ps = first_ps + (threads - first) / max(last - first, 1) * (last_ps - first_ps)
+        return max(each_ps - self.region_ps(threads), 0.0) * regions
 
     def active_share(self, active: int) -> float:
         """Return the share of the highest clock while ``active`` cores work, 1.0 where the machine states none."""

@@ -23,7 +23,8 @@ def with_libraries(name: str, shares: dict[str, float]) -> AnyHardware:
     """Return a machine with these efficiencies, and nothing else that is known of its libraries."""
     machine = load_hardware(name)
     changed: dict[str, object] = {"library_efficiency": shares, "library_efficiency_of": {}}
-    return machine.model_copy(update=changed | ({"library": None} if hasattr(machine, "library") else {}))
+    unknown = {"library": None, "library_region": {}}
+    return machine.model_copy(update=changed | {name: each for name, each in unknown.items() if hasattr(machine, name)})
 
 
 @cache
@@ -54,6 +55,20 @@ def test_expected_lies_between_the_bound_and_the_bound_by_the_least_efficiency(
     slack = 1 + 1e-9
     assert record.latency_s <= record.expected_latency_s * slack
     assert record.expected_latency_s <= record.latency_s / min(shares.values()) * slack
+
+
+def test_what_a_library_takes_to_split_loops_is_expected_of_every_split_kernel_and_changes_no_bound() -> None:
+    # a kernel on all eight threads takes 100 us in place of 5, others less
+    machine = load_hardware("kirin990").model_copy(update={"library_efficiency": {}, "library_efficiency_of": {}})
+    plain, stated = [
+        simulate("squeezenet", machine.model_copy(update={"library_region": each}), "fixed-pattern").record
+        for each in ({}, {"8": 100_000_000})
+    ]
+
+    assert plain.expected_latency_s == pytest.approx(plain.latency_s, rel=1e-12)
+    assert stated.latency_s == plain.latency_s
+    beyond_s = stated.expected_latency_s - stated.latency_s
+    assert 0 < beyond_s <= stated.kernels * 95e-6 * (1 + 1e-9)
 
 
 def product(dtype: str, shares: dict[str, float]) -> tuple[float, float, float]:

@@ -24,7 +24,7 @@ def test_what_has_been_simulated_is_published_and_of_every_device() -> None:
     assert {each.device for each in cases} == {each.device for each in published()}
 
 
-def test_a_device_is_for_development_or_blind() -> None:
+def test_a_device_has_one_use() -> None:
     uses = {(each.device, each.use) for each in published()}
 
     assert len(uses) == len({device for device, _ in uses})
@@ -41,4 +41,4 @@ def test_more_threads_gain_less_than_their_number_and_libraries_reach_the_stated
 
 def test_a_use_that_does_not_exist_ends_with_a_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["seen"]) == 2
-    assert capsys.readouterr().err == "published_cpus: has seen; needs one or more of development, blind\n"
+    assert capsys.readouterr().err == "published_cpus: has seen; needs one or more of development, held-out, blind\n"

@@ -23,7 +23,7 @@ def test_every_case_is_of_a_network_and_a_machine_that_there_are_and_has_been_si
         assert case.threads <= machine.core_count
 
 
-def test_a_device_is_for_development_or_blind() -> None:
+def test_a_device_has_one_use() -> None:
     uses = {(case.device, case.use) for case in published_newer()}
 
     assert len(uses) == len({device for device, _ in uses})
@@ -39,4 +39,4 @@ def test_a_case_is_simulated_with_what_its_device_has_on_its_threads() -> None:
 
 def test_a_use_that_does_not_exist_ends_with_a_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["seen"]) == 2
-    assert capsys.readouterr().err == "published_newer: has seen; needs development or blind\n"
+    assert capsys.readouterr().err == "published_newer: has seen; needs development or held-out or blind\n"

@@ -269,6 +269,25 @@ class TestSpec:
         assert spec.region_ps(threads) == us * US
         assert result.makespan_ps == (1 + us) * US  # the call, and the region
 
+    @pytest.mark.parametrize(("threads", "us"), [(1, 0), (2, 20), (4, 60), (6, 100), (8, 140), (16, 300)])
+    def test_what_a_library_takes_to_split_a_loop_is_on_a_line_from_one_thread(self, threads: int, us: int) -> None:
+        # from one thread to 4 by 20 us each, from there to 8 by 20 us each, and so on; of which generated code has none
+        stated = {4: "60 us", 8: "140 us"}
+        spec = cpu(cores={"big": core(count=8)}, parallel_region="0 us", library_region=stated)
+
+        assert spec.library_regions_ps(threads, 1) == us * US
+        assert spec.library_regions_ps(threads, 3) == 3 * us * US
+
+    def test_a_library_takes_no_less_than_generated_code_to_split_a_loop(self) -> None:
+        spec = cpu(cores={"big": core(count=8)}, parallel_region="9 us", library_region={8: "10 us"})
+
+        assert [spec.library_regions_ps(threads, 1) for threads in (4, 8)] == [0, US]
+
+    def test_nothing_is_known_of_libraries_where_nothing_is_stated(self) -> None:
+        assert cpu().library_regions_ps(2, 1) == 0
+        assert not cpu().states_libraries
+        assert cpu(library_region={2: "1 us"}).states_libraries
+
     def test_a_number_of_active_cores_may_be_changed_by_its_path(self) -> None:
         changed = with_values(cpu(active_clock={1: 1.0, 2: 0.8}), {"active_clock.2": 0.5})
 
