@@ -80,9 +80,13 @@ def test_constants_that_are_indices_survive_whatever_the_rest_is_computed_by(
     assert max(deviations(plan, tiles).values()) <= KERNEL_TOLERANCE
 
 
+def by(algorithm: int) -> Callable[[Graph], Graph]:
+    return lambda graph: written_out(Analysis(graph), algorithms=frozenset({(0, algorithm)})).analysis.graph
+
+
 REWRITTEN: dict[str, Callable[[Graph], Graph]] = {
-    "over patches": lambda graph: written_out(Analysis(graph), algorithms=frozenset({(0, PATCHES)})).analysis.graph,
-    "by Winograd's algorithm": lambda graph: written_out(Analysis(graph), algorithms=frozenset({(0, 2)})).analysis.graph,
+    "over patches": by(PATCHES),
+    "by Winograd's algorithm": by(2),
     "with bounds": graph_with_bounded_nests,
     "with caches in place": graph_with_state_in_place,
 }
