@@ -111,6 +111,16 @@ class Index:
         return (min(chosen), max(chosen) + 1) if chosen else (0, 0)
 
 
+def overlaps(index: Index, extents: Sequence[int]) -> bool:
+    """Whether several iterations of the index's loops may address the same element, as those of a window do."""
+    covered = 1
+    for stride, extent in sorted([(abs(stride), extents[loop]) for loop, stride in index.terms]):
+        if extent > 1 and stride < covered and not index.opaque:
+            return True
+        covered += stride * (extent - 1)
+    return False
+
+
 @memoized_in_process(4096)
 def hit_share(index: Index, extents: tuple[int, ...], size: int) -> Fraction:
     """Return the share of the iterations of the index's loops that address one of ``size`` elements exactly.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dsascape.workloads.graph import Op, Tensor
-from dsascape.workloads.index import Index
+from dsascape.workloads.index import Index, overlaps
 from dsascape.workloads.loopnest import Access, Loop, LoopNest
 from dsascape.workloads.mapping import mapping_of
 
@@ -124,22 +124,12 @@ def _strided_dim(nest: LoopNest, read: Access, tensors: Tensors) -> int | None:
     neighbour = [loop for loop, stride in written.indices[inner].terms if stride == 1 and nest.loops[loop].extent > 1]
     if len(neighbour) != 1:
         return None
-    dims = [dim for dim, index in enumerate(read.indices) if _steps_along(nest, index, neighbour[0])]
+    step = (neighbour[0], 1)
+    dims = [dim for dim, index in enumerate(read.indices) if index == Index(index.terms) and step in index.terms]
     return dims[0] if dims and dims[0] != last else None
 
 
 def _has_window(nest: LoopNest, read: Access) -> bool:
     """Whether neighbouring results read overlapping parts of a dimension: such data is copied tile by tile anyway."""
-    for index in read.indices:
-        covered = 1
-        for stride, extent in sorted([(abs(stride), nest.loops[loop].extent) for loop, stride in index.terms]):
-            if extent > 1 and stride < covered and not index.opaque:
-                return True
-            covered += stride * (extent - 1)
-    return False
-
-
-def _steps_along(nest: LoopNest, index: Index, loop: int) -> bool:
-    """Whether neighbouring iterations of ``loop`` read neighbouring elements, and none of the others is summed over."""
-    summed = [term for term, _ in index.terms if nest.loops[term].reduction and nest.loops[term].extent > 1]
-    return index == Index(index.terms) and (loop, 1) in index.terms and not summed
+    extents = [loop.extent for loop in nest.loops]
+    return any(overlaps(index, extents) for index in read.indices)

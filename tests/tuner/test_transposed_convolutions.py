@@ -4,9 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import get_args
 
+import numpy as np
+import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
@@ -20,8 +23,8 @@ from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.tuner.codegen.gpu.blocks import gpu_function
 from dsascape.tuner.codegen.gpu.phases import Loops
-from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
-from dsascape.workloads import Graph
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, cpu_session
+from dsascape.workloads import Graph, import_onnx
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.tiers import examples
@@ -93,6 +96,46 @@ def test_any_transposed_convolution_is_right_on_a_cpu(graph: Graph) -> None:
 @given(graph=networks(), order=st.sampled_from(get_args(Loops)))
 def test_any_transposed_convolution_is_right_on_a_gpu(graph: Graph, order: Loops) -> None:
     check(fixed_pattern_plan(graph), order)
+
+
+@st.composite
+def automatic(draw: st.DrawFn) -> onnx.ModelProto:
+    """Draw a transposed convolution whose padding follows from ``auto_pad`` or ``output_shape``."""
+    rank = draw(st.integers(1, 2))
+
+    def each(lo: int, hi: int) -> list[int]:
+        return [draw(st.integers(lo, hi)) for _ in range(rank)]
+
+    kernel, strides, dilations, image = each(1, 4), each(1, 3), each(1, 2), each(1, 5)
+    extra = [draw(st.integers(0, stride - 1)) for stride in strides]
+    attributes = {"auto_pad": draw(st.sampled_from(["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"]))}
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    free = [s * (i - 1) + e + n for s, i, e, n in zip(strides, image, extra, spans, strict=True)]
+    if attributes["auto_pad"].startswith("SAME"):  # where there is less, onnxruntime's image is not the standard's
+        assume(all(size >= s * i for size, s, i in zip(free, strides, image, strict=True)))
+    given_ = {"output_shape": [draw(st.integers(1, size)) for size in free]} if draw(st.booleans()) else {}
+    groups = draw(st.sampled_from([1, 2]))
+    node = helper.make_node(
+        "ConvTranspose", ["x", "w"], ["y"], strides=strides, dilations=dilations, output_padding=extra, group=groups,
+        **attributes, **given_,
+    )  # fmt: skip
+    body = helper.make_graph(
+        [node], "automatic", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2 * groups, *image])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.ones((2 * groups, 3, *kernel), np.float32), "w")],
+    )  # fmt: skip
+    return helper.make_model(body, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
+@given(model=automatic())
+def test_padding_that_follows_from_sizes_is_onnxruntimes(model: onnx.ModelProto) -> None:
+    graph = import_onnx(model.SerializeToString())
+    image = graph.tensors["x"].shape
+    (own,) = cpu_session(model.SerializeToString()).run(None, {"x": np.ones(image, np.float32)})
+
+    assert graph.tensors["y"].shape == own.shape
+    assert max(deviations(fixed_pattern_plan(graph)).values()) <= KERNEL_TOLERANCE
 
 
 WINDOWS = {

@@ -1,6 +1,7 @@
 """An operator that changes nothing leaves a network as if it had never been there, wherever it stands."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import onnx
@@ -93,8 +94,7 @@ def cases(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, Shape], str, str]
 @settings(max_examples=examples(120), deadline=None)
 @given(case=cases())
 def test_a_copy_at_any_edge_changes_nothing(case: tuple[onnx.ModelProto, dict[str, Shape], str, str]) -> None:
-    model, shapes, name, kind = case
-    without, with_it = (import_onnx(each.SerializeToString()) for each in (model, with_copy(*case)))
+    without, with_it = (import_onnx(each.SerializeToString()) for each in (case[0], with_copy(*case)))
 
     assert same(with_it) == same(without)
     assert with_it.outputs == without.outputs
@@ -130,4 +130,4 @@ def test_no_length_of_a_cache_is_faster_than_a_shorter_one(hardware: str) -> Non
 
     assert took[0].latency_s == took[1].latency_s
     assert took[0].kernels == took[1].kernels
-    assert all(one.latency_s <= 1.01 * other.latency_s for one, other in zip(took, took[1:], strict=False))
+    assert all(one.latency_s <= 1.01 * other.latency_s for one, other in pairwise(took))

@@ -4,7 +4,8 @@ import math
 from dataclasses import replace
 
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.workloads.loopnest import Access, Index, LoopNest
+from dsascape.workloads.index import Index, overlaps
+from dsascape.workloads.loopnest import Access, LoopNest
 from dsascape.workloads.memo import memoized
 
 
@@ -60,21 +61,20 @@ def _has_vectors(layer: Layer, nest: LoopNest, dim: int) -> bool:
     return any(
         any(map(read.uses, loops))
         if tensors[read.tensor].role == "weight"
-        else _lies_along(nest.moving(read.indices[tensors[read.tensor].order[-1]]), along)
+        else _lies_along(nest, nest.moving(read.indices[tensors[read.tensor].order[-1]]), along)
         for read in nest.reads
         if any(map(read.uses, reduced))
     )
 
 
-def _lies_along(index: Index, along: Index) -> bool:
+def _lies_along(nest: LoopNest, index: Index, along: Index) -> bool:
     """Whether neighbours along ``along`` are neighbours in the last dimension of an operand.
 
-    It may have no part in the outer loops, as an operand that holds the channels of one group beside those of others.
+    Outer loops may have a part in either: the groups of a convolution, the gates of a recurrence.
     """
     inner = [term for term in along.terms if term[1] == 1]
-    return bool(inner) and inner[0] in index.terms and replace(index, terms=along.terms) == along and (
-        {*index.terms} <= {*along.terms}
-    )
+    is_window = overlaps(index, [loop.extent for loop in nest.loops])
+    return bool(inner) and inner[0] in index.terms and not is_window and replace(index, terms=along.terms) == along
 
 
 def is_padded(nest: LoopNest, read: Access) -> bool:

@@ -35,7 +35,8 @@ def network(drawn: Grouped) -> Graph:
     weight = net.unary("Exp", net.input(*shape, *window)) if drawn.is_computed else net.weight(*shape, *window)
     side, pads = (12 + kernel - 1, [0] * 4) if drawn.is_transposed else (12, [kernel // 2] * 4)
     kind = "ConvTranspose" if drawn.is_transposed else "Conv"
-    return net.graph(net.op(kind, [x, weight], (1, groups * results, side, side), group=groups, pads=pads), dtype="fp32")
+    y = net.op(kind, [x, weight], (1, groups * results, side, side), group=groups, pads=pads)
+    return net.graph(y, dtype="fp32")
 
 
 def seconds(drawn: Grouped, hardware: str) -> float:
