@@ -3,18 +3,21 @@
 A bundle carries this module, so it uses the standard library only.
 """
 
+import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dsascape.tuner.calibrate.bench import Bench
 from dsascape.tuner.calibrate.plan import ProbePlan
-from dsascape.tuner.calibrate.rounds import QUARTER, ROUNDS, Times
+from dsascape.tuner.calibrate.rounds import EIGHTH, QUARTER, ROUNDS, TURNS, Times, estimate
 from dsascape.tuner.calibrate.shapes import register_rows, summed_vectors
-from dsascape.tuner.measure.timing import measured
+from dsascape.tuner.measure.timing import FEWEST, MOST, interval_width
 
 FLOAT_BYTES = 4
 _WIDTH = 0.01
+_FEWEST = 3
+"""Repetitions in a round, however long they take."""
 _SHORTEST_SAMPLE_S = 50e-6
 
 Shape = tuple[int, ...]
@@ -51,7 +54,7 @@ class Timer:
 
     def seconds(self, probe: str, *shapes: Shape, share: float = QUARTER) -> float:
         """Return the seconds of one run on arrays of zeros, with the data in the caches from the run before."""
-        return self.of((probe, shapes), lambda: self._once(probe, self.zeros(*shapes)), share)
+        return self.of((probe, shapes), lambda: self._once(probe, self.zeros(*shapes), share), share)
 
     def chase_s(self, elements: int, line_elements: int) -> float:
         """Return the seconds of one chain of dependent loads all over ``elements`` integers."""
@@ -96,8 +99,17 @@ class Timer:
         rows = size_bytes // threads // FLOAT_BYTES // wide
         return (threads, rows, wide), (1,), (threads, wide)
 
-    def _once(self, probe: str, arguments: Sequence[Any]) -> float:
-        """Return the median seconds of one run, in one round."""
+    def _once(self, probe: str, arguments: Sequence[Any], share: float = QUARTER) -> float:
+        """Return the seconds of one run, in one round: those that ``share`` of its repetitions fall below.
+
+        Repetition ends early once these are known well, unless an eighth of them decides: others may be at work.
+        """
         once = self.bench.clock(probe, arguments, 1)
         number = max(1, int(_SHORTEST_SAMPLE_S / max(min(once() for _ in range(3)), 1e-9)))
-        return measured(self.bench.clock(probe, arguments, number), self.plan.probe_s / ROUNDS, _WIDTH).seconds
+        run, samples = self.bench.clock(probe, arguments, number), []
+        end = time.monotonic() + self.plan.probe_s / ROUNDS / (TURNS if share == EIGHTH else 1)
+        while len(samples) < MOST and (len(samples) < _FEWEST or time.monotonic() < end):
+            samples.append(run())
+            if share != EIGHTH and len(samples) >= FEWEST and interval_width(samples) <= _WIDTH:
+                break
+        return estimate(samples, share)

@@ -13,7 +13,8 @@ FLUSH = "cache_flush_cpu_non_first_arg"
 FEWEST = 11
 """Undisturbed runs of which a median is made at least."""
 _FEWEST_ROWS = 3
-_MOST = 2000
+MOST = 2000
+"""Runs that are timed at most."""
 _WARM_UPS = 2
 _CONFIDENCE = 1.96
 
@@ -31,7 +32,7 @@ def measured(
     kept: list[float] = []
     left_out: list[float] = []
     end = time.monotonic() + budget_s
-    while len(kept) + len(left_out) < _MOST:
+    while len(kept) + len(left_out) < MOST:
         before = _preemptions()
         seconds = run()
         (kept if _preemptions() == before else left_out).append(seconds)
@@ -63,7 +64,7 @@ def measured_in_parts(
     fastest = [math.inf] * len(parts)
     taken = 0
     end = time.monotonic() + budget_s
-    while taken < _MOST:
+    while taken < MOST:
         total, quiet = 0.0, True
         before()
         for place, part in enumerate(parts):
