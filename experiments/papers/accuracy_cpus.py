@@ -61,7 +61,7 @@ def newer_cpu_rows() -> list[Compared]:
     """Return comparisons with published times on CPUs in FP16 and INT8, by device: bounds, and what is expected."""
     ours, rows = predicted_newer(), []
     for use in USES:
-        cases = [case for case in published_newer() if case.use == use]
+        cases = [case for case in published_newer() if case.use == use and case.key in ours]
         for dtype, device in sorted({(case.dtype, case.device) for case in cases}):
             own = [case for case in cases if (case.dtype, case.device) == (dtype, device)]
             for at, figure in enumerate(("bound", "expected")):
