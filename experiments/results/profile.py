@@ -9,13 +9,13 @@ rows and layers form one group, whose times are summed.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 
 import networkx as nx
 
 from dsascape.experiments.results.snapshot import CompareError, KeptLayer, csv_rows
 from dsascape.hw_models.text.messages import shown
+from dsascape.hw_models.text.quantities import LONGEST_S
 
 _COLUMNS = ("layer", "seconds")
 _SEPARATORS = re.compile(r"\s*\+\s*|\s*[,|()\[\]{}]\s*")
@@ -71,8 +71,9 @@ def read_profile(path: Path) -> tuple[ProfileRow, ...]:
             value = float(text)
         except ValueError:
             value = -1.0
-        if not name or not isfinite(value) or value < 0:
-            has = f"seconds has {shown(text)}; needs a number from 0" if name else "layer is empty; needs a name"
+        if not name or not 0 <= value <= LONGEST_S:
+            needs = f"needs a number from 0 to {LONGEST_S:g}"
+            has = f"seconds has {shown(text)}; {needs}" if name else "layer is empty; needs a name"
             raise CompareError(f"{path}: row {line}: {has}")
         seconds[name] = seconds.get(name, 0.0) + value
     if not seconds:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pydantic
 from pydantic import TypeAdapter
 
+from dsascape.hw_models.text.record_file import parse_json
 from dsascape.wording import count
 
 Reason = Literal["stable", "budget", "exhausted"]
@@ -104,7 +105,7 @@ def decision_json(decision: Decision) -> str:
 def read_decision(text: str) -> Decision:
     """Return the decision that `decision_json` has written; raise ``DecisionError`` for anything else."""
     try:
-        data = json.loads(text)
+        data = parse_json(text, "decision")
         kind = data.pop("decision")
         read: Decision = _ADAPTERS[kind].validate_json(json.dumps(data), strict=True)
     except (ValueError, KeyError, AttributeError, TypeError, pydantic.ValidationError) as error:
