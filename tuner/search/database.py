@@ -208,7 +208,7 @@ class Candidates:
                 kinds, least, most, needs = _SOUND[name]
                 size = len(value) if isinstance(value, str) else value
                 if type(value) not in kinds or (size is not None and not least <= size <= most):
-                    raise self.damaged(f"{name} of candidate {number} is {shown(value)}; needs {needs}")
+                    raise self.damaged(f"{name} in row {number} of the search is {shown(value)}; needs {needs}")
         return rows
 
     def damaged(self, what: str) -> DatabaseError:
@@ -234,7 +234,7 @@ class Candidates:
                 (self.device, self._search),
             ).fetchmany(MOST_RECORDS + 1)
         try:
-            return [read_decision(text) for (text,) in self._sound(rows, ("steps",))]
+            return [read_decision(text) for (text,) in self._sound(rows, ("decision",))]
         except DecisionError as error:
             raise self.damaged(str(error)) from error
 
@@ -257,6 +257,7 @@ _SOUND: Mapping[str, tuple[tuple[type, ...], float, float, str]] = {
     "task": ((str,), 1, 200, "a key of a task"),
     "unit": ((int,), CONFIRMED, 2**31, f"a whole number from {CONFIRMED}"),
     "steps": ((str,), 0, _MOST_CHARACTERS, f"text of at most {_MOST_CHARACTERS} characters"),
+    "decision": ((str,), 1, _MOST_CHARACTERS, f"text of at most {_MOST_CHARACTERS} characters"),
     "seconds": (
         (float, type(None)), SHORTEST_S, LONGEST_S, f"a number from {SHORTEST_S:g} to {LONGEST_S:g}, or nothing",
     ),
