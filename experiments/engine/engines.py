@@ -154,7 +154,8 @@ class DaskCluster:
         begun_s = time.monotonic()
         while True:
             try:
-                found = self._distributed.wait(list(running), timeout=_SILENT_S, return_when="FIRST_COMPLETED")
+                with self._client.as_current():
+                    found = self._distributed.wait(list(running), timeout=_SILENT_S, return_when="FIRST_COMPLETED")
                 return list(found.done)
             except TimeoutError:
                 waited_s = time.monotonic() - begun_s
