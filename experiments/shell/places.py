@@ -50,7 +50,7 @@ class Written:
 
 def written_file(sub: argparse.ArgumentParser, flag: str, **more: Any) -> None:
     """Add an option with the file that a command writes."""
-    _add(sub, Written(_dest(sub, flag, more), flag))
+    _add(sub, Written(_dest(sub, flag, more), _shown(flag, more)))
 
 
 def written_folder(
@@ -61,7 +61,11 @@ def written_folder(
 
     ``is_folder`` says of the arguments whether it is one after all, or a file.
     """
-    _add(sub, Written(_dest(sub, flag, more), flag, names, is_folder))
+    _add(sub, Written(_dest(sub, flag, more), _shown(flag, more), names, is_folder))
+
+
+def _shown(flag: str, more: Mapping[str, Any]) -> str:
+    return flag if flag.startswith("-") else str(more["metavar"])
 
 
 def _dest(sub: argparse.ArgumentParser, flag: str, more: Mapping[str, Any]) -> str:
