@@ -23,6 +23,7 @@ from dsascape.experiments.results.store import (
     superseded_in,
     trouble_at,
 )
+from dsascape.hw_models.text.database import ERRORS
 from dsascape.hw_models.text.messages import shown
 from dsascape.hw_models.text.quantities import LONGEST_S, SHORTEST_S
 from dsascape.hw_models.text.whole_file import write_whole
@@ -95,11 +96,11 @@ def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str],
         names = [column[0] for column in cursor.description]
         if "key" not in names:
             raise StoreError(f"{path}: table {TABLE} has no column key; {remedy(path.parent)}")
-    except sqlite3.Error as error:
+    except ERRORS as error:
         raise StoreError(trouble_at(path, error)) from error
     try:
         rows.extend(dict(zip(names, values, strict=True)) for values in cursor)
-    except sqlite3.Error as error:
+    except ERRORS as error:
         if not rows:
             raise StoreError(trouble_at(path, error)) from error
         return types, rows, str(error)

@@ -14,6 +14,7 @@ from dsascape.experiments.results.columns import ALWAYS, OF_MEASUREMENT, OF_ORIG
 from dsascape.experiments.results.files import for_spreadsheet
 from dsascape.experiments.results.frame import mended
 from dsascape.experiments.results.store import LAYERS, declared, open_to_read
+from dsascape.hw_models.text.database import ERRORS
 from dsascape.hw_models.text.whole_file import write_with
 
 _NAMES = ("model", "hardware", "policy", "batch", "dtype")
@@ -61,7 +62,7 @@ def _types(connection: sqlite3.Connection, table: str) -> dict[str, str]:
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
     try:
         return {name: type_of(name, kind) for name, kind in declared(connection, table).items()}
-    except sqlite3.Error:
+    except ERRORS:
         return {}
 
 
@@ -81,5 +82,5 @@ def _rows(
             row = dict(zip(types, values, strict=True))
             mended(row, types)
             yield row
-    except sqlite3.Error:
+    except ERRORS:
         return

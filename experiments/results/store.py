@@ -17,7 +17,7 @@ from dsascape.experiments.results.columns import (
     point_of_row,
     type_of,
 )
-from dsascape.hw_models.text.database import in_words, open_database
+from dsascape.hw_models.text.database import ERRORS, in_words, open_database
 from dsascape.hw_models.text.folder_lock import FolderLock, LockError
 from dsascape.hw_models.text.record_file import RecordError
 
@@ -75,7 +75,7 @@ class ResultStore:
             self._make_table(LAYERS, OF_LAYERS, ", PRIMARY KEY (key, place)")
             self._make_table(KERNELS, OF_KERNELS, ", PRIMARY KEY (key, place)")
             self._columns = {table: declared(self._connection, table) for table in (TABLE, LAYERS, KERNELS)}
-        except (sqlite3.Error, RecordError) as error:
+        except (*ERRORS, RecordError) as error:
             self._unlock()
             raise StoreError(trouble_at(self.path, error)) from error
 
@@ -206,7 +206,7 @@ class ResultStore:
     def _trouble_named(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OverflowError) as error:
+        except ERRORS as error:
             raise StoreError(trouble_at(self.path, error)) from error
 
 
@@ -217,7 +217,7 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
         raise StoreError(f"{folder}: has no {DATABASE}; run an experiment with --out {folder} first")
     try:
         return open_database(path, writes=False)
-    except (sqlite3.Error, RecordError) as error:
+    except (*ERRORS, RecordError) as error:
         raise StoreError(trouble_at(path, error)) from error
 
 

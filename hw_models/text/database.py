@@ -10,6 +10,8 @@ from pathlib import Path
 
 from dsascape.hw_models.text.record_file import RecordError, reason_of, shown_path
 
+ERRORS = (sqlite3.Error, OverflowError, UnicodeError)
+"""What SQLite's module raises for a file that is damaged, also in names of its columns, and for the disk."""
 WAIT_S = 10.0
 """Longest wait for another process that writes in the same file, in seconds."""
 LARGEST_FILE_BYTES = 2**32

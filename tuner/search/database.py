@@ -1,13 +1,12 @@
 """Candidates on disk: an SQLite table with one row each, which a killed run does not damage and the next continues."""
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dsascape.hw_models.text.database import in_words, open_database
+from dsascape.hw_models.text.database import ERRORS, in_words, open_database
 from dsascape.hw_models.text.messages import shown
 from dsascape.hw_models.text.quantities import LONGEST_S, SHORTEST_S
 from dsascape.hw_models.text.record_file import RecordError, parse_json
@@ -284,7 +283,7 @@ class _Explaining:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, RecordError):
             raise DatabaseError(str(error)) from error
-        if isinstance(error, sqlite3.Error | OverflowError | UnicodeError):
+        if isinstance(error, ERRORS):
             raise DatabaseError(in_words(self._path, error, _remedy(self._path))) from error
 
 

@@ -241,9 +241,9 @@ class Search:
                 together.setdefault((record.unit, record.task), []).append(record)
                 self.elapsed_s = max(self.elapsed_s, record.elapsed_s)
         for (unit, key), records in together.items():
-            if unit == BUILTIN and len(records) > 1:
-                raise self.candidates.damaged(f"the built-in choice of task {key} is there {len(records)} times")
             found = [(self.program_of(by_key[key], each.steps), each.answer) for each in records]
+            if unit in (BUILTIN, CONFIRMED):
+                self._check_builtin(by_key[key], unit, [program for program, _ in found])
             known = [(program, answer) for program, answer in found if program is not None]
             if known:
                 by_key[key].add(unit, [program for program, _ in known], [answer for _, answer in known])
@@ -263,6 +263,12 @@ class Search:
             return each.task.program() if steps == each.task.builtin else each.space.built(steps)
         except (ScheduleError, ArithmeticError, LookupError, TypeError, ValueError, AssertionError) as error:
             raise self.candidates.damaged(f"a candidate of task {each.task.key} has no steps: {error}") from error
+
+    def _check_builtin(self, each: Searching, unit: int, programs: Sequence[Program | None]) -> None:
+        """Raise ``DatabaseError`` where the built-in choice is there twice, or another program in its place."""
+        is_first = programs[0] is not None and programs[0].steps == each.task.builtin
+        if not is_first or (unit == BUILTIN and len(programs) > 1):
+            raise self.candidates.damaged(f"task {each.task.key} has other programs in place of its built-in choice")
 
     def _check_times(self, each: Searching) -> None:
         """Raise ``DatabaseError`` for stored times of a task that cannot be.
