@@ -19,6 +19,7 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.subgraph import Subgraph
 
 FORMAT = 1
+_LONGEST_S = 1e15
 _DIGITS = 32
 """Hexadecimal digits of a digest."""
 
@@ -73,14 +74,16 @@ class ProfileDatabase:
 
     def as_json(self) -> str:
         """Return all entries as text, in the order of their keys."""
-        rows = {key: [list(entry.operators), entry.seconds] for key, entry in sorted(self.entries.items())}
+        rows = {
+            key: [list(entry.operators), entry.seconds if math.isfinite(entry.seconds) else None]
+            for key, entry in sorted(self.entries.items())
+        }
         return json.dumps({"format": FORMAT, "profiles": rows}, indent=0)
 
     @classmethod
-    def from_json(cls, text: str, where: str) -> "ProfileDatabase":
-        """Return the database that `as_json` wrote; raise ``FusionError`` naming ``where`` for anything else."""
+    def from_plain(cls, plain: Any, where: str) -> "ProfileDatabase":
+        """Return the database of parsed JSON that `as_json` wrote; raise ``FusionError`` naming ``where`` otherwise."""
         try:
-            plain = json.loads(text)
             if plain["format"] != FORMAT:
                 raise FusionError(f"{where}: has format {plain['format']!r}; needs {FORMAT}")
             rows: Mapping[str, Any] = plain["profiles"]
@@ -96,8 +99,10 @@ Kernels = tuple[KernelCosts, Sequence[Sequence[int]]]
 
 
 def _profile(kinds: Sequence[object], seconds: object) -> Profile:
-    if not isinstance(seconds, int | float) or not seconds >= 0:
-        raise ValueError(f"seconds {seconds!r}; needs a number from 0")
+    if seconds is None:  # the machine cannot run it
+        return Profile(tuple(map(str, kinds)), math.inf)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= _LONGEST_S:
+        raise ValueError(f"seconds {str(seconds)[:40]}; needs a number from 0 to {_LONGEST_S:g}")
     return Profile(tuple(map(str, kinds)), float(seconds))
 
 

@@ -5,7 +5,8 @@ Either way each point runs in a worker process, so one that fails, crashes, or t
 """
 
 import importlib
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from multiprocessing.connection import wait
@@ -26,6 +27,8 @@ _MOST_POINTS_OF_TASK = 64
 _TASKS_OF_THREAD = 3
 """Number of dask tasks queued per thread, so that a worker does not wait for the next one."""
 _CONNECT_S = 10
+_SILENT_S = 60
+"""Seconds without a finished task after which a dask cluster is asked whether it has workers."""
 
 
 class EngineError(RuntimeError):
@@ -112,16 +115,13 @@ class DaskCluster:
     def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
         waiting, handed_back = iter(points), list[DesignPoint]()
         running: dict[Any, list[DesignPoint]] = {}
-        done = self._distributed.as_completed([], loop=self._client.loop)
-
         def submit(task: list[DesignPoint]) -> None:
             key = f"dsascape-{len(task)}-{task[0].key}"
             future = self._client.submit(computed_in_turn, compute, task, self._limits, _TASK_S, key=key, pure=False)
             running[future] = task
-            done.add(future)
 
         def submit_further() -> None:
-            most = _TASKS_OF_THREAD * max(sum(self._client.nthreads().values()), 1)
+            most = _TASKS_OF_THREAD * max(self._threads(), 1)
             while len(running) < most:
                 wanted = self._points_of_task()
                 task = handed_back[:wanted]
@@ -132,16 +132,51 @@ class DaskCluster:
                 submit(task)
 
         submit_further()
-        for future in done:
-            task = running.pop(future)
-            outcomes = self._outcomes(future, task)
-            if outcomes is None:
-                for point in task:
-                    submit([point])
-            else:
-                handed_back += task[len(outcomes) :]
-                yield from zip(task, outcomes, strict=False)
+        while running:
+            for future in self._ended(running):
+                task = running.pop(future)
+                outcomes = self._outcomes(future, task)
+                if outcomes is None:
+                    for point in task:
+                        submit([point])
+                else:
+                    handed_back += task[len(outcomes) :]
+                    yield from zip(task, outcomes, strict=False)
             submit_further()
+
+    def _ended(self, running: Mapping[Any, list[DesignPoint]]) -> list[Any]:
+        """Wait until a task has ended, and return those that have.
+
+        Raises ``EngineError`` where the scheduler does not answer, has no workers, or has been silent for longer than
+        a task can take.
+        """
+        longest_s = None if self._limits.timeout_s is None else _TASK_S + 2 * self._limits.timeout_s + _SILENT_S
+        begun_s = time.monotonic()
+        while True:
+            try:
+                with self._client.as_current():
+                    found = self._distributed.wait(list(running), timeout=_SILENT_S, return_when="FIRST_COMPLETED")
+                return list(found.done)
+            except TimeoutError:
+                waited_s = time.monotonic() - begun_s
+            if not self._threads():
+                has = f"has had no workers for {waited_s:.0f} s"
+                raise EngineError(f"{self._scheduler} {has}; start some, and run again")
+            # a task waits for those before it on its thread
+            if longest_s is not None and waited_s > _TASKS_OF_THREAD * longest_s:
+                raise EngineError(f"{self._scheduler} has finished nothing for {waited_s:.0f} s; look at its workers")
+
+    def _threads(self) -> int:
+        """Return the number of threads of all workers; raise ``EngineError`` where the scheduler does not answer."""
+        try:
+            threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=_CONNECT_S)
+        except (OSError, TimeoutError) as error:
+            raise EngineError(f"{self._scheduler} does not answer within {_CONNECT_S} s ({error})") from error
+        return sum(threads.values())
+
+    @property
+    def _scheduler(self) -> str:
+        return f"the dask scheduler {self._client.scheduler.address}"
 
     def _points_of_task(self) -> int:
         return min(max(round(_TASK_S / self._point_s), 1), _MOST_POINTS_OF_TASK)

@@ -33,6 +33,7 @@ _WORST_OOM_SCORE = "1000"
 """OOM score of a worker: when memory runs out, the system kills it rather than the process with the results."""
 _GROWN_BYTES = 128 * 2**20
 """Growth of a process, in bytes, after which cyclic garbage, as left by runs in Python, is collected."""
+_START_S = 120.0
 _END_S = 5.0
 """Time in seconds that a process may take to end."""
 
@@ -121,7 +122,10 @@ def started() -> Worker[Any]:
     command = [sys.executable, "-P", "-m", "dsascape.experiments.engine.worker", str(there.fileno())]
     process = subprocess.Popen(command, env=environment, pass_fds=[there.fileno()], stdin=subprocess.PIPE)
     there.close()
-    here.recv()  # its imports are no part of its first point's time
+    if not here.poll(_START_S):  # its imports are no part of its first point's time
+        process.kill()
+        raise TimeoutError(f"a worker process (number {process.pid}) has not started within {_START_S:g} s")
+    here.recv()
 
     def exit_code() -> int | None:
         with suppress(subprocess.TimeoutExpired):

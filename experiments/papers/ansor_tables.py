@@ -18,7 +18,7 @@ from dsascape.experiments.papers.tuning_searches import run_missing
 from dsascape.experiments.papers.tuning_study import Wanted, read_study
 from dsascape.experiments.question.config import ExperimentError
 from dsascape.experiments.real.tuning import SIMULATE
-from dsascape.experiments.results.files import write_whole
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.tuner.measure import usable_cores
 from dsascape.tuner.search.cost_model import MissingPackageError, check_installed

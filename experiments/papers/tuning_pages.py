@@ -10,7 +10,7 @@ from dsascape.experiments.papers.ansor_comparisons import Study
 from dsascape.experiments.papers.tuning_searches import run_missing
 from dsascape.experiments.papers.tuning_study import read_study
 from dsascape.experiments.question.config import ExperimentError
-from dsascape.experiments.results.files import write_whole
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.tuner.measure import usable_cores
 from dsascape.tuner.search.cost_model import MissingPackageError, check_installed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dsascape.experiments.question.config import ExperimentError
-from dsascape.experiments.results.files import write_whole
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.tuner.search.database import BUILTIN, CONFIRMED, Record
 from dsascape.tuner.search.search import Search
 

@@ -9,8 +9,8 @@ from dsascape.experiments.point.evaluate import evaluate, job_of
 from dsascape.experiments.point.job import Job, Outcome, replay
 from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.experiments.question.schedules import policy_in, read_document
-from dsascape.experiments.results.files import write_whole
 from dsascape.hw_models import AnyHardware
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.scheduler import (
     MachineSchedule,
     ScheduleError,

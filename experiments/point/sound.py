@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from dsascape.experiments.point.layers import LayerFigures
 from dsascape.experiments.question.points import RunRecord
-from dsascape.experiments.results.store import LONGEST_S, SHORTEST_S
 from dsascape.hw_models import HardwareError
+from dsascape.hw_models.text.quantities import LONGEST_S, SHORTEST_S
 from dsascape.tuner.measure.soundness import COUNT, SHARE, Ranges, unsound
 
 _SLACK = 1e-6

@@ -11,8 +11,9 @@ from typing import Any
 from dsascape.experiments.question.sources import code_hash, measuring_hash, policy_hash
 from dsascape.experiments.question.version import __version__
 from dsascape.hw_models import AnyHardware
+from dsascape.hw_models.text.record_file import RecordError, read_bytes
 from dsascape.scheduler import Policy, ScheduleError, make_policy, policy_label
-from dsascape.scheduler.kernels.loops.sources import FILE
+from dsascape.scheduler.kernels.loops.sources import FILE, LARGEST_BYTES
 from dsascape.workloads import WorkloadError, zoo_entry
 from dsascape.workloads.memo import memoized_in_process
 
@@ -178,9 +179,9 @@ def written_kernels(folder: Path) -> WrittenKernels:
     """Return the kernels of a folder; raise ``ScheduleError`` for one without a file of kernels."""
     path = folder / FILE
     try:
-        return WrittenKernels(str(folder), hashlib.sha256(path.read_bytes()).hexdigest())
-    except OSError as error:
-        raise ScheduleError(f"kernels: {path}: {error.strerror or error}; needs a folder from dsascape tune") from error
+        return WrittenKernels(str(folder), hashlib.sha256(read_bytes(path, LARGEST_BYTES)).hexdigest())
+    except RecordError as error:
+        raise ScheduleError(f"kernels: {error}; needs a folder from dsascape tune") from error
 
 
 @dataclass(frozen=True)

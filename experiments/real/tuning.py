@@ -13,8 +13,8 @@ from dsascape.experiments.point.evaluate import job_of
 from dsascape.experiments.point.pipeline import schedule_of
 from dsascape.experiments.question.points import Workload
 from dsascape.experiments.real.measured_kinds import measured_kind
-from dsascape.experiments.results.files import write_whole
 from dsascape.hw_models import AnyHardware, HardwareError
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.scheduler import Placing, Policy, make_policy, network_of
 from dsascape.scheduler.kernels.loops.files import steps_json
 from dsascape.scheduler.kernels.loops.sources import FILE

@@ -33,7 +33,6 @@ from dsascape.experiments.report.study import Study
 from dsascape.experiments.report.summary import Summary, summary_of
 from dsascape.experiments.report.together import courses_of, together_of
 from dsascape.experiments.report.words import setting
-from dsascape.experiments.results.files import write_whole
 from dsascape.experiments.results.folder import (
     TRACES,
     DamagedError,
@@ -57,6 +56,7 @@ from dsascape.experiments.results.timeline import Span, Timeline
 from dsascape.hw_models import AnyHardware, parameter_paths, perfetto_json
 from dsascape.hw_models.machine_files.overrides import value_at
 from dsascape.hw_models.text.quantities import readable
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.scheduler import policy_label
 
 _log = logging.getLogger(__name__)

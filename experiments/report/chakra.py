@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from dsascape.experiments.point.operator_times import Operand, OperatorTime, ShapeTimes
-from dsascape.experiments.results.files import replacing
+from dsascape.hw_models.text.whole_file import write_with
 
 VERSION = "0.0.4"
 """Version in the metadata of a trace, as Chakra's own generator writes it."""
@@ -39,10 +39,9 @@ _NODE_TYPES = (
 
 def write_chakra(shape: ShapeTimes, path: Path) -> None:
     """Write a trace of one device: its layers in the order of a run, each behind those whose results it reads."""
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        for message in (_metadata(shape), *_nodes(shape)):
-            content = message.SerializeToString(deterministic=True)
-            file.write(_varint(len(content)) + content)
+    several = [message.SerializeToString(deterministic=True) for message in (_metadata(shape), *_nodes(shape))]
+    content = b"".join([_varint(len(each)) + each for each in several])
+    write_with(path, lambda place: place.write_bytes(content))
 
 
 def messages() -> dict[str, Any]:

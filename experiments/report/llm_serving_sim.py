@@ -22,7 +22,7 @@ from types import MappingProxyType
 import yaml
 
 from dsascape.experiments.point.operator_times import OperatorTime, ShapeTimes
-from dsascape.experiments.results.files import FileError, write_whole
+from dsascape.hw_models.text.whole_file import FileError, write_whole
 
 _MODULES: Mapping[str, str] = MappingProxyType(
     {

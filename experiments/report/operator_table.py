@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -9,7 +10,8 @@ from types import MappingProxyType
 import pandas as pd
 
 from dsascape.experiments.point.operator_times import Operand, OperatorTime, ShapeTimes
-from dsascape.experiments.results.files import FileError, for_spreadsheet, replacing
+from dsascape.experiments.results.files import for_spreadsheet
+from dsascape.hw_models.text.whole_file import FileError, write_whole, write_with
 
 Value = str | int | float | None
 _BYTES = "traffic_bytes."
@@ -98,11 +100,12 @@ def _mean(layers: Sequence[OperatorTime], figure: Callable[[OperatorTime], float
 
 def write_csv_table(rows: Sequence[Mapping[str, Value]], path: Path) -> None:
     """Write rows as CSV with a heading."""
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(rows[0])
-        for row in rows:
-            writer.writerow([for_spreadsheet(each) if isinstance(each, str) else each for each in row.values()])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(rows[0])
+    for row in rows:
+        writer.writerow([for_spreadsheet(each) if isinstance(each, str) else each for each in row.values()])
+    write_whole(path, text.getvalue())
 
 
 def check_parquet() -> None:
@@ -116,5 +119,4 @@ def write_parquet_table(rows: Sequence[Mapping[str, Value]], path: Path) -> None
     check_parquet()
     frame = pd.DataFrame([dict(row) for row in rows])
     whole = dict.fromkeys(("batch", "context", "tokens", "count", "batch_of_shapes"), "Int64")
-    with replacing(path) as temporary:
-        frame.astype(whole).to_parquet(temporary, engine="pyarrow", index=False)
+    write_with(path, lambda place: frame.astype(whole).to_parquet(place, engine="pyarrow", index=False))

@@ -8,10 +8,10 @@ import pydantic
 from pydantic import BaseModel, Field
 
 from dsascape.experiments.question.config import STRICT, Experiment, ExperimentError
-from dsascape.experiments.results.files import write_whole
 from dsascape.experiments.results.sensitivity import WhatIf
 from dsascape.experiments.results.timeline import Timeline
-from dsascape.hw_models.text.text_file import BYTE_ORDER_MARK
+from dsascape.hw_models.text.record_file import MIB, RecordError, parse_json, read_text
+from dsascape.hw_models.text.whole_file import write_whole
 
 T = TypeVar("T")
 EXPERIMENT_COPY = "experiment.json"
@@ -143,16 +143,22 @@ def forget_drawn(folder: Path) -> None:
 
 
 _LATEST_PS = 2**62
+_LARGEST_BYTES = 256 * MIB
 _WHAT_IF = pydantic.TypeAdapter(list[WhatIf], config={"strict": True, "allow_inf_nan": False})
 _TIMELINES = pydantic.TypeAdapter(list[Timeline], config={"strict": True})
 
 
 def _read(path: Path, form: "pydantic.TypeAdapter[T]", remedy: str) -> T:
     try:
-        return form.validate_json(path.read_bytes().removeprefix(BYTE_ORDER_MARK))
-    except OSError as error:
-        problem = (error.strerror or str(error)).lower()
-        raise DamagedError(f"{path}: {problem}; {remedy}") from error
+        text = read_text(path, _LARGEST_BYTES, "a file of a results folder")
+    except RecordError as error:
+        is_there = path.exists()
+        raise DamagedError(f"{path}: is damaged ({error}); {remedy}" if is_there else f"{error}; {remedy}") from error
+    try:
+        parse_json(text, "all of it")
+        return form.validate_json(text)
+    except RecordError as error:
+        raise DamagedError(f"{path}: is damaged ({error}); {remedy}") from error
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"][:4]))

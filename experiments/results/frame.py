@@ -11,25 +11,27 @@ import pandas as pd
 
 from dsascape.experiments.question.points import Figure
 from dsascape.experiments.results.columns import ALWAYS, NUMERIC, in_order, type_of
-from dsascape.experiments.results.files import for_spreadsheet, for_terminal, replacing
+from dsascape.experiments.results.files import for_spreadsheet, for_terminal
 from dsascape.experiments.results.store import (
     CURRENT,
     DATABASE,
-    LONGEST_S,
-    SHORTEST_S,
     TABLE,
     StoreError,
     declared,
     open_to_read,
     remedy,
     superseded_in,
+    trouble_at,
 )
+from dsascape.hw_models.text.database import ERRORS
 from dsascape.hw_models.text.messages import shown
+from dsascape.hw_models.text.quantities import LONGEST_S, SHORTEST_S
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.wording import count
 
 CSV = "results.csv"
 _LARGEST_WHOLE = 2**53
-_TIMES = ("latency_s", "measured_s", "predicted_s")
+TIMES = ("latency_s", "expected_latency_s", "measured_s", "predicted_s")
 _SIGNED = ("spearman", "kendall")
 
 
@@ -94,13 +96,13 @@ def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str],
         names = [column[0] for column in cursor.description]
         if "key" not in names:
             raise StoreError(f"{path}: table {TABLE} has no column key; {remedy(path.parent)}")
-    except sqlite3.Error as error:
-        raise StoreError(f"{path}: is not a results file, or damaged ({error}); {remedy(path.parent)}") from error
+    except ERRORS as error:
+        raise StoreError(trouble_at(path, error)) from error
     try:
         rows.extend(dict(zip(names, values, strict=True)) for values in cursor)
-    except sqlite3.Error as error:
+    except ERRORS as error:
         if not rows:
-            raise StoreError(f"{path}: is damaged ({error}); {remedy(path.parent)}") from error
+            raise StoreError(trouble_at(path, error)) from error
         return types, rows, str(error)
     return types, rows, ""
 
@@ -117,19 +119,19 @@ def mended(row: dict[str, object], types: Mapping[str, str]) -> list[str]:
             if value is not None:
                 text = value if isinstance(value, str) else _text(value)
                 row[name] = text if name == "key" else for_terminal(text)
-        elif value is not None and not _is_figure(name, value):
+        elif value is not None and not is_figure(name, value):
             row[name] = None
             wrong.append(f"{name} of {row.get('model')}, which is {shown(value)}")
-            if name in _TIMES and error in row and row[error] is None:
+            if name in TIMES and error in row and row[error] is None:
                 row[error] = f"the stored {name} is {shown(value)}, no figure"
     return wrong
 
 
-def _is_figure(name: str, value: object) -> bool:
+def is_figure(name: str, value: object) -> bool:
     """Return whether a stored value is possible in its column: finite, not negative, and not zero for times."""
     if not isinstance(value, int | float) or not isfinite(value):
         return False
-    if name in _TIMES:
+    if name in TIMES:
         return SHORTEST_S <= value <= LONGEST_S
     return value >= 0 or name in _SIGNED or type_of(name) not in NUMERIC
 
@@ -141,8 +143,7 @@ def _text(value: object) -> str:
 def write_csv(frame: pd.DataFrame, folder: Path, name: str = CSV) -> Path:
     """Write ``results.csv`` and return its path; counts stay integers where some are missing."""
     path = folder / name
-    with replacing(path) as temporary:
-        temporary.write_text(csv_text(frame.drop(columns=["key"], errors="ignore")), encoding="utf-8", newline="")
+    write_whole(path, csv_text(frame.drop(columns=["key"], errors="ignore")))
     return path
 
 

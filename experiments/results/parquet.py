@@ -7,7 +7,7 @@ import pandas as pd
 from pandas.api.extensions import ExtensionDtype
 
 from dsascape.experiments.results.columns import NUMERIC, type_of
-from dsascape.experiments.results.files import replacing
+from dsascape.hw_models.text.whole_file import write_with
 
 PARQUET = "results.parquet"
 
@@ -28,8 +28,7 @@ def write_parquet(frame: pd.DataFrame, path: Path) -> Path | None:
     typed = frame.drop(columns=["key"], errors="ignore").copy()
     for name in map(str, typed):
         typed[name] = typed[name].astype(_type(name, typed[name]))
-    with replacing(path) as temporary:
-        typed.to_parquet(temporary, engine="pyarrow", index=False)
+    write_with(path, lambda place: typed.to_parquet(place, engine="pyarrow", index=False))
     return path
 
 

@@ -4,15 +4,18 @@ import csv
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from dsascape.experiments.question.points import RunRecord
 from dsascape.experiments.results.columns import ALWAYS, OF_MEASUREMENT, OF_ORIGIN, type_of
-from dsascape.experiments.results.files import for_spreadsheet, replacing
+from dsascape.experiments.results.files import for_spreadsheet
 from dsascape.experiments.results.frame import mended
 from dsascape.experiments.results.store import LAYERS, declared, open_to_read
+from dsascape.hw_models.text.database import ERRORS
+from dsascape.hw_models.text.whole_file import write_with
 
 _NAMES = ("model", "hardware", "policy", "batch", "dtype")
 _KEYS = ("key", "place")
@@ -32,11 +35,12 @@ def write_parts_csv(frame: pd.DataFrame, folder: Path, table: str = LAYERS) -> P
     """
     path = folder / f"{table}.csv"
     told = [name for name in (*_NAMES, *swept_columns(frame)) if name in frame]
-    with (
-        closing(open_to_read(folder)) as connection,
-        replacing(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
+    write_with(path, partial(_write_parts, frame, folder, table, told))
+    return path
+
+
+def _write_parts(frame: pd.DataFrame, folder: Path, table: str, told: list[str], place: Path) -> None:
+    with closing(open_to_read(folder)) as connection, place.open("w", encoding="utf-8", newline="") as file:
         types = _types(connection, table)
         columns = _columns(types)
         writer = csv.writer(file, lineterminator="\n")
@@ -46,7 +50,6 @@ def write_parts_csv(frame: pd.DataFrame, folder: Path, table: str = LAYERS) -> P
             for row in _rows(connection, types, str(key), table):
                 values = (*point, *(row[name] for name in columns))
                 writer.writerow([for_spreadsheet(value) if isinstance(value, str) else value for value in values])
-    return path
 
 
 def swept_columns(frame: pd.DataFrame) -> list[str]:
@@ -59,7 +62,7 @@ def _types(connection: sqlite3.Connection, table: str) -> dict[str, str]:
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
     try:
         return {name: type_of(name, kind) for name, kind in declared(connection, table).items()}
-    except sqlite3.Error:
+    except ERRORS:
         return {}
 
 
@@ -79,5 +82,5 @@ def _rows(
             row = dict(zip(types, values, strict=True))
             mended(row, types)
             yield row
-    except sqlite3.Error:
+    except ERRORS:
         return

@@ -7,12 +7,12 @@ event ``model_run`` and every kernel one of the category ``Node``.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from dsascape.experiments.results.snapshot import CompareError, csv_rows, read_json
 from dsascape.hw_models.text.messages import shown
+from dsascape.hw_models.text.quantities import LONGEST_S
 
 _COLUMNS = ("layer", "seconds")
 
@@ -43,7 +43,7 @@ def read_profile(path: Path) -> tuple[ProfileRow, ...]:
             raise CompareError(f"{path}: {place}: name of the layer is empty; needs one")
         number = _number(value)
         if number is None:
-            raise CompareError(f"{path}: {place}: time has {shown(value)}; needs a number from 0")
+            raise CompareError(f"{path}: {place}: time has {shown(value)}; needs a number from 0 to {LONGEST_S:g}")
         seconds[name.strip()] = seconds.get(name.strip(), 0.0) + number
     if not seconds:
         raise CompareError(f"{path}: has no rows; needs one for each layer")
@@ -91,11 +91,11 @@ def _scaled(value: object, factor: float) -> object:
 
 
 def _number(value: object) -> float | None:
-    """Return a value as a finite number from 0; None for anything else."""
+    """Return a value as a number of seconds, milliseconds or microseconds; None for anything that no run takes."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if isfinite(number) and number >= 0 else None
+    return number if 0 <= number <= LONGEST_S else None

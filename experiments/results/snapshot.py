@@ -1,7 +1,6 @@
 """Stored design points to compare: a results folder, a CSV file of results, or the JSON record of one simulation."""
 
 import csv
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import StringIO
@@ -12,20 +11,23 @@ from typing import Any
 import pandas as pd
 
 from dsascape.experiments.question.points import RunRecord
-from dsascape.experiments.results.columns import NUMERIC, TELL_APART, names_of_point, type_of
+from dsascape.experiments.results.columns import NUMERIC, OF_ORIGIN, TELL_APART, names_of_point, type_of
 from dsascape.experiments.results.files import without_apostrophe
-from dsascape.experiments.results.frame import read_sound
+from dsascape.experiments.results.frame import TIMES, is_figure, read_sound
 from dsascape.experiments.results.parts import read_parts
 from dsascape.experiments.results.store import DATABASE, LAYERS
 from dsascape.hw_models.text.messages import shown
-from dsascape.hw_models.text.text_file import EncodingError, decoded
+from dsascape.hw_models.text.quantities import LONGEST_S, SHORTEST_S
+from dsascape.hw_models.text.record_file import MIB, RecordError, parse_json, read_text
 
-_LARGEST_FILE_BYTES = 256 * 2**20
+_LARGEST_FILE_BYTES = 256 * MIB
 _RECORD = ("model", "hardware", "policy", "batch", "dtype", "latency_s", "energy_j")
 """Keys by which a JSON file is known for the record of a simulation."""
 _LABELLED = ("model", "hardware", "policy", "batch", "dtype")
 _TABLE = ("model", "policy", "latency_s")
 """Columns by which a CSV file is known for a table of results."""
+_NO_FIGURES = (*OF_ORIGIN, *TELL_APART, "is_correct")
+"""Numeric columns of which every value is possible, or that are names."""
 _DATABASE, _CSV, _LAYERS_CSV = DATABASE, "results.csv", f"{LAYERS}.csv"
 
 
@@ -116,26 +118,17 @@ def read_snapshot(path: Path) -> Snapshot:
 def read_whole(path: Path) -> str:
     """Return the text of a file; raise ``CompareError`` for one that is missing, too large or not UTF-8 text."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_FILE_BYTES + 1)
-    except OSError as error:
-        raise CompareError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    if len(content) > _LARGEST_FILE_BYTES:
-        raise CompareError(f"{path}: has more than {_LARGEST_FILE_BYTES // 2**20} MiB")
-    try:
-        return decoded(content)
-    except EncodingError as error:
-        raise CompareError(f"{path}: {error}") from error
+        return read_text(path, _LARGEST_FILE_BYTES)
+    except RecordError as error:
+        raise CompareError(str(error)) from error
 
 
 def read_json(path: Path) -> Any:
     """Return the value in a JSON file; raise ``CompareError`` for a file that cannot be read or is not JSON."""
     try:
-        return json.loads(read_whole(path))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, CompareError):
-            raise
-        raise CompareError(f"{path}: is not JSON: {error}") from error
+        return parse_json(read_whole(path), str(path))
+    except RecordError as error:
+        raise CompareError(str(error)) from error
 
 
 def csv_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
@@ -170,6 +163,7 @@ def _of_table(path: Path) -> Snapshot:
     unknown = [name for name in columns if _is_unknown(name)]
     numeric = [name for name in unknown if all(_number(row[name]) is not None for row in rows if row[name])]
     figures = [name for name in columns if type_of(name) in NUMERIC or name in numeric]
+    _check_times(path, rows)
     points = [_point(row, figures) for row in rows]
     if len({tuple(point.names.items()) for point in points}) < len(points):  # a swept count looks like a figure
         points = [_point(row, [name for name in figures if name not in numeric]) for row in rows]
@@ -210,12 +204,33 @@ def _of_record(path: Path) -> Snapshot:
         row |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
     row |= {name: value for name, value in data.items() if isinstance(value, int | float) and name not in row}
     figures = [name for name, value in row.items() if isinstance(value, int | float)]
+    _check_times(path, [row])
     point = _point(row, figures)
     if "latency_s" not in point.figures:
         raise CompareError(f"{path}: latency_s has {shown(data['latency_s'])}; needs a number")
     layers = data.get("layers")
     found = _layers([each for each in layers if isinstance(each, dict)]) if isinstance(layers, list) else ()
     return Snapshot(str(path), (point,), lambda _: found)
+
+
+def _check_times(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    """Raise ``CompareError`` for a time that no run can take, and for another figure that is impossible.
+
+    A row without a time has an error instead, and is a point without figures.
+    """
+    for number, row in enumerate(rows, 1):
+        place = f"{path}: row {number}" if path.suffix != ".json" else str(path)
+        for name in sorted(filter(_is_checked, row), key=lambda each: each not in TIMES):
+            value = row[name]
+            if value in (None, "") and (name != "latency_s" or row.get("error")):
+                continue
+            if not is_figure(name, _number(value)):
+                needs = f"{SHORTEST_S:g} to {LONGEST_S:g}" if name in TIMES else "0"
+                raise CompareError(f"{place}: {name} has {shown(value)}; needs a number from {needs}")
+
+
+def _is_checked(column: str) -> bool:
+    return type_of(column) in NUMERIC and column not in _NO_FIGURES
 
 
 def _is_unknown(column: str) -> bool:
@@ -252,7 +267,7 @@ def _layers(rows: Iterable[Mapping[Any, Any]]) -> tuple[KeptLayer, ...]:
     layers = []
     for row in rows:
         seconds, operators = _number(row.get("critical_s")), row.get("operators")
-        if seconds is not None and isinstance(row.get("layer"), str):
+        if seconds is not None and 0 <= seconds <= LONGEST_S and isinstance(row.get("layer"), str):
             named = operators.split(", ") if isinstance(operators, str) else operators
             kept = tuple(filter(None, map(str, named))) if isinstance(named, list) else ()
             name = row.get("name")

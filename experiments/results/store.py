@@ -1,8 +1,5 @@
 """Results on disk: an SQLite table with one row per design point, written as each is computed."""
 
-import contextlib
-import fcntl
-import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -20,15 +17,15 @@ from dsascape.experiments.results.columns import (
     point_of_row,
     type_of,
 )
+from dsascape.hw_models.text.database import ERRORS, in_words, open_database
+from dsascape.hw_models.text.folder_lock import FolderLock, LockError
+from dsascape.hw_models.text.record_file import RecordError
 
 _HAS_FIGURES = {"error": "error IS NULL", "latency_s": "latency_s > 0"}
 DATABASE = "results.sqlite"
-LOCK = ".lock"
 TABLE = "runs"
 LAYERS = "layers"
 KERNELS = "kernels"
-SHORTEST_S, LONGEST_S = 1e-12, 1e15
-"""Shortest and longest latency of a sound row: simulated time counts picoseconds, and drawings end at the longest."""
 CURRENT = "current"
 VIOLATES = "violates"
 """Column with the constraints that a point does not keep."""
@@ -59,16 +56,18 @@ class ResultStore:
     computed again.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Open or create ``results.sqlite`` in ``folder``; raise ``StoreError`` if that fails."""
+    def __init__(self, folder: Path, lock: FolderLock | None = None) -> None:
+        """Open or create ``results.sqlite`` in ``folder``; raise ``StoreError`` if that fails.
+
+        ``lock`` is the folder's where the caller holds it; otherwise it is taken.
+        """
         self.path = folder / DATABASE
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(folder)
-        except OSError as error:
-            raise StoreError(f"{folder}: cannot hold results ({error.strerror or error})") from error
+            self._lock = FolderLock(folder) if lock is None else None
+        except LockError as error:
+            raise StoreError(str(error)) from error
         try:
-            self._connection = sqlite3.connect(self.path, timeout=30)
+            self._connection = open_database(self.path, writes=True)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._make_table(TABLE, ALWAYS)
@@ -76,16 +75,20 @@ class ResultStore:
             self._make_table(LAYERS, OF_LAYERS, ", PRIMARY KEY (key, place)")
             self._make_table(KERNELS, OF_KERNELS, ", PRIMARY KEY (key, place)")
             self._columns = {table: declared(self._connection, table) for table in (TABLE, LAYERS, KERNELS)}
-        except sqlite3.Error as error:
-            os.close(self._lock)
-            raise StoreError(f"{self.path}: is not a results file, or damaged ({error}); {remedy(folder)}") from error
+        except (*ERRORS, RecordError) as error:
+            self._unlock()
+            raise StoreError(trouble_at(self.path, error)) from error
 
     def __enter__(self) -> "ResultStore":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
-        os.close(self._lock)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
 
     def keys(self, *, failed: bool = True) -> set[str]:
         """Return the keys of stored points, with or without those that lack sound figures."""
@@ -203,8 +206,8 @@ class ResultStore:
     def _trouble_named(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OverflowError) as error:
-            raise StoreError(f"{self.path}: cannot be used ({error}); {remedy(self.path.parent)}") from error
+        except ERRORS as error:
+            raise StoreError(trouble_at(self.path, error)) from error
 
 
 def open_to_read(folder: Path) -> sqlite3.Connection:
@@ -213,9 +216,14 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
     if not path.is_file():
         raise StoreError(f"{folder}: has no {DATABASE}; run an experiment with --out {folder} first")
     try:
-        return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    except sqlite3.Error as error:
-        raise StoreError(f"{path}: cannot be read ({error})") from error
+        return open_database(path, writes=False)
+    except (*ERRORS, RecordError) as error:
+        raise StoreError(trouble_at(path, error)) from error
+
+
+def trouble_at(path: Path, error: Exception) -> str:
+    """Return a message on a results file that cannot be opened, read or written."""
+    return str(error) if isinstance(error, RecordError) else in_words(path, error, remedy(path.parent))
 
 
 def declared(connection: sqlite3.Connection, table: str = TABLE) -> dict[str, str]:
@@ -236,24 +244,6 @@ def superseded_in(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
     for row in rows:
         last.setdefault(point_of_row(row), []).append(str(row["key"]))
     return {key: keys[-1] for keys in last.values() for key in keys[:-1]}
-
-
-def _locked(folder: Path) -> int:
-    """Lock ``folder`` for this process; return the lock's descriptor, or raise ``StoreError`` if it is taken."""
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        whose = os.pread(handle, 20, 0).decode("ascii", "replace")
-        os.close(handle)
-        process = f" (process {whose})" if whose.isdecimal() else ""
-        raise StoreError(
-            f"{folder}: another run{process} is writing there; wait for its end, or give another --out"
-        ) from error
-    with contextlib.suppress(OSError):
-        os.truncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)
-    return handle
 
 
 @lru_cache(_MOST_INSERTIONS)

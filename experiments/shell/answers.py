@@ -1,6 +1,7 @@
 """Answers of commands: data for ``--json``, and text for a terminal."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dsascape.experiments.results.files import for_terminal
+from dsascape.hw_models.text.whole_file import DiskError
 
 _WIDE = 100_000
 
@@ -38,6 +40,17 @@ class Answer:
     show: Callable[[], None]
     code: int = 0
     """Exit code of the command."""
+    unwritten: tuple[str, ...] = ()
+    """Messages on files that the disk did not take; they are told behind the figures, with the code of a mistake."""
+
+
+@contextmanager
+def unwritten_told(messages: list[str]) -> Iterator[None]:
+    """Add the message on a file that the disk does not take, which must not cost the figures, to ``messages``."""
+    try:
+        yield
+    except DiskError as error:
+        messages.append(str(error))
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Callable[[], None]:

@@ -8,11 +8,11 @@ from typing import Any
 from dsascape.experiments.real.bundled_point import point_of
 from dsascape.experiments.real.compared import Comparison
 from dsascape.experiments.real.measured_kinds import kind_of_target, measured_kind
-from dsascape.experiments.results.files import check_place
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say
 from dsascape.experiments.shell.calibrate import calibration
 from dsascape.experiments.shell.keep_measured import keep
-from dsascape.experiments.shell.measure import check_folder, requested_point, show_measurement
+from dsascape.experiments.shell.measure import requested_point, show_measurement
+from dsascape.hw_models.text.folder_lock import FolderLock
 from dsascape.hw_models.text.quantities import format_bytes
 from dsascape.tuner.bundle import (
     START,
@@ -32,7 +32,6 @@ from dsascape.wording import count
 def build(arguments: argparse.Namespace) -> Answer:
     """Write a bundle: compiled kernels, their inputs and expected results, and a runner."""
     check_installed()
-    check_place(arguments.out, "--out")
     if arguments.calibrate:
         return _build_probes(arguments)
     if arguments.model is None:
@@ -94,8 +93,7 @@ def _what_next(bundle: Path) -> tuple[str, str]:
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Run a bundle on this machine; its code runs with the caller's rights."""
-    out = arguments.out or Path("results.json")
-    check_place(out, "--out")
+    out: Path = arguments.out
     with tempfile.TemporaryDirectory() as folder:
         unpacked(arguments.bundle, Path(folder))
         options = [] if arguments.kernel_timeout is None else ["--kernel-timeout", str(arguments.kernel_timeout)]
@@ -129,8 +127,8 @@ def import_results(arguments: argparse.Namespace) -> Answer:
         key, computed = point.stored(results)
     except BundleError as error:
         raise BundleError(f"{arguments.results}: {error}") from error
-    check_folder(arguments.out)
-    change, written = keep(arguments.out, key, computed)
+    with FolderLock(arguments.out) as lock:
+        change, written = keep(arguments.out, key, computed, lock)
     stored = {"file": str(arguments.results), "key": key, "stored": change, "report": str(written.path)}
     return _answer(results, point.compared(results), stored)
 

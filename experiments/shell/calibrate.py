@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from dsascape.experiments.real.measured_kinds import kind_of_target
-from dsascape.experiments.results.files import check_place, for_terminal, write_whole
-from dsascape.experiments.shell.answers import Answer, say
+from dsascape.experiments.results.files import for_terminal
+from dsascape.experiments.shell.answers import Answer, say, unwritten_told
 from dsascape.hw_models import HardwareError
 from dsascape.hw_models.machine_files.json_schema import for_editors
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.tuner.bundle import BundleError, read_calibration
 from dsascape.tuner.calibrate import Calibrated
 from dsascape.tuner.measure import LOCAL, MeasureError
@@ -18,7 +19,6 @@ from dsascape.tuner.measure import LOCAL, MeasureError
 
 def calibrate(arguments: argparse.Namespace) -> Answer:
     """Calibrate a machine, or use the results of a bundle of probes, and write or print the machine's file."""
-    check_place(arguments.out, "--out")
     begin = time.monotonic()
     kind = kind_of_target(arguments.target)
     if arguments.libraries and (
@@ -54,5 +54,9 @@ def _answer(machine: Calibrated, out: Path | None, how: dict[str, Any], source: 
     }  # fmt: skip
     if out is None:
         return Answer(data, lambda: say(found.text.rstrip()))
-    write_whole(out, for_editors(found.text))
+    unwritten: list[str] = []
+    with unwritten_told(unwritten):
+        write_whole(out, for_editors(found.text))
+    if unwritten:  # minutes of measuring: the machine is printed in its place
+        return Answer(data, lambda: say(found.text.rstrip()), unwritten=tuple(unwritten))
     return Answer(data, lambda: say(*found.lines(out, how.get("wall_s"))))

@@ -10,8 +10,7 @@ from typing import Any
 
 from dsascape.experiments.question.points import TUNING, named_dims, stated_batch
 from dsascape.experiments.report.kinds import kinds_picture
-from dsascape.experiments.results.files import check_place, write_whole
-from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table, unwritten_told
 from dsascape.hw_models import HardwareError, load_hardware, parameter_paths, preset_names
 from dsascape.hw_models.machine_files.json_schema import for_editors
 from dsascape.hw_models.machine_files.kinds import SPECS, broken_kinds
@@ -22,6 +21,7 @@ from dsascape.hw_models.machine_files.overrides import value_at
 from dsascape.hw_models.machine_files.reference import markdown, sections
 from dsascape.hw_models.machine_files.sources import sources_of
 from dsascape.hw_models.text.quantities import format_bytes, readable
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.scheduler import broken_policies, kind_of, policy_types
 from dsascape.scheduler.kinds.table import kind_named
 from dsascape.wording import count
@@ -74,21 +74,23 @@ def models(arguments: argparse.Namespace) -> Answer:
 def _one_model(arguments: argparse.Namespace) -> Answer:
     """List one network's operators by kind, and draw them if a picture is requested."""
     picture: Path | None = arguments.picture
-    check_place(picture, "--picture")
     stated = stated_batch(arguments.batch_dim)
     dims = named_dims(arguments.dim)
     graph = load_network(arguments.name, dims=dims, batch_dims=None if stated is None else dict(stated))
     kinds = summarise_kinds(graph)
     total = summarise(graph)
     title = f"{graph.name}: {count(total.operators, 'operator')}, {total.flops / 1e9:.3g} GFLOP at batch {graph.batch}"
+    unwritten: list[str] = []
     if picture is not None:
-        write_whole(picture, kinds_picture(title, kinds))
+        with unwritten_told(unwritten):
+            write_whole(picture, kinds_picture(title, kinds))
     rows = [(k.kind, k.operators, f"{k.flops_share:.2%}", f"{k.bytes_share:.2%}") for k in kinds]
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
     data = {"model": graph.name, **asdict(total), **batched, "kinds": [asdict(kind) for kind in kinds]}
     where = graph.no_batch or ", ".join(f"dimension {dim} of {name}" for name, dim in graph.batch_dims)
     shown = f"{title}\n{'no batch' if graph.no_batch and graph.batch == 1 else 'batch'}: {where}"
-    return Answer(data, table(shown, ("operator", "count", "FLOPs", "bytes touched"), rows))
+    show = table(shown, ("operator", "count", "FLOPs", "bytes touched"), rows)
+    return Answer(data, show, unwritten=tuple(unwritten))
 
 
 def hardware(arguments: argparse.Namespace) -> Answer:

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from dsascape.experiments.shell.places import written_file
+
 
 def what_if_options(simulate: argparse.ArgumentParser) -> None:
     """Add the options about changed values of the machine."""
@@ -14,7 +16,7 @@ def what_if_options(simulate: argparse.ArgumentParser) -> None:
     scheduled = "what changed machines run: schedules made anew (default), or that of the unchanged machine"
     simulate.add_argument("--what-if-schedule", choices=("anew", "keep"), help=scheduled)
     drawn = "draw the effects of --what-if"
-    simulate.add_argument("--out", type=Path, metavar="FILE.svg|FILE.html", help=drawn)
+    written_file(simulate, "--out", metavar="FILE.svg|FILE.html", help=drawn)
 
 
 def compare_options(compare: argparse.ArgumentParser) -> None:

@@ -26,6 +26,7 @@ from dsascape.experiments.shell.common_options import (
     schedule_option,
     whole_number,
 )
+from dsascape.experiments.shell.places import MEASURED, RESULTS, TUNED, check_places, written_file, written_folder
 from dsascape.experiments.shell.table_options import table_options
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ Command = Callable[[argparse.Namespace], "Answer"]
 _USER_ERRORS = (
     "dsascape.experiments.question.config:ExperimentError",
     "dsascape.experiments.engine.engines:EngineError",
-    "dsascape.experiments.results.files:FileError",
+    "dsascape.hw_models.text.whole_file:FileError",
     "dsascape.experiments.results.snapshot:CompareError",
     "dsascape.experiments.engine.limits:LimitError",
     "dsascape.experiments.results.store:StoreError",
@@ -44,6 +45,7 @@ _USER_ERRORS = (
     "dsascape.hw_models:HardwareError",
     "dsascape.scheduler:ScheduleError",
     "dsascape.hw_models:SimulationError",
+    "dsascape.hw_models.text.folder_lock:LockError",
     "dsascape.fusion:FusionError",
     "dsascape.tuner.measure:AddressError",
     "dsascape.tuner.measure:MeasureError",
@@ -76,6 +78,7 @@ def _command(module: str, name: str) -> Command:
             command: Command = resolve_name(f"dsascape.experiments.shell.{module}:{name}")
         finally:
             gc.enable()
+        check_places(arguments)
         return command(arguments)
 
     return run
@@ -124,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
     add = partial(_added, commands)
     models = add("models", _command("catalogue", "models"), "the networks that come along")
     models.add_argument("name", nargs="?", metavar="MODEL", help="one network: its operators by kind")
-    models.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the shares of its operators")
+    written_file(models, "--picture", metavar="FILE.svg", help="draw the shares of its operators")
     dim_option(models)
     batch_dim_option(models)
     hardware = add("hardware", _command("catalogue", "hardware"), "the machines that come along")
@@ -156,7 +159,7 @@ def parser() -> argparse.ArgumentParser:
     _bundle_commands(commands.add_parser("bundle", help=offline, description=offline[0].upper() + offline[1:] + "."))
     run = add("run", _command("run", "run"), "run an experiment file; go on where it stopped")
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")
-    run.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/NAME)")
+    written_folder(run, "--out", RESULTS, metavar="DIR", help="where results go (default: out/NAME)")
     run.add_argument("--workers", type=whole_number, default=0, metavar="N", help="processes (default: one per core)")
     run.add_argument("--engine", choices=("processes", "dask"), default="processes", help="what computes the points")
     run.add_argument("--scheduler", metavar="ADDRESS", help="address of the dask cluster, such as tcp://host:8786")
@@ -169,9 +172,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--profile", action="store_true", help=_PROFILE)
     run.add_argument("--retry-failed", action="store_true", help="compute points again that failed earlier")
 
-    add("report", _command("run", "report"), "write the report again from stored results").add_argument(
-        "folder", type=Path, metavar="DIR"
-    )
+    written_folder(add("report", _command("run", "report"), "write the report again from stored results"), "folder",
+                   RESULTS, metavar="DIR")  # fmt: skip
     compare_options(add("compare", _command("compare", "compare"), "what changed between two sets of results"))
     return main
 
@@ -183,7 +185,7 @@ def _fuse_options(fuse: argparse.ArgumentParser) -> None:
     decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="show the plan of a schedule instead")
     fuse.add_argument("--option", action="append", default=[], metavar="K=V")
     fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
-    fuse.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the operators, kernel by kernel")
+    written_file(fuse, "--picture", metavar="FILE.svg", help="draw the operators, kernel by kernel")
 
 
 def _simulate_options(simulate: argparse.ArgumentParser) -> None:
@@ -194,15 +196,15 @@ def _simulate_options(simulate: argparse.ArgumentParser) -> None:
     decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="a schedule from --schedule-out, edited")
     kernels_option(simulate)
     pins_option(simulate)
-    simulate.add_argument("--schedule-out", type=Path, metavar="FILE.json", help="write the schedule as JSON")
+    written_file(simulate, "--schedule-out", metavar="FILE.json", help="write the schedule as JSON")
     simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     changed = "change a value of the machine, or of its scheduler's tuning (tuning.NAME); null switches a part off"
     simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help=changed)
     of_kernel = "print the loops of a kernel of a CPU or GPU: its name or number"
     simulate.add_argument("--loops", metavar="KERNEL", help=of_kernel)
-    simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
+    written_file(simulate, "--trace", metavar="FILE.json", help="write a trace for the Perfetto UI")
     annotated = "write the network's ONNX file with the predicted time of each node in its metadata, for viewers"
-    simulate.add_argument("--annotate", type=Path, metavar="OUT.onnx", help=annotated)
+    written_file(simulate, "--annotate", metavar="OUT.onnx", help=annotated)
     simulate.add_argument("--profile", action="store_true", help=_PROFILE)
     what_if_options(simulate)
 
@@ -234,18 +236,19 @@ def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     flush_option(build)
     probes = "in place of a network: small kernels that calibrate the machine they run on, for calibrate --from"
     build.add_argument("--calibrate", action="store_true", help=probes)
-    build.add_argument("--out", type=Path, required=True, metavar="FILE.tar.xz", help="where the bundle goes")
+    written_file(build, "--out", required=True, metavar="FILE.tar.xz", help="where the bundle goes")
     build.add_argument("--runtime", type=Path, metavar="DIR", help="TVM's runtime libraries for the device")
     run = add("run", _command("bundle", "run"), "unpack a bundle and run its code on this machine")
     run.add_argument("bundle", type=Path, metavar="FILE.tar.xz")
-    run.add_argument("--out", type=Path, metavar="RESULTS.json", help="where results go (default: results.json)")
+    results = Path("results.json")
+    written_file(run, "--out", default=results, metavar="RESULTS.json", help="where results go (default: %(default)s)")
     threads = "threads that run a kernel (default: as built for)"
     run.add_argument("--threads", type=whole_number, metavar="N", help=threads)
     slow = "time limit of a kernel in seconds (default: 120, of a candidate 10)"
     run.add_argument("--kernel-timeout", type=whole_number, metavar="S", help=slow)
     taken = add("import", _command("bundle", "import_results"), "store the results of a bundle in a results folder")
     taken.add_argument("results", type=Path, metavar="RESULTS.json")
-    taken.add_argument("--out", type=Path, required=True, metavar="DIR", help="the results folder")
+    written_folder(taken, "--out", RESULTS, required=True, metavar="DIR", help="the results folder")
 
 
 def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) -> None:
@@ -259,7 +262,7 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
     host.add_argument("--libraries", action="store_true", help=libraries)
     brought = "use the results of a bundle from bundle build --calibrate, in place of measuring"
     host.add_argument("--from", dest="results", type=Path, metavar="RESULTS.json", help=brought)
-    host.add_argument("--out", type=Path, metavar="FILE.yaml", help="where the machine goes (default: printed)")
+    written_file(host, "--out", metavar="FILE.yaml", help="where the machine goes (default: printed)")
 
 
 def _tune_options(tune: argparse.ArgumentParser) -> None:
@@ -283,7 +286,7 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     seconds = "requirement (f2) or reference (f3) of a network, in seconds; repeatable"
     tune.add_argument("--latency", action="append", type=float, default=[], metavar="S", help=seconds)
     tune.add_argument("--seed", type=partial(whole_number, least=0), default=0, metavar="S", help="(default: 0)")
-    tune.add_argument("--out", type=Path, default=Path("out/tuned"), metavar="DIR", help="(default: %(default)s)")
+    written_folder(tune, "--out", TUNED, default=Path("out/tuned"), metavar="DIR", help="(default: %(default)s)")
     unit = "candidates of a task between two trainings of the cost model, at most (default: %(default)s)"
     tune.add_argument("--unit", type=whole_number, default=64, metavar="N", help=unit)
     evolved = "programs of a generation of the evolution (default: %(default)s)"
@@ -319,7 +322,7 @@ def _measure_options(measure: argparse.ArgumentParser) -> None:
     measure.add_argument("--kernel-timeout", type=whole_number, default=120, metavar="S", help=slow)
     flush_option(measure)
     kept = "store the measurement there, with a report, and write it as JSON"
-    measure.add_argument("--out", type=Path, metavar="DIR", help=kept)
+    written_folder(measure, "--out", MEASURED, metavar="DIR", help=kept)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -340,11 +343,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(error), arguments.json, code=getattr(error, "exit_code", _MISTAKE))
     except (OSError, RecursionError, MemoryError) as error:
         logging.getLogger(__name__).info("the error's origin:", exc_info=error)
-        return _complain(f"{type(error).__name__}: {error}", arguments.json)
+        return _complain(_in_words(error), arguments.json)
     except KeyboardInterrupt as stop:
         return _complain(str(stop) or "stopped; what was computed is kept", arguments.json, code=130)
     _print(answer, as_json=arguments.json)
-    return answer.code
+    for message in answer.unwritten:
+        sys.stderr.write(f"dsascape: {for_terminal(message)}\n")
+    return _MISTAKE if answer.unwritten else answer.code
+
+
+def _in_words(error: BaseException) -> str:
+    """Return a message on an error of the system: what it is about, if it says so, and why."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return f"{type(error).__name__}: {error}"
+    about = "the disk" if error.filename is None else error.filename
+    return f"{about}: {error.strerror.lower()} ({type(error).__name__})"
 
 
 def _complain(message: str, as_json: bool, code: int = _MISTAKE) -> int:
@@ -356,7 +369,8 @@ def _complain(message: str, as_json: bool, code: int = _MISTAKE) -> int:
 
 def _print(answer: "Answer", *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(answer.data) + "\n")
+        unwritten = {"error": "; ".join(answer.unwritten)} if answer.unwritten else {}
+        sys.stdout.write(json.dumps({**answer.data, **unwritten}) + "\n")
     else:
         answer.show()
 

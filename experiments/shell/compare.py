@@ -50,12 +50,24 @@ def compare(arguments: argparse.Namespace) -> Answer:
     ignored = [name.strip() for text in arguments.ignore for name in text.split(",") if name.strip()]
     before, after = (without_names(read_snapshot(path), ignored) for path in (arguments.before, arguments.after))
     comparison = compared(before, after)
+    if limit is not None:
+        _check_gate(comparison)
     slower = () if limit is None else comparison.slower_than(limit)
     data = _data(comparison) | {"slower_than_allowed": [each.before.label for each in slower]}
     show = partial(_show, comparison, slower, str(arguments.fail_above))
     if arguments.markdown:
         show = partial(_write, markdown(comparison))
     return Answer(data, show, SLOWER if slower else 0)
+
+
+def _check_gate(comparison: Comparison) -> None:
+    """Raise ``CompareError`` where a gate could say nothing: a side is damaged, or no points match."""
+    for side in (comparison.before, comparison.after):
+        if side.remarks:
+            raise CompareError(f"--fail-above needs sound results on both sides; {side.remarks[0]}")
+    if not comparison.changes:
+        places = f"{comparison.before.place} and {comparison.after.place}"
+        raise CompareError(f"--fail-above needs points to compare; {places} have none in common")
 
 
 def _fraction(text: str | None) -> float | None:

@@ -8,13 +8,13 @@ from dsascape.experiments.point.pipeline import names_by_group, plan_and_layers
 from dsascape.experiments.point.replay import UnusableScheduleError, schedule_in
 from dsascape.experiments.question.schedules import read_document
 from dsascape.experiments.report.plan_picture import plan_picture
-from dsascape.experiments.results.files import check_place, write_whole
-from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
+from dsascape.experiments.shell.answers import Answer, Console, shown_text, table, unwritten_told
 from dsascape.experiments.shell.simulate import requested_policy, requested_workload, show_origin
 from dsascape.fusion import FusionPlan, unfused_intermediate_bytes
 from dsascape.fusion.layer_names import kernel_layer_name
 from dsascape.hw_models import load_hardware
 from dsascape.hw_models.text.quantities import format_bytes
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.scheduler import ScheduleError, policy_label, simulated_network
 from dsascape.scheduler.graphturbo.instances import operations_of, split_into_instances
 from dsascape.wording import count
@@ -43,7 +43,6 @@ def _planned(arguments: argparse.Namespace) -> tuple[str, Graph, FusionPlan, lis
 
 def fuse(arguments: argparse.Namespace) -> Answer:
     """Show the plan of one cluster's network, as ``simulate`` makes it for the same options; draw it on request."""
-    check_place(arguments.picture, "--picture")
     label, graph, plan, layers, job = _planned(arguments)
     after = operations_of(split_into_instances(Analysis(plan.graph), plan).instances)
     planned = plan.graph.ops
@@ -57,9 +56,11 @@ def fuse(arguments: argparse.Namespace) -> Answer:
         "layers": layers,
     }  # fmt: skip
 
+    unwritten: list[str] = []
     if arguments.picture is not None:
         kernels = f"{count(len(planned), 'operator')} in {count(plan.kernels, 'kernel')}"
-        write_whole(arguments.picture, plan_picture(f"{graph.name} under {label}: {kernels}", plan))
+        with unwritten_told(unwritten):
+            write_whole(arguments.picture, plan_picture(f"{graph.name} under {label}: {kernels}", plan))
 
     def show() -> None:
         console = Console()
@@ -87,4 +88,4 @@ def fuse(arguments: argparse.Namespace) -> Answer:
         if inner:
             table("Layers of kernels that have several", ("layer",), inner)()
 
-    return Answer(data, show)
+    return Answer(data, show, unwritten=tuple(unwritten))

@@ -8,17 +8,19 @@ from dsascape.experiments.report.build import Written, write_report
 from dsascape.experiments.results.computed import Computed
 from dsascape.experiments.results.folder import note_added
 from dsascape.experiments.results.store import ResultStore
+from dsascape.hw_models.text.folder_lock import FolderLock
 
 Change = Literal["added", "replaced", "unchanged"]
 
 
-def keep(folder: Path, key: str, computed: Computed) -> tuple[Change, Written]:
+def keep(folder: Path, key: str, computed: Computed, lock: FolderLock) -> tuple[Change, Written]:
     """Store a measured point in ``folder`` and update its report; return what changed, and the report.
 
+    The caller holds the folder's ``lock``.
     Replaces a stored measurement of the point with other figures or from other code. Raises ``StoreError`` where
     nothing can be stored.
     """
-    with ResultStore(folder) as store:
+    with ResultStore(folder, lock) as store:
         stored = store.keys()
         before = store.rows([key])[0] if key in stored else None
         if before is not None and _same(before, {"key": key, **computed.row}):

@@ -17,8 +17,8 @@ from dsascape.experiments.question.schedules import written_schedule
 from dsascape.experiments.real.compared import WITH_LOOPS, Comparison, with_layers, worst
 from dsascape.experiments.real.measured_kind import Asked
 from dsascape.experiments.real.measured_kinds import kind_of_target, measured_kind
-from dsascape.experiments.results.files import FileError, write_whole
-from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
+from dsascape.experiments.results.store import StoreError
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table, unwritten_told
 from dsascape.experiments.shell.common_options import sizes_given
 from dsascape.experiments.shell.simulate import (
     requested_kernels,
@@ -26,7 +26,9 @@ from dsascape.experiments.shell.simulate import (
     requested_policy,
     requested_workload,
 )
+from dsascape.hw_models.text.folder_lock import FolderLock
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
+from dsascape.hw_models.text.whole_file import DiskError, write_whole
 from dsascape.scheduler import Policy, ScheduleError
 from dsascape.tuner.measure import (
     Budget,
@@ -47,8 +49,15 @@ def measure(arguments: argparse.Namespace) -> Answer:
     check_installed()
     if arguments.model.endswith((".yaml", ".yml")):
         return _experiment(arguments)
+    if arguments.out is None:
+        return _measured(arguments, None)
+    with FolderLock(arguments.out) as lock:
+        return _measured(arguments, lock)
+
+
+def _measured(arguments: argparse.Namespace, lock: FolderLock | None) -> Answer:
+    """Measure one network; ``lock`` is that of the folder in which it is kept, None where it is not."""
     point = requested_point(arguments, arguments.device)
-    check_folder(arguments.out)
     label, target = point.workload.label, arguments.target
     policy = point.decided_by
     outcome: Outcome | None = None
@@ -64,17 +73,23 @@ def measure(arguments: argparse.Namespace) -> Answer:
         result = comparison.measurement
         data = comparison.as_json() if arguments.hardware else with_layers(result.as_json(), comparison.layers)
         data |= {"model": label}
-    if arguments.out is not None:
+    unwritten: list[str] = []
+    if lock is not None:
         said = "measured", label, policy, target, str(result.threads), *(["flushed"] if result.flushed else [])
         place = arguments.out / f"{file_name(*said)}.json"
-        write_whole(place, json.dumps(data, indent=1) + "\n")
-        data |= {"file": str(place)}
+        with unwritten_told(unwritten):
+            write_whole(place, json.dumps(data, indent=1) + "\n")
+            data |= {"file": str(place)}
         if outcome is not None and comparison is not None:
             keep = resolve_name("dsascape.experiments.shell.keep_measured:keep")  # with all that draws a report
-            change, written = keep(arguments.out, point.key, computed_of(point, outcome, comparison))
-            data |= {"key": point.key, "stored": change, "report": str(written.path)}
+            try:
+                kept = keep(arguments.out, point.key, computed_of(point, outcome, comparison), lock)
+                data |= {"key": point.key, "stored": kept[0], "report": str(kept[1].path)}
+            except (DiskError, StoreError) as error:  # the figures are there, and are shown
+                unwritten.append(str(error))
     shown = comparison if arguments.hardware else None
-    return Answer(data, lambda: show_measurement(result, data, shown), POINTS_FAILED if result.correct is False else 0)
+    code = POINTS_FAILED if result.correct is False else 0
+    return Answer(data, lambda: show_measurement(result, data, shown), code, tuple(unwritten))
 
 
 def requested_point(arguments: argparse.Namespace, device: str) -> DesignPoint:
@@ -120,7 +135,7 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
     options = argparse.Namespace(
         experiment=Path(arguments.model), out=arguments.out, workers=0, engine="processes", scheduler=None,
         point_timeout=None, point_memory=None, retry_failed=False, kernels=arguments.kernels, pins=arguments.pins,
-        profile=False, command_line=arguments.command_line,
+        profile=False, command_line=arguments.command_line, written=arguments.written,
     )  # fmt: skip
     way = Measuring(target=arguments.target, device=arguments.device, flush_caches=arguments.flush_caches)
     answer: Answer = resolve_name("dsascape.experiments.shell.run:run")(options, way)
@@ -130,16 +145,6 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
 def file_name(*parts: str) -> str:
     """Return a file name made of ``parts``, with other characters replaced by underscores."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in "-".join(parts))
-
-
-def check_folder(folder: Path | None) -> None:
-    """Create the folder of ``--out``, if given; raise ``FileError`` if that fails."""
-    if folder is None:
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"--out has {folder}, where no folder can be created: {error.strerror or error}") from error
 
 
 def show_measurement(measurement: Measurement, data: dict[str, Any], comparison: Comparison | None = None) -> None:

@@ -37,6 +37,7 @@ from dsascape.experiments.results.folder import read_note
 from dsascape.experiments.results.store import ResultStore
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, shown_text
 from dsascape.experiments.shell.answers import Console as Terminal
+from dsascape.experiments.shell.places import check_places
 from dsascape.experiments.shell.profile import profiled
 from dsascape.wording import count
 from dsascape.workloads.memo import memo_figures, summed_memo_figures
@@ -59,7 +60,10 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
         raise EngineError("--engine dask and --scheduler ADDRESS go together; one of them is missing")
     limits = read_limits(arguments.point_timeout, arguments.point_memory)
     experiment, grid = read_experiment(arguments.experiment, measure, arguments.kernels, arguments.pins)
-    folder = arguments.out or Path("out") / experiment.name
+    if arguments.out is None:
+        arguments.out = Path("out") / experiment.name
+        check_places(arguments)
+    folder: Path = arguments.out
     planned = planned_points(experiment, grid)
     workers = _workers(arguments, experiment, planned)
     failed_now: set[str] = set()

@@ -32,13 +32,14 @@ from dsascape.experiments.question.points import (
 )
 from dsascape.experiments.question.schedules import written_schedule
 from dsascape.experiments.question.tuned_kernels import kernels_said
-from dsascape.experiments.results.files import FileError, check_place, for_terminal, replacing
-from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
+from dsascape.experiments.results.files import for_terminal
+from dsascape.experiments.shell.answers import Answer, Console, shown_text, table, unwritten_told
 from dsascape.experiments.shell.profile import profiled
 from dsascape.fusion import FusionPlan
 from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values, write_perfetto
 from dsascape.hw_models.simulation.pause import collect_seldom
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes, format_ps
+from dsascape.hw_models.text.whole_file import FileError, write_with
 from dsascape.scheduler import Policy, ScheduleError
 from dsascape.scheduler.pins import AppliedPin
 from dsascape.scheduler.product_rates import rates_lacking
@@ -130,20 +131,24 @@ def _requested_point(arguments: argparse.Namespace) -> DesignPoint:
 def simulate(arguments: argparse.Namespace) -> Answer:
     """Simulate one design point, or a schedule from a file."""
     collect_seldom()
-    for flag, place in (("--trace", "trace"), ("--schedule-out", "schedule_out"), ("--annotate", "annotate")):
-        check_place(getattr(arguments, place), flag)
     _check_what_if(arguments)
     point = _requested_point(arguments)
     spec = point.hardware
     outcome = simulated(point)
+    unwritten: list[str] = []
     if arguments.schedule_out is not None:
-        write_schedule(outcome.schedule, spec, arguments.schedule_out)
+        with unwritten_told(unwritten):
+            write_schedule(outcome.schedule, spec, arguments.schedule_out)
     if arguments.trace is not None:
-        with replacing(arguments.trace) as temporary:
-            write_perfetto(outcome.result, temporary, spec.name, instruction_names(outcome))
+        with unwritten_told(unwritten):
+            names = instruction_names(outcome)
+            write_with(arguments.trace, lambda place: write_perfetto(outcome.result, place, spec.name, names))
     loops = None if arguments.loops is None else loops_text(outcome.schedule, spec, arguments.loops)
     layers = layers_of(outcome)
-    said = "" if arguments.annotate is None else _annotate(outcome, layers, arguments)
+    said = ""
+    if arguments.annotate is not None:
+        with unwritten_told(unwritten):
+            said = _annotate(outcome, layers, arguments)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
     warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers, spec)
@@ -161,7 +166,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
         data["language"] = {**outcome.record.language, "paced_by": paced_by(outcome.record.language)}
     varied = None
     if arguments.what_if is not None:  # only then is the module that draws imported
-        varied = resolve_name("dsascape.experiments.shell.what_if:what_if")(arguments, point)
+        varied = resolve_name("dsascape.experiments.shell.what_if:what_if")(arguments, point, unwritten)
         data["what_if"] = varied.data
     tries_fewer = arguments.schedule is None and leaves_batches_open(requested_policy(arguments))
 
@@ -178,7 +183,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
         if varied is not None:
             varied.show()
 
-    answer = Answer(data, show)
+    answer = Answer(data, show, unwritten=tuple(unwritten))
     if not arguments.profile:
         return answer
     return profiled(answer, memo_figures(), "Stored results of this process", as_json=arguments.json)
@@ -194,8 +199,7 @@ def _annotate(outcome: Outcome, layers: list[LayerFigures], arguments: argparse.
     place: Path = arguments.annotate
     annotated_file = resolve_name("dsascape.experiments.point.annotation:annotated_file")  # with it, onnx is imported
     told = annotated_file(outcome, layers, arguments.model, place)
-    with replacing(place) as temporary:
-        temporary.write_bytes(told.content)
+    write_with(place, lambda file: file.write_bytes(told.content))
     lacking = f"; {count(len(told.missing), 'layer')} of operators that are not in the file" if told.missing else ""
     return f"predicted times of {count(told.nodes, 'node')} written to {place}{lacking}"
 
@@ -211,7 +215,6 @@ def _check_what_if(arguments: argparse.Namespace) -> None:
         return
     if arguments.schedule is not None and mode == "anew":
         raise HardwareError("--what-if-schedule anew needs --policy; a schedule from a file is kept")
-    check_place(picture, "--out")
     if picture is not None and picture.suffix not in _PICTURES:
         raise FileError(f"--out has {picture}; needs a file that ends in {' or '.join(_PICTURES)}")
 

@@ -3,6 +3,7 @@
 import argparse
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,16 @@ from dsascape.experiments.report.operator_table import (
     write_parquet_table,
 )
 from dsascape.experiments.report.words import quantity
-from dsascape.experiments.results.files import FileError, check_place
-from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table, unwritten_told
 from dsascape.experiments.shell.simulate import (
     requested_kernels,
     requested_machine_and_tuning,
     requested_policy,
     requested_workload,
 )
+from dsascape.experiments.shell.table_options import FOLDER
+from dsascape.hw_models.text.folder_lock import FolderLock
+from dsascape.hw_models.text.whole_file import FileError
 from dsascape.wording import count
 
 GRID = ("batch", "sequence", "tokens", "context")
@@ -42,8 +45,18 @@ _MOST_SHOWN = 10
 def write_table(arguments: argparse.Namespace) -> Answer:
     """Simulate a network at every shape of a grid, or each operator of a file, and write the times of its layers."""
     _check_place(arguments)
+    with ExitStack() as held:
+        if arguments.format == FOLDER:
+            held.enter_context(FolderLock(arguments.out))
+        return _made(arguments)
+
+
+def _made(arguments: argparse.Namespace) -> Answer:
     grid = _of_operators(arguments) if arguments.operators is not None else _of_network(arguments)
-    written = _written(arguments, grid.shapes)
+    written: list[Path] = []
+    unwritten: list[str] = []
+    with unwritten_told(unwritten):
+        written = _written(arguments, grid.shapes)
     distinct = [len({layer.first_equal for layer in shape.layers}) for shape in grid.shapes]
     data: dict[str, Any] = {
         "format": arguments.format, "files": [str(path) for path in written], "rows": sum(distinct),
@@ -66,17 +79,12 @@ def write_table(arguments: argparse.Namespace) -> Answer:
             sizes = ", ".join(f"{name} {size}" for name, size in _sizes(point).items())
             say(f"not in the table: {point.workload.family}, {sizes}: {reason}")
 
-    return Answer(data, show, POINTS_FAILED if grid.failed else 0)
+    return Answer(data, show, POINTS_FAILED if grid.failed else 0, tuple(unwritten))
 
 
 def _check_place(arguments: argparse.Namespace) -> None:
     """Raise ``FileError`` for a place that does not go with the format."""
     place: Path = arguments.out
-    if arguments.format == "llmservingsim":
-        if place.exists() and not place.is_dir():
-            raise FileError(f"--out has {place}, which is a file; llmservingsim needs a folder")
-        return
-    check_place(place, "--out")
     if arguments.format == "parquet":
         check_parquet()
     if arguments.format == "chakra" and not place.name.endswith(_TRACE):
@@ -120,7 +128,7 @@ def _of_operators(arguments: argparse.Namespace) -> GridTimes:
 
 def _written(arguments: argparse.Namespace, shapes: Sequence[ShapeTimes]) -> list[Path]:
     place: Path = arguments.out
-    if arguments.format == "llmservingsim":
+    if arguments.format == FOLDER:
         return write_llm_serving_sim(shapes, place)
     if arguments.format == "chakra":
         places = [place] if len(shapes) == 1 else [place.with_name(_trace_name(place, shape)) for shape in shapes]

@@ -3,7 +3,11 @@
 import argparse
 from pathlib import Path
 
-FORMATS = ("csv", "parquet", "chakra", "llmservingsim")
+from dsascape.experiments.shell.places import TABLES, written_folder
+
+FOLDER = "llmservingsim"
+"""Format of several files."""
+FORMATS = ("csv", "parquet", "chakra", FOLDER)
 _LARGEST = 2**20
 
 
@@ -31,8 +35,13 @@ def table_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--simplify", action="store_true", help="fold constant operators first")
     sub.add_argument("--kernels", type=Path, metavar="DIR", help="tuned kernels: a folder of dsascape tune --out")
     sub.add_argument("--workers", type=_Sizes(1).one, metavar="N", help="processes (default: one per core)")
-    sub.add_argument("--out", type=Path, required=True, metavar="FILE", help="a file; of llmservingsim, a folder")
+    where = "a file; of llmservingsim, a folder"
+    written_folder(sub, "--out", TABLES, _is_folder, required=True, metavar="FILE", help=where)
     sub.add_argument("--format", choices=FORMATS, default="csv", help="(default: %(default)s)")
+
+
+def _is_folder(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.format == FOLDER)
 
 
 class _Sizes:

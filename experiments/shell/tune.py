@@ -31,14 +31,14 @@ from dsascape.experiments.real.tuning import (
     write_results,
 )
 from dsascape.experiments.real.tuning_batches import Waiting
-from dsascape.experiments.results.files import write_whole
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, say, shown_text, table
 from dsascape.experiments.shell.common_options import sizes_given
-from dsascape.experiments.shell.measure import check_folder
 from dsascape.experiments.shell.simulate import requested_policy, requested_workload
 from dsascape.experiments.shell.tune_batches import advanced, check_options, show_waiting, waiting_json
 from dsascape.hw_models import HardwareError, load_hardware
+from dsascape.hw_models.text.folder_lock import FolderLock
 from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.scheduler import policy_label
 from dsascape.scheduler.kernels.loops.sources import FILE
 from dsascape.tuner.measure import (
@@ -79,8 +79,15 @@ def tune(arguments: argparse.Namespace) -> Answer:
     check_hints(options.space.hints, [task.naive for task in asked.tasks])
     if options.space.hints:
         on.kind.check_hints(on.hardware, arguments.hints)
+    with FolderLock(arguments.out):
+        return _tuned(arguments, on, asked, objective, options)
+
+
+def _tuned(
+    arguments: argparse.Namespace, on: TunedOn, asked: TuningTasks, objective: Objective, options: SearchOptions
+) -> Answer:
+    """Search, in a folder that is locked."""
     folder: Path = arguments.out
-    check_folder(folder)
     dtype = _dtype(arguments, on)
     runner, waiting = on.open_runner(dtype), None
     progress = _Progress(options.trials)

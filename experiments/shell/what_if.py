@@ -18,9 +18,9 @@ from dsascape.experiments.question.variations import Variation, read_requests
 from dsascape.experiments.report.tornado import CHANGES, change_text, effect_text, named, with_effect
 from dsascape.experiments.report.what_if_page import what_if_page, what_if_picture
 from dsascape.experiments.report.what_if_section import GAIN_HEADINGS, dependence, gain_cells
-from dsascape.experiments.results.files import write_whole
 from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Swing, WhatIf
-from dsascape.experiments.shell.answers import Answer, say, table
+from dsascape.experiments.shell.answers import Answer, say, table, unwritten_told
+from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.wording import count
 
 _MOST_LINES = 20
@@ -28,21 +28,24 @@ _BAR_CELLS = 24
 """Length of a bar on either side of the axis, in characters."""
 
 
-def what_if(arguments: argparse.Namespace, point: DesignPoint) -> Answer:
-    """Return the effects that ``--what-if`` requests for a point, and draw them where ``--out`` says."""
+def what_if(arguments: argparse.Namespace, point: DesignPoint, unwritten: list[str]) -> Answer:
+    """Return the effects that ``--what-if`` requests for a point, and draw them where ``--out`` says.
+
+    A message on a picture that the disk does not take is added to ``unwritten``.
+    """
     study = _simulated(arguments, point)
+    picture: Path | None = arguments.out
+    if picture is not None:
+        with unwritten_told(unwritten):
+            write_whole(picture, what_if_page(study) if picture.suffix == ".html" else what_if_picture(study))
     return Answer(_data(study), partial(_show, study))
 
 
 def _simulated(arguments: argparse.Namespace, point: DesignPoint) -> WhatIf:
-    """Return the effects that ``--what-if`` asks for, and draw them where ``--out`` says."""
+    """Return the effects that ``--what-if`` asks for."""
     mode: ScheduleMode = arguments.what_if_schedule or ("anew" if arguments.schedule is None else "keep")
     requests = read_requests([text for text in arguments.what_if if text])
-    study = what_if_of(point, requests, mode, arguments.hardware, _with_progress)
-    picture: Path | None = arguments.out
-    if picture is not None:
-        write_whole(picture, what_if_page(study) if picture.suffix == ".html" else what_if_picture(study))
-    return study
+    return what_if_of(point, requests, mode, arguments.hardware, _with_progress)
 
 
 def _with_progress(chosen: Sequence[Variation]) -> Iterable[Variation]:

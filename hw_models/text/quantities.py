@@ -12,6 +12,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from dsascape.hw_models.text.messages import shown
 
+SHORTEST_S, LONGEST_S = 1e-12, 1e15
+"""Shortest and longest time that a run can take: simulated time counts picoseconds, and drawings end at the longest."""
 PS_PER_S = 1_000_000_000_000
 
 NUMBER = r"[+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?"

@@ -5,7 +5,6 @@ YAML 1.2: ``yes`` and ``12:30`` are text, ``1e-3`` is a number. Messages start w
 """
 
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any
 import yaml
 
 from dsascape.hw_models.text.messages import explain, one_line, shown, shown_key
-from dsascape.hw_models.text.text_file import EncodingError, decoded
+from dsascape.hw_models.text.record_file import RecordError, shown_path
+from dsascape.hw_models.text.record_file import read_text as read_record
 from dsascape.wording import count
 
 __all__ = ["YamlError", "explain", "parse_yaml", "read_text", "read_yaml", "shown_path"]
@@ -48,37 +48,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def read_text(path: Path) -> str:
     """Return the text of the file at ``path``; raise ``YamlError`` if it is missing or not UTF-8 text."""
-    where = shown_path(path)
     try:
-        content = _content(path)
-    except OSError as error:
-        problem = error.strerror.lower() if error.strerror else str(error)
-        raise YamlError(f"{where}: {problem}") from error
-    try:
-        return decoded(content)
-    except EncodingError as error:
-        raise YamlError(f"{where}: {error}") from error
-
-
-def shown_path(path: Path) -> str:
-    """Return ``path`` as messages show it: escaped if it is not printable."""
-    return str(path) if str(path).isprintable() else repr(str(path))
-
-
-def _content(path: Path) -> bytes:
-    """Return the bytes of a regular file of at most 1 MiB; raise ``OSError`` for any other."""
-    if "\0" in str(path):
-        raise OSError("a file name cannot contain a zero byte")
-    status = path.stat()
-    if stat.S_ISDIR(status.st_mode):
-        raise OSError("is a directory; needs a YAML file")
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError("is not a regular file; needs a YAML file")
-    _check_size(status.st_size)
-    with path.open("rb") as file:
-        content = file.read(_LARGEST_FILE_BYTES + 1)
-    _check_size(len(content))
-    return content
+        return read_record(path, _LARGEST_FILE_BYTES, "a YAML file")
+    except RecordError as error:
+        raise YamlError(str(error)) from error
 
 
 def parse_yaml(text: str, where: str) -> dict[str, Any]:

@@ -19,9 +19,12 @@ from dsascape.fusion.dnnfusion.rewriting import rewritten
 from dsascape.fusion.plan import FusionError, FusionPlan
 from dsascape.fusion.profile import ProfileDatabase
 from dsascape.hw_models.simulation.pause import collector_paused
-from dsascape.hw_models.text.text_file import EncodingError, decoded
+from dsascape.hw_models.text.record_file import MIB, RecordError, read_json
+from dsascape.hw_models.text.whole_file import DiskError, write_whole
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
+
+_LARGEST_BYTES = 256 * MIB
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
@@ -90,16 +93,13 @@ class DnnFusion:
         if not self.profile or not path.exists():
             return ProfileDatabase()
         try:
-            return ProfileDatabase.from_json(decoded(path.read_bytes()), self.profile)
-        except (OSError, EncodingError) as error:
-            raise FusionError(f"{self.profile}: cannot be read ({error})") from error
+            return ProfileDatabase.from_plain(read_json(path, _LARGEST_BYTES, "a file of profiles"), self.profile)
+        except RecordError as error:
+            raise FusionError(str(error)) from error
 
     def _write(self, database: ProfileDatabase) -> None:
         """Write the profile file atomically, so that several processes may share it: the last one wins."""
-        path = Path(self.profile)
-        temporary = path.with_name(f"{path.name}.part")
         try:
-            temporary.write_text(database.as_json(), encoding="utf-8")
-            temporary.replace(path)
-        except OSError as error:
-            raise FusionError(f"{self.profile}: cannot be written ({error})") from error
+            write_whole(Path(self.profile), database.as_json())
+        except DiskError as error:
+            raise FusionError(str(error)) from error

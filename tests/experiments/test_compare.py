@@ -228,7 +228,7 @@ class TestCommand:
         [
             ("no.json", None, "no such file or directory"),
             ("text.json", "{", "is not JSON"),
-            ("deep.json", "[" * 100_000, "is not JSON"),
+            ("deep.json", "[" * 100_000, "is nested more than 128 levels deep"),
             ("list.json", "[]", "has no model; needs the output of dsascape simulate --json"),
             ("error.json", '{"error": "does not fit"}', "has an error instead of figures: does not fit"),
             ("other.json", '{"model": "net"}', "has no hardware"),

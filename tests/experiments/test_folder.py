@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 
 from dsascape.experiments.question.points import Figure
-from dsascape.experiments.results.files import for_spreadsheet, write_whole
+from dsascape.experiments.results.files import for_spreadsheet
 from dsascape.experiments.results.frame import csv_text, read_sound
 from dsascape.experiments.results.store import ResultStore
 from dsascape.experiments.shell.cli import main
+from dsascape.hw_models.text.whole_file import write_whole
 from tests.experiments.terminal import Terminal
 
 STUDY = """# Does a larger buffer help?

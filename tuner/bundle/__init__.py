@@ -1,15 +1,20 @@
 """Bundles: kernels built here for a device without a network, run there, and their results imported."""
 
+import itertools
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
 from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.tuner.bundle.archive import unpacked
 from dsascape.tuner.bundle.batch import BatchLabels, CandidateGroup, build_candidates, check_runtime, compiled
-from dsascape.tuner.bundle.contents import START, BundleError, Manifest
+from dsascape.tuner.bundle.contents import MANIFEST, START, BundleError, Manifest
 from dsascape.tuner.bundle.foreign_json import validated
 from dsascape.tuner.bundle.results import (
     BundleResults,
@@ -25,6 +30,7 @@ from dsascape.tuner.calibrate.plan import ProbeShape
 from dsascape.tuner.late import late
 from dsascape.tuner.measure.address import remote_address
 from dsascape.tuner.measure.job import Job
+from dsascape.tuner.measure.records import Budget
 from dsascape.tuner.measure.run import MeasureError, nvcc_for
 from dsascape.tuner.measure.targets import cuda_architecture
 from dsascape.tuner.measure.worker import FAILURES, reason
@@ -37,7 +43,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-_WRITTEN = "results.json"
+_WRITTEN, _SAID = "results.json", "said.txt"
+_KERNEL_LIMIT = "--kernel-timeout"
+_PROBES_S = 3600.0
+_MOST_SAID_BYTES = 2**16
 _DONE = (0, 1)
 """Exit codes of a runner that wrote its results; 1 if a kernel has none."""
 _REFUSED = 2
@@ -62,11 +71,40 @@ def run_unpacked(folder: Path, results: Path, *options: str) -> None:
         with tempfile.TemporaryDirectory(dir=results.parent, prefix=f".{results.name[:100]}.") as fresh:
             written = Path(fresh) / _WRITTEN
             command = [sys.executable, "-I", "-S", str(folder / START), "--out", str(written.resolve()), *options]
-            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
-            _check_written(written, done.returncode, done.stderr.decode("utf-8", "replace"))
+            code, complaint = _ended(command, Path(fresh) / _SAID, _longest_s(folder, options))
+            _check_written(written, code, complaint)
             written.replace(results)
     except OSError as error:
         raise RunnerError(f"{results} cannot be written: {error.strerror or error}") from error
+
+
+def _longest_s(folder: Path, options: Sequence[str]) -> float:
+    """Return the seconds after which a bundle's runner, which has time limits of its own, is taken to hang."""
+    kernels = len(Manifest.from_trusted((folder / MANIFEST).read_text(encoding="utf-8")).kernels)
+    given = [float(value) for flag, value in itertools.pairwise(options) if flag == _KERNEL_LIMIT]
+    budget = Budget()
+    return _PROBES_S + budget.prepare_s + 2 * (kernels + 1) * (given[0] if given else budget.limit_s)
+
+
+def _ended(command: Sequence[str], said: Path, limit_s: float) -> tuple[int, str]:
+    """Run a bundle's runner to its end; return its exit code and what it complains about.
+
+    Raises ``RunnerError`` for one that takes longer than ``limit_s``, which is killed with all that it has started.
+    """
+    with said.open("wb") as file:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file, start_new_session=True)
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise RunnerError(f"the bundle's runner has not ended within {limit_s:.0f} s, and was killed") from None
+        finally:
+            if process.poll() is None:
+                with suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    with said.open("rb") as file:
+        file.seek(max(said.stat().st_size - _MOST_SAID_BYTES, 0))
+        return code, file.read().decode("utf-8", "replace")
 
 
 def run_sent(device: str, bundle: Path, results: Path, *options: str) -> None:

@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from dsascape.hw_models.text.whole_file import write_with
 from dsascape.tuner.bundle.contents import BUNDLE, DATA, MANIFEST, START, BundledArray, BundleError, Manifest
 from dsascape.tuner.bundle.foreign_json import validated
 from dsascape.tuner.bundle.plain_tar import ArchiveError, Member, PlainTar, is_plain_name
@@ -26,14 +27,12 @@ _EXECUTABLE, _PLAIN = 0o755, 0o644
 
 def packed(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
     """Write a bundle as plain ustar, atomically; equal contents give equal bytes."""
-    temporary = path.with_name(f".{path.name[:100]}.part")
-    try:
-        with lzma.open(temporary, "wb", preset=1) as compressed:
+
+    def write(place: Path) -> None:
+        with lzma.open(place, "wb", preset=1) as compressed:
             _pack(compressed, manifest, files)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+
+    write_with(path, write)
 
 
 def _pack(compressed: lzma.LZMAFile, manifest: Manifest, files: Mapping[str, bytes]) -> None:

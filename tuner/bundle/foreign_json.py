@@ -7,6 +7,8 @@ from typing import Any, TypeVar, cast
 import pydantic
 from pydantic_core import SchemaValidator, core_schema
 
+from dsascape.hw_models.text.record_file import RecordError, parse_json
+from dsascape.hw_models.text.text_file import decoded
 from dsascape.tuner.bundle.contents import BundleError
 
 _Record = TypeVar("_Record")
@@ -21,11 +23,14 @@ _MANY = [name for name, maker in _MAKERS.items() if "fail_fast" in signature(mak
 def validated(kind: type[_Record], content: bytes | str, wrong: str) -> _Record:
     """Parse untrusted JSON as the record ``kind``; raise ``BundleError`` with ``wrong`` in front otherwise."""
     try:
+        parse_json(content if isinstance(content, str) else decoded(content), wrong, any_number=True)
         return cast(_Record, _validator(kind).validate_json(content))
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "all of it"
         said = f"{place[:80]}: {first['msg'][:_MOST_CHARACTERS]}"
+    except RecordError as error:
+        raise BundleError(ascii(str(error))[1:-1]) from error
     except (ValueError, OverflowError, RecursionError) as error:
         said = str(error)[:_MOST_CHARACTERS]
     raise BundleError(f"{wrong}: {ascii(said)[1:-1]}")

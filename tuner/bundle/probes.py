@@ -106,4 +106,8 @@ def calibrated_bundle(
         raise BundleError(f"probing took longer than {_LIMIT_S:.0f} s") from error
     if done.returncode:
         raise BundleError(f"probing fails with code {done.returncode}: {done.stderr.strip()[-300:]}")
-    return {"format": GPU_CALIBRATION if manifest.gpu else CALIBRATION, "measured_at": now(), **json.loads(done.stdout)}
+    try:
+        found = dict(json.loads(done.stdout))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BundleError(f"probing says what are no figures: {done.stdout[:80]!a}") from error
+    return {"format": GPU_CALIBRATION if manifest.gpu else CALIBRATION, "measured_at": now(), **found}

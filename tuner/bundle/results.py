@@ -4,7 +4,7 @@ import re
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from dsascape.hw_models.text.text_file import BYTE_ORDER_MARK
+from dsascape.hw_models.text.record_file import MIB, RecordError, read_text
 from dsascape.tuner.bundle.contents import CALIBRATION, CANDIDATES, GPU_CALIBRATION, RESULTS, BundleError
 from dsascape.tuner.bundle.foreign_json import validated
 from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, HostFacts
@@ -15,7 +15,7 @@ from dsascape.tuner.calibrate.host_machine import CalibratedHost
 from dsascape.tuner.measure.records import Measurement
 from dsascape.tuner.measure.soundness import COUNT, Ranges, unsound
 
-_MOST_BYTES = 32 * 2**20
+_MOST_BYTES = 32 * MIB
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?", re.ASCII)
 
 
@@ -147,13 +147,9 @@ def is_calibration(path: Path) -> bool:
 
 def _content(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise BundleError(f"{path} cannot be read: {error.strerror or error}") from error
-    if len(content) > _MOST_BYTES:
-        raise BundleError(f"{path} has more than {_MOST_BYTES} bytes: no results of a bundle")
-    return content.removeprefix(BYTE_ORDER_MARK)
+        return read_text(path, _MOST_BYTES, "a results file of a bundle").encode()
+    except RecordError as error:
+        raise BundleError(str(error)) from error
 
 
 def _is_of(content: bytes, kind: str) -> bool:

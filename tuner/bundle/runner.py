@@ -51,9 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BundleError as error:
         sys.stderr.write(f"{START}: {error}\n")
         return 2
-    temporary = parsed.out.with_name(f".{parsed.out.name}.part")
+    temporary = parsed.out.with_name(f".{parsed.out.name[:100]}.{os.getpid()}.part")
     try:
-        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        with temporary.open("x", encoding="utf-8") as file:  # a new file: no link of that name is followed
+            file.write(json.dumps(results, indent=1) + "\n")
         temporary.replace(parsed.out)
     except OSError as error:
         with suppress(OSError):
@@ -212,7 +213,9 @@ class _Waiting:
                     late = f"took longer than {limit_s:.0f} s"
                     self._note(under_way, late if line is None else _ending(process.wait()))
                     return
-                message = json.loads(line)
+                message = self._message(line, process, under_way)
+                if message is None:
+                    return
                 if LACKS in message:
                     raise BundleError(message[LACKS])
                 if message.get(DEVICE):
@@ -225,6 +228,18 @@ class _Waiting:
                 if message.get(LAST):
                     self._crashed.append(under_way)
                     return
+
+    def _message(self, line: bytes, process: "subprocess.Popen[bytes]", under_way: str) -> dict[str, Any] | None:
+        """Return what the process says; None for what is no message, with which it is ended."""
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            process.kill()
+            self._note(under_way, f"its process says what is no message: {line[:40]!a}")
+            return None
+        return message
 
     def _note(self, name: str, reason: str) -> None:
         """Record what ended a process; raise ``BundleError`` if it ended before its first kernel."""

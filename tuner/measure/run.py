@@ -151,7 +151,8 @@ class _Waiting:
                 elif isinstance(message, str):
                     under_way = message
         except ChildEndedError as ended:
-            self._ended(under_way, str(ended))
+            where = "" if remote_address(self.job.device) is None else f" ({self.job.device})"
+            self._ended(under_way, f"{ended}{where}")
         finally:
             child.end()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dsascape.tuner.measure.tasks import candidate_name
 from dsascape.tuner.search.database import Candidates, GivenOut, written
 from dsascape.tuner.search.runners import Answer
-from dsascape.tuner.search.search import Search, Unit, UnitDone, program_of_record
+from dsascape.tuner.search.search import Search, Unit, UnitDone
 from dsascape.tuner.search.space import Program
 
 _DIGITS = 8
@@ -127,7 +127,7 @@ class Batches:
         by_key = {each.task.key: each for each in self._search.tasks}
         together: dict[tuple[int, str], list[tuple[GivenOut, Program]]] = {}
         for row in rows:
-            program = program_of_record(by_key[row.task], row.steps) if row.task in by_key else None
+            program = self._search.program_of(by_key[row.task], row.steps) if row.task in by_key else None
             if program is not None:
                 together.setdefault((row.unit, row.task), []).append((row, program))
         kept = [row for each in together.values() for row, _ in each]

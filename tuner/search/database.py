@@ -1,14 +1,19 @@
 """Candidates on disk: an SQLite table with one row each, which a killed run does not damage and the next continues."""
 
 import json
-import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from dsascape.hw_models.text.database import ERRORS, in_words, open_database
+from dsascape.hw_models.text.messages import shown
+from dsascape.hw_models.text.quantities import LONGEST_S, SHORTEST_S
+from dsascape.hw_models.text.record_file import RecordError, parse_json
+from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.sources import ChosenSteps, entry_json, named, numbered
+from dsascape.scheduler.kernels.loops.sources import MOST_THREADS, ChosenSteps, entry_json, named, numbered
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.search.reformer.decisions import Decision, DecisionError, decision_json, read_decision
 from dsascape.tuner.search.runners import Answer
@@ -91,7 +96,10 @@ class GivenOut:
 
 def own_steps(naive: NaiveProgram, text: str) -> Steps:
     """Return stored steps with the names of a kernel's tensors; raise ``ScheduleError`` for what are no steps."""
-    return named(naive, read_steps(json.loads(text)))
+    try:
+        return named(naive, read_steps(parse_json(text, "steps")))
+    except RecordError as error:
+        raise ScheduleError(str(error)) from error
 
 
 def written(naive: NaiveProgram, steps: Steps) -> str:
@@ -110,7 +118,7 @@ class Candidates:
         """
         self.path, self.device, self._search = folder / DATABASE, device, search
         with _explained(self.path):
-            self._connection = sqlite3.connect(self.path, timeout=10)
+            self._connection = open_database(self.path, writes=True)
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute(_TABLE)
@@ -165,8 +173,8 @@ class Candidates:
         """Return the candidates of the batch that waits for its answers, in their order; none where no batch does."""
         with _explained(self.path):
             query = "SELECT task, unit, steps FROM given_out WHERE device = ? AND search = ? ORDER BY id"
-            rows = self._connection.execute(query, (self.device, self._search)).fetchall()
-        return tuple([GivenOut(*row) for row in rows])
+            rows = self._connection.execute(query, (self.device, self._search)).fetchmany(MOST_RECORDS + 1)
+        return tuple([GivenOut(*row) for row in self._sound(rows, ("task", "unit", "steps"))])
 
     def take_in(self, records: Sequence[Record], machine: str | None) -> None:
         """Store the answers to the waiting batch, from ``machine``, in its place; all or none."""
@@ -186,9 +194,25 @@ class Candidates:
             rows = self._connection.execute(
                 f"SELECT {_COLUMNS} FROM candidates WHERE device = ? AND search = ? ORDER BY id",
                 (self.device, self._search),
-            ).fetchall()
-        for task, unit, steps, seconds, reason, threads, elapsed_s in rows:
+            ).fetchmany(MOST_RECORDS + 1)
+        for task, unit, steps, seconds, reason, threads, elapsed_s in self._sound(rows, _COLUMNS.split(", ")):
             yield Record(task, unit, steps, Answer(seconds, reason, threads), elapsed_s)
+
+    def _sound(self, rows: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+        """Return ``rows`` if all are such as are stored; raise ``DatabaseError`` for any other."""
+        if len(rows) > MOST_RECORDS:
+            raise self.damaged(f"has more than {MOST_RECORDS:,} candidates of one search")
+        for number, row in enumerate(rows, 1):
+            for name, value in zip(columns, row, strict=True):
+                kinds, least, most, needs = _SOUND[name]
+                size = len(value) if isinstance(value, str) else value
+                if type(value) not in kinds or (size is not None and not least <= size <= most):
+                    raise self.damaged(f"{name} in row {number} of the search is {shown(value)}; needs {needs}")
+        return rows
+
+    def damaged(self, what: str) -> DatabaseError:
+        """Return the error for a file in which ``what`` is wrong."""
+        return DatabaseError(f"{self.path}: is damaged: {what}; {_remedy(self.path)}")
 
     def decide(self, decision: Decision) -> None:
         """Store a decision of the reformer, which a search that goes on must not take otherwise."""
@@ -199,19 +223,19 @@ class Candidates:
             )
 
     def decisions(self) -> list[Decision]:
-        """Return the decisions of this search, in the order in which they were stored; damaged ones are left out."""
+        """Return the decisions of this search, in the order in which they were stored.
+
+        Raises ``DatabaseError`` for text that is none.
+        """
         with _explained(self.path):
             rows = self._connection.execute(
                 "SELECT decision FROM decisions WHERE device = ? AND search = ? ORDER BY id",
                 (self.device, self._search),
-            ).fetchall()
-        found = []
-        for (text,) in rows:
-            try:
-                found.append(read_decision(text))
-            except DecisionError:
-                continue
-        return found
+            ).fetchmany(MOST_RECORDS + 1)
+        try:
+            return [read_decision(text) for (text,) in self._sound(rows, ("decision",))]
+        except DecisionError as error:
+            raise self.damaged(str(error)) from error
 
     def others(self) -> int:
         """Return how many records belong to another machine or other code."""
@@ -225,8 +249,26 @@ class Candidates:
         self._connection.close()
 
 
-_NO_ROOM = ("disk I/O error", "is full")
-"""Parts of SQLite's messages where it cannot write."""
+MOST_RECORDS = 1_000_000
+"""Largest number of candidates of one search that are read."""
+_MOST_CHARACTERS = 2**20
+_SOUND: Mapping[str, tuple[tuple[type, ...], float, float, str]] = {
+    "task": ((str,), 1, 200, "a key of a task"),
+    "unit": ((int,), CONFIRMED, 2**31, f"a whole number from {CONFIRMED}"),
+    "steps": ((str,), 0, _MOST_CHARACTERS, f"text of at most {_MOST_CHARACTERS} characters"),
+    "decision": ((str,), 1, _MOST_CHARACTERS, f"text of at most {_MOST_CHARACTERS} characters"),
+    "seconds": (
+        (float, type(None)), SHORTEST_S, LONGEST_S, f"a number from {SHORTEST_S:g} to {LONGEST_S:g}, or nothing",
+    ),
+    "reason": ((str,), 0, _MOST_CHARACTERS, f"text of at most {_MOST_CHARACTERS} characters"),
+    "threads": ((int,), 1, MOST_THREADS, f"a whole number from 1 to {MOST_THREADS}"),
+    "elapsed_s": ((float,), 0, 1e9, "a number of seconds up to 1e9"),
+}  # fmt: skip
+"""By column: types, least and greatest value or length, and both in words."""
+
+
+def _remedy(path: Path) -> str:
+    return f"rename it, and tune again, or bring back a copy of {path.name}"
 
 
 class _Explaining:
@@ -239,10 +281,10 @@ class _Explaining:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, sqlite3.Error):
-            is_unwritten = any(text in str(error) for text in _NO_ROOM)
-            more = "; is the disk full? what was stored before is kept" if is_unwritten else ""
-            raise DatabaseError(f"{self._path}: {error}{more}") from error
+        if isinstance(error, RecordError):
+            raise DatabaseError(str(error)) from error
+        if isinstance(error, ERRORS):
+            raise DatabaseError(in_words(self._path, error, _remedy(self._path))) from error
 
 
 def _explained(path: Path) -> _Explaining:

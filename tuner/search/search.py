@@ -1,6 +1,7 @@
 """A search over all tasks of a network: units of trials, one after the other, each stored as it ends."""
 
 import json
+import math
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,11 @@ from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.task_scheduler import TaskFacts, next_task
 from dsascape.tuner.search.tasks import Task
 from dsascape.tuner.search.tuners import LEARNING, TUNERS, SearchOptions
+
+_SAME = 1e-9
+"""Relative difference of two times of the same program, where they are repeatable."""
+_MOST_FASTER = 1000.0
+"""How much faster than the machine model expects a measured program may be."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ class Search:
         self.options, self.weights, self.objective = options, weights, objective
         self._runner, self.candidates = runner, candidates
         self.model = CostModel(options.model, options.seed) if options.tuner in LEARNING else None
+        self._known = prior
         known = prior if options.prior else None
         splits = [each for each in tasks if isinstance(each, Split)]
         kernels = [each.whole if isinstance(each, Split) else each for each in tasks]
@@ -223,7 +230,10 @@ class Search:
         return self.ended(unit.number, unit.each, elapsed_s) if unit.number > BUILTIN else None
 
     def go_on(self) -> None:
-        """Take up the records of earlier runs; those that make no program any more are left out."""
+        """Take up the records of earlier runs; those that make no legal program any more are left out.
+
+        Raises ``DatabaseError`` for a damaged file: also where the machine model says that a time of it cannot be.
+        """
         by_key = {each.task.key: each for each in self.tasks}
         together: dict[tuple[int, str], list[Record]] = {}
         for record in self.candidates.records():
@@ -231,7 +241,9 @@ class Search:
                 together.setdefault((record.unit, record.task), []).append(record)
                 self.elapsed_s = max(self.elapsed_s, record.elapsed_s)
         for (unit, key), records in together.items():
-            found = [(program_of_record(by_key[key], each.steps), each.answer) for each in records]
+            found = [(self.program_of(by_key[key], each.steps), each.answer) for each in records]
+            if unit in (BUILTIN, CONFIRMED):
+                self._check_builtin(by_key[key], unit, [program for program, _ in found])
             known = [(program, answer) for program, answer in found if program is not None]
             if known:
                 by_key[key].add(unit, [program for program, _ in known], [answer for _, answer in known])
@@ -239,8 +251,44 @@ class Search:
                     self.ended(unit, by_key[key], max([each.elapsed_s for each in records]))
             self.unit = max(self.unit, unit)
         self.continued = self.trials
+        for each in self.tasks:
+            self._check_times(each)
         if self._reformer is not None:
             self._reformer.continue_with(self.candidates.decisions())
+
+    def program_of(self, each: Searching, text: str) -> Program | None:
+        """Return the program of stored steps, None where it is not legal; raise ``DatabaseError`` for what are none."""
+        try:
+            steps = own_steps(each.task.naive, text)
+            return each.task.program() if steps == each.task.builtin else each.space.built(steps)
+        except (ScheduleError, ArithmeticError, LookupError, TypeError, ValueError, AssertionError) as error:
+            raise self.candidates.damaged(f"a candidate of task {each.task.key} has no steps: {error}") from error
+
+    def _check_builtin(self, each: Searching, unit: int, programs: Sequence[Program | None]) -> None:
+        """Raise ``DatabaseError`` where the built-in choice is there twice, or another program in its place."""
+        is_first = programs[0] is not None and programs[0].steps == each.task.builtin
+        if not is_first or (unit == BUILTIN and len(programs) > 1):
+            raise self.candidates.damaged(f"task {each.task.key} has other programs in place of its built-in choice")
+
+    def _check_times(self, each: Searching) -> None:
+        """Raise ``DatabaseError`` for stored times of a task that cannot be.
+
+        Where times are repeatable, the least one and that of the built-in choice are found again; measured ones are not
+        a thousandth of what the machine model expects.
+        """
+        runner = self._runner if self._runner is not None and self._runner.is_repeatable else self._known
+        if runner is None:
+            return
+        known = [] if each.best is None else [each.best]
+        known += [] if each.before is None or each.before.seconds is None else [(each.task.program(), each.before)]
+        answers = runner.answers(each.task, [program for program, _ in known])
+        for (_, stored), again in zip(known, answers, strict=True):
+            if again.seconds is None or stored.seconds is None:
+                continue
+            is_same = math.isclose(stored.seconds, again.seconds, rel_tol=_SAME)
+            if not (is_same if runner is self._runner else stored.seconds * _MOST_FASTER >= again.seconds):
+                told = f"{stored.seconds:.4g} s, where the machine model has {again.seconds:.4g} s"
+                raise self.candidates.damaged(f"a candidate of task {each.task.key} takes {told}")
 
     def kernels(self) -> list[tuple[str, ChosenSteps]]:
         """Return the fastest steps of each task, with tensors by number, as a file of kernels has them."""
@@ -252,12 +300,3 @@ class Search:
                 steps = numbered(each.task.naive, program.steps)
                 found.append((each.task.key, ChosenSteps(steps, answer.threads, answer.seconds)))
         return found
-
-
-def program_of_record(each: Searching, text: str) -> Program | None:
-    """Return the program of stored steps; None where they make none any more."""
-    try:
-        steps = own_steps(each.task.naive, text)
-    except ScheduleError:
-        return None
-    return each.task.program() if steps == each.task.builtin else each.space.built(steps)

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pydantic
 from pydantic import TypeAdapter
 
+from dsascape.hw_models.text.messages import shown, shown_key
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.nodes import (
     Ahead,
@@ -24,6 +25,15 @@ from dsascape.scheduler.kernels.loops.nodes import (
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Layout, Step, Steps
+from dsascape.wording import count
+
+MOST_STEPS = 4096
+"""Largest number of steps that are read for one kernel: a few for each of its operators."""
+_MOST_LISTED = 256
+"""Largest number of levels, dimensions or sizes in a list of a step."""
+_LONGEST_NAME = 4096
+_LARGEST = 2**40
+"""Largest size or count in a step."""
 
 _STEPS: Mapping[str, type[Any]] = {each.__name__: each for each in get_args(Step)}
 _AROUND: Mapping[str, type[Any]] = {each.__name__: each for each in (Loop, Guard, Outlined, Ahead)}
@@ -45,7 +55,8 @@ def _read(where: str, kind: type[Any], data: object) -> Any:
     known = {each.name for each in fields(kind)}
     unknown = [name for name in data if name not in known] if isinstance(data, Mapping) else []
     if unknown:
-        raise ScheduleError(f"{where}: {unknown[0]}: is unknown; {kind.__name__} has {', '.join(sorted(known))}")
+        known_text = ', '.join(sorted(known))
+        raise ScheduleError(f"{where}: {shown_key(unknown[0])}: is unknown; {kind.__name__} has {known_text}")
     try:
         return _ADAPTERS[kind].validate_json(json.dumps(data), strict=True)
     except pydantic.ValidationError as error:
@@ -65,15 +76,33 @@ def read_steps(data: object, where: str = "steps") -> Steps:
     """Return the steps that `steps_json` has written; raise ``ScheduleError`` for anything else."""
     if not isinstance(data, Sequence) or isinstance(data, str):
         raise ScheduleError(f"{where}: needs a list of steps")
+    if len(data) > MOST_STEPS:
+        raise ScheduleError(f"{where}: has {count(len(data), 'step')}; at most {MOST_STEPS} are read")
     return tuple([_read_step(f"{where}.{number}", each) for number, each in enumerate(data)])
 
 
 def _read_step(where: str, data: object) -> Step:
     name = data.get("step") if isinstance(data, Mapping) else None
     if not isinstance(data, Mapping) or not isinstance(name, str) or name not in _STEPS:
-        raise ScheduleError(f"{where}: step: has {name!r}; needs one of {', '.join(_STEPS)}")
+        raise ScheduleError(f"{where}: step: has {shown(name)}; needs one of {', '.join(_STEPS)}")
+    _check_sizes(where, data)
     step: Step = _read(where, _STEPS[name], {key: value for key, value in data.items() if key != "step"})
     return step
+
+
+def _check_sizes(where: str, data: object) -> None:
+    """Raise ``ScheduleError`` for a number, a list or a name in a step that is larger than any that means something."""
+    if isinstance(data, bool) or data is None:
+        return
+    if isinstance(data, int | float) and not -_LARGEST <= data <= _LARGEST:
+        raise ScheduleError(f"{where}: has {data:.4g}; needs a number up to {_LARGEST:.4g}")
+    if isinstance(data, str) and len(data) > _LONGEST_NAME:
+        raise ScheduleError(f"{where}: has a name of {count(len(data), 'character')}; at most {_LONGEST_NAME} are read")
+    if isinstance(data, Mapping | Sequence) and not isinstance(data, str):
+        if len(data) > _MOST_LISTED:
+            raise ScheduleError(f"{where}: has a list of {count(len(data), 'value')}; at most {_MOST_LISTED} are read")
+        for each in data.values() if isinstance(data, Mapping) else data:
+            _check_sizes(where, each)
 
 
 def program_json(program: LoopProgram) -> dict[str, Any]:
@@ -134,7 +163,7 @@ def _read_nodes(where: str, data: object) -> Nodes:
 def _read_node(where: str, data: object) -> Node:
     name = data.get("node") if isinstance(data, Mapping) else None
     if not isinstance(data, Mapping) or (name not in _AROUND and name != "Statement"):
-        raise ScheduleError(f"{where}: node: has {name!r}; needs one of Statement, {', '.join(_AROUND)}")
+        raise ScheduleError(f"{where}: node: has {shown(name)}; needs one of Statement, {', '.join(_AROUND)}")
     own = {key: value for key, value in data.items() if key != "node"}
     if name == "Statement":
         statement: Statement = _read(where, Statement, own)

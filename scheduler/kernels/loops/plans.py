@@ -79,6 +79,10 @@ class StagePlan:
         return tuple([each.rounded(part) for each, part in zip(box, self.at.rounded, strict=True)])
 
 
+_STAGES_OF_EACH, _STAGES_BESIDE = 8, 64
+"""Stages that steps may make for each of the kernel's, and besides: copies for a few readers, in two memories."""
+
+
 class Plans:
     """The stages of a naive program with what steps say about each of them, producers first."""
 
@@ -90,8 +94,11 @@ class Plans:
         """The softmax whose statistics run along with the sums of a stage."""
         graph = naive.layer.graph
         self._weights = [name for name in naive.layer.inputs if graph.tensors[name].role == "weight"]
+        most = _STAGES_OF_EACH * len(self.by_stage) + _STAGES_BESIDE
         for step in steps:
             self._take(step)
+            if len(self.by_stage) > most:
+                raise StepError(f"{type(step).__name__}: there are more than {most} stages with their copies")
         placed = [(name, plan.at) for name, plan in self.by_stage.items() if plan.at is not None]
         for name, at in placed:
             self._check_consumer(name, at)
@@ -168,6 +175,8 @@ class Plans:
             order = copy_order(reader.stage.nests[0], reads[0], order, reader.stage.order)
         check_rows(step, len(shape))
         copy = Stage(step.stage, "copy", step.tensor, shape, order, (), source=step.tensor)
+        if step.tensor in reader.copies:
+            raise StepError(f"CacheRead: {step.reader!r} has a copy of {step.tensor!r}, {reader.copies[step.tensor]!r}")
         reader.copies[step.tensor] = step.stage
         self._insert(StagePlan(copy, {CacheRead: step}), before=step.reader)
 

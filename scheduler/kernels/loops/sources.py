@@ -4,8 +4,6 @@ A task is what a kernel computes, whatever its tensors are called (`NaiveProgram
 are numbered in the order in which the naive program meets them, so that equal kernels of any network share an entry.
 """
 
-import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,14 +11,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from dsascape.hw_models.text.messages import shown
+from dsascape.hw_models.text.quantities import LONGEST_S, SHORTEST_S
+from dsascape.hw_models.text.record_file import MIB, RecordError, json_lines
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import Step, Steps
-from dsascape.wording import count
 
 FILE = "kernels.jsonl"
 """Name of the file in a folder of kernels: one JSON object a line."""
+LARGEST_BYTES = 32 * MIB
+"""Size of the largest file of kernels that is read."""
+_MOST_LINES = 50_000
+_MOST_STEPS = 100_000
+"""Largest number of steps in a file."""
+MOST_THREADS = 2**16
+"""Largest number of threads that a kernel is said to run on."""
+_LONGEST_KEY = 200
 _NAMES = ("stage", "tensor", "reader", "result", "consumer", "exponentials", "maximum", "total")
 """Fields of steps that are names of tensors, or of stages that begin with one."""
 
@@ -87,17 +95,16 @@ class KernelFile:
         return tuple(self._read())
 
     def _read(self) -> Iterator[tuple[str, ChosenSteps, str]]:
+        steps = 0
         try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ScheduleError(f"{self._path}: {error}") from error
-        for number, line in enumerate(lines, 1):
-            where = f"{self._path}:{number}"
-            try:
-                entry = json.loads(line)
-            except ValueError as error:
-                raise ScheduleError(f"{where}: {error}") from error
+            lines = list(json_lines(self._path, LARGEST_BYTES, _MOST_LINES))
+        except RecordError as error:
+            raise ScheduleError(str(error)) from error
+        for where, entry in lines:
             key, chosen = _entry(where, entry)
+            steps += len(chosen.steps)
+            if steps > _MOST_STEPS:
+                raise ScheduleError(f"{where}: the file has more than {_MOST_STEPS:,} steps")
             given = [name for name, own in self._wanted.items() if own and entry.get(name, own) != own]
             yield key, chosen, given[0] if given else ""
 
@@ -108,10 +115,14 @@ def _entry(where: str, entry: object) -> tuple[str, ChosenSteps]:
         raise ScheduleError(f"{where}: needs an object")
     for name, wanted in kinds.items():
         if type(entry.get(name)) not in wanted:
-            raise ScheduleError(f"{where}: {name}: has {entry.get(name)!r}; needs {wanted[0].__name__}")
-    if entry["threads"] < 1 or not 0 < entry["seconds"] < math.inf:
-        has = f"{count(entry['threads'], 'thread')}, {entry['seconds']} s"
-        raise ScheduleError(f"{where}: has {has}; needs positive numbers")
+            raise ScheduleError(f"{where}: {name}: has {shown(entry.get(name))}; needs {wanted[0].__name__}")
+    if not 1 <= entry["threads"] <= MOST_THREADS:
+        raise ScheduleError(f"{where}: threads: has {entry['threads']}; needs a whole number from 1 to {MOST_THREADS}")
+    if not SHORTEST_S <= entry["seconds"] <= LONGEST_S:
+        raise ScheduleError(f"{where}: seconds: has {entry['seconds']:g}; needs from {SHORTEST_S:g} to {LONGEST_S:g}")
+    for name in ("key", "machine", "code"):
+        if not isinstance(text := entry.get(name, ""), str) or len(text) > _LONGEST_KEY:
+            raise ScheduleError(f"{where}: {name}: has {shown(text)}; needs text of at most {_LONGEST_KEY} characters")
     steps = read_steps(entry.get("steps"), f"{where}: steps")
     return entry["key"], ChosenSteps(steps, entry["threads"], float(entry["seconds"]))
 

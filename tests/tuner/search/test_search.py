@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -258,13 +259,24 @@ def test_records_of_another_machine_are_left_alone(tmp_path: Path) -> None:
     assert other.others() == len(stored(tmp_path))
 
 
-def test_damaged_records_are_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", ['[{"step": "No"}]', "7", "[" * 1000, "nothing"])
+def test_a_damaged_record_is_named_and_nothing_is_tried(tmp_path: Path, steps: str) -> None:
     own = tasks()
     candidates = Candidates(tmp_path, "epyc", "test")
-    candidates.add([Record(own[0].key, 1, steps, Answer(1e-9), 0.0) for steps in ('[{"step": "No"}]', "7")])
-    found = search(tmp_path, own=own)
-    list(found.run())
-    assert found.trials == 48
+    candidates.add([Record(own[0].key, 1, steps, Answer(1e-9), 0.0)])
+    with pytest.raises(DatabaseError, match=rf"{DATABASE}: is damaged: a candidate of task {own[0].key}"):
+        list(search(tmp_path, own=own).run())
+    assert len(stored(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("times", [0.5, 2.0, 1e-6])
+def test_a_stored_time_that_the_machine_model_does_not_have_is_named(tmp_path: Path, times: float) -> None:
+    list(search(tmp_path).run())
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as connection:
+        connection.execute("UPDATE candidates SET seconds = seconds * ? WHERE unit = 0", (times,))
+        connection.commit()
+    with pytest.raises(DatabaseError, match="where the machine model has"):
+        list(search(tmp_path).run())
 
 
 def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path: Path) -> None:

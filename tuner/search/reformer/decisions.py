@@ -12,6 +12,8 @@ from typing import Any, Literal
 import pydantic
 from pydantic import TypeAdapter
 
+from dsascape.hw_models.text.record_file import parse_json
+from dsascape.tuner.measure.soundness import SECONDS, Ranges, unsound
 from dsascape.wording import count
 
 Reason = Literal["stable", "budget", "exhausted"]
@@ -96,6 +98,9 @@ _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
 }
 
 
+_RANGES: Ranges = {(MiniEnd, "seconds"): SECONDS}
+
+
 def decision_json(decision: Decision) -> str:
     """Return a decision as JSON."""
     return json.dumps({"decision": type(decision).__name__, **asdict(decision)}, separators=(",", ":"))
@@ -104,9 +109,14 @@ def decision_json(decision: Decision) -> str:
 def read_decision(text: str) -> Decision:
     """Return the decision that `decision_json` has written; raise ``DecisionError`` for anything else."""
     try:
-        data = json.loads(text)
+        data = parse_json(text, "decision")
         kind = data.pop("decision")
         read: Decision = _ADAPTERS[kind].validate_json(json.dumps(data), strict=True)
+        wrong = unsound(read, _RANGES, opaque="steps")
+        if wrong is not None:
+            raise DecisionError(f"a decision of the reformer has an impossible figure: {wrong}")
+    except DecisionError:
+        raise
     except (ValueError, KeyError, AttributeError, TypeError, pydantic.ValidationError) as error:
         raise DecisionError(f"no decision of the reformer: {text[:80]!r}") from error
     return read

@@ -6,14 +6,11 @@ of its mini sub-graphs is left to tune: each is stable, has nothing left to try,
 spent.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dsascape.scheduler.errors import ScheduleError
-from dsascape.scheduler.kernels.loops.files import read_steps
-from dsascape.scheduler.kernels.loops.sources import named
-from dsascape.tuner.search.database import written
+from dsascape.tuner.search.database import own_steps, written
 from dsascape.tuner.search.reformer.composing import carried_over
 from dsascape.tuner.search.reformer.decisions import Decision, JoinDecision, MiniEnd, Reason, SplitDecision
 from dsascape.tuner.search.reformer.options import ReformerOptions
@@ -136,8 +133,8 @@ class Reformer:
         if not decision.steps:
             return
         try:
-            steps = named(whole.task.naive, read_steps(json.loads(decision.steps)))
-        except (ScheduleError, ValueError):
+            steps = own_steps(whole.task.naive, decision.steps)
+        except ScheduleError:
             return
         program = whole.space.built(steps)
         whole.initial = () if program is None else (program,)
