@@ -240,7 +240,7 @@ def _show_outcome(
         _show_pass(console, record.language)
     show_origin(console, outcome.schedule.plan)
     if outcome.schedule.graph.no_batch:
-        fixed = "no batch" if record.batch == 1 else f"the batch stays {record.batch}, on no part of the machine less"
+        fixed = "no batch" if record.batch == 1 else f"the batch of {record.batch} is not split"
         console.print(f"  {fixed}: {shown_text(outcome.schedule.graph.no_batch)}")
     at_work = f"{record.parts_at_work} of {count(record.parts, 'cluster')} at work"
     are_idle = record.parts_at_work < record.parts
