@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import onnx
@@ -108,16 +108,17 @@ def automatic(draw: st.DrawFn) -> onnx.ModelProto:
 
     kernel, strides, dilations, image = each(1, 4), each(1, 3), each(1, 2), each(1, 5)
     extra = [draw(st.integers(0, stride - 1)) for stride in strides]
-    attributes = {"auto_pad": draw(st.sampled_from(["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"]))}
+    attributes: dict[str, Any] = {"auto_pad": draw(st.sampled_from(["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"]))}
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     free = [s * (i - 1) + e + n for s, i, e, n in zip(strides, image, extra, spans, strict=True)]
     if attributes["auto_pad"].startswith("SAME"):  # where there is less, onnxruntime's image is not the standard's
         assume(all(size >= s * i for size, s, i in zip(free, strides, image, strict=True)))
-    given_ = {"output_shape": [draw(st.integers(1, size)) for size in free]} if draw(st.booleans()) else {}
+    if draw(st.booleans()):
+        attributes["output_shape"] = [draw(st.integers(1, size)) for size in free]
     groups = draw(st.sampled_from([1, 2]))
     node = helper.make_node(
         "ConvTranspose", ["x", "w"], ["y"], strides=strides, dilations=dilations, output_padding=extra, group=groups,
-        **attributes, **given_,
+        **attributes,
     )  # fmt: skip
     body = helper.make_graph(
         [node], "automatic", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2 * groups, *image])],

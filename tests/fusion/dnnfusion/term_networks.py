@@ -58,7 +58,7 @@ def ways_of(rule: Rule) -> Iterator[dict[str, Way]]:
 
 
 class TermNetwork:
-    """The ONNX model of one term, whose result is copied, so that it is no network's; integers where it shifts bits."""
+    """The ONNX model of one term, whose result is summed, so that it is no network's; integers where it shifts bits."""
 
     def __init__(self, term: Term, ways: Mapping[str, Way]) -> None:
         kinds = kinds_in(term)
@@ -71,7 +71,8 @@ class TermNetwork:
         self._nodes: list[onnx.NodeProto] = []
         self._inputs: dict[str, tuple[int, ...]] = {}
         self._known: dict[str, np.ndarray[Any, Any]] = {}
-        self._result = self._operator("Identity", [self._built(term)])
+        self._known["along"] = np.array(0, np.int64)
+        self._result = self._operator("CumSum", [self._built(term), "along"])
 
     def graph(self) -> Graph:
         inputs = [helper.make_tensor_value_info(n, self._element, shape) for n, shape in self._inputs.items()]
