@@ -71,8 +71,12 @@ class NativeBench:
 
     def row(self, calls: Sequence[tuple[str, Sequence[_Held]]]) -> Callable[[float], float]:
         """Return a function of a time to spend: the seconds of a sequence of calls, made as for a bundle's kernels."""
-        parts = [partial(self._runtime.run, self._runtime.function(probe), _tensors(held)) for probe, held in calls]
-        return lambda budget_s: measured_in_parts(parts, budget_s, _WIDTH).seconds
+
+        def seconds(budget_s: float) -> float:
+            parts = [partial(self._runtime.run, self._runtime.function(probe), _tensors(held)) for probe, held in calls]
+            return measured_in_parts(parts, budget_s, _WIDTH).seconds
+
+        return seconds  # which keeps the arrays' memory
 
 
 def _tensors(arguments: Sequence[_Held]) -> list[Tensor]:

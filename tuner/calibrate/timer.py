@@ -106,7 +106,8 @@ class Timer:
         """
         once = self.bench.clock(probe, arguments, 1)
         number = max(1, int(_SHORTEST_SAMPLE_S / max(min(once() for _ in range(3)), 1e-9)))
-        run, samples = self.bench.clock(probe, arguments, number), []
+        run = self.bench.clock(probe, arguments, number)
+        samples: list[float] = []
         end = time.monotonic() + self.plan.probe_s / ROUNDS / (TURNS if share == EIGHTH else 1)
         while len(samples) < MOST and (len(samples) < _FEWEST or time.monotonic() < end):
             samples.append(run())
