@@ -13,10 +13,12 @@ from dsascape.hw_models.text.folder_lock import FolderLock
 Change = Literal["added", "replaced", "unchanged"]
 
 
-def keep(folder: Path, key: str, computed: Computed, lock: FolderLock) -> tuple[Change, Written]:
+def keep(
+    folder: Path, key: str, computed: Computed, lock: FolderLock | None = None
+) -> tuple[Change, Written]:
     """Store a measured point in ``folder`` and update its report; return what changed, and the report.
 
-    The caller holds the folder's ``lock``.
+    ``lock`` is the folder's where the caller holds it.
     Replaces a stored measurement of the point with other figures or from other code. Raises ``StoreError`` where
     nothing can be stored.
     """

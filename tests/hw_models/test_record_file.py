@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -112,7 +113,7 @@ class TestLock:
         victim, lock = tmp_path / "victim", tmp_path / "out" / LOCK
         lock.parent.mkdir()
         victim.write_text("precious")
-        make = {
+        make: dict[str, Callable[[], None]] = {
             "link": lambda: lock.symlink_to(victim), "second name": lambda: lock.hardlink_to(victim),
             "pipe": lambda: os.mkfifo(lock), "folder": lock.mkdir, "dangling": lambda: lock.symlink_to("../new"),
         }  # fmt: skip

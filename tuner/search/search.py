@@ -81,7 +81,7 @@ class Search:
         self.options, self.weights, self.objective = options, weights, objective
         self._runner, self.candidates = runner, candidates
         self.model = CostModel(options.model, options.seed) if options.tuner in LEARNING else None
-        self._known = prior
+        self._prior = prior
         known = prior if options.prior else None
         splits = [each for each in tasks if isinstance(each, Split)]
         kernels = [each.whole if isinstance(each, Split) else each for each in tasks]
@@ -276,7 +276,7 @@ class Search:
         Where times are repeatable, the least one and that of the built-in choice are found again; measured ones are not
         a thousandth of what the machine model expects.
         """
-        runner = self._runner if self._runner is not None and self._runner.is_repeatable else self._known
+        runner = self._runner if self._runner is not None and self._runner.is_repeatable else self._prior
         if runner is None:
             return
         known = [] if each.best is None else [each.best]
