@@ -68,17 +68,19 @@ beside `platinum_8124m` with that part's cores, caches, AVX2 and clocks (3.1 GHz
 
 *One thread.* Winograd's algorithm is the cause that was looked for: with it (`tuning.winograd=6`) 205 ms are predicted,
 a bias of -36 % over the four libraries, without it -10 %, where the roofline has -25 %. Libraries on x86 convolve
-directly here, so `winograd` is to be left at 0 for them. *Many threads.* That waiting for threads is missing was
-tested: beyond the error on one thread, each of 153 kernels misses 52, 45 and 52 us with ONNX Runtime on 4, 8 and 10
-cores, 55, 44 and 55 us with MXNet, 40, 60 and 102 us with ncnn, but 6 us or nothing with OpenVINO; on 20 cores of two
-sockets ONNX Runtime and ncnn miss some 250. TensorFlow's MobileNet-V2 on a Platinum 8124M (Ampere's model library: 11
-ms on one thread, 5 ms on 18) misses 61 us a kernel. So it is a cost of a kernel, of the runtimes of libraries and not
-of processors: it does not grow from 4 to 10 cores, and generated code has none of it. Of 1,305 kernels on the server
-above, those predicted below 20 us take 4.7, 5.1, 4.3 and 4.4 us on 1, 2, 4 and 8 threads in the median, where 4.5, 4.7,
-4.8 and 5.3 are predicted with split loops as `calibrate` measures them by thread count (1.7 to 3.8 us; oneDNN plans
-with 3,000 cycles up to four threads and 4,000 + 500 for each beyond, 1 to 5 us). Hence `library_region`, of which only
-expected latencies know: 50 us on 4 threads and 61 on 18; two sockets are not described. Falling clocks are a third of
-what four to ten cores lose.
+directly here, so `winograd` is to be left at 0 for them. On a Threadripper 3970X ncnn's seven networks say the same
+(`epyc` at 4.5 GHz with that part's caches): -61 % with Winograd, -50 % without, -57 % of the roofline; VGG-16 alone
+takes less than its bound without, 0.89. *Many threads.* That waiting for threads is missing was tested: beyond the
+error on one thread, each of 153 kernels misses 52, 45 and 52 us with ONNX Runtime on 4, 8 and 10 cores, 55, 44 and 55
+us with MXNet, 40, 60 and 102 us with ncnn, but 6 us or nothing with OpenVINO; on 20 cores of two sockets ONNX Runtime
+and ncnn miss some 250. TensorFlow's MobileNet-V2 on a Platinum 8124M (Ampere's model library: 11 ms on one thread, 5 ms
+on 18) misses 61 us a kernel. So it is a cost of a kernel, of the runtimes of libraries and not of processors: it does
+not grow from 4 to 10 cores, and generated code has none of it. Of 1,305 kernels on the server above, those predicted
+below 20 us take 4.7, 5.1, 4.3 and 4.4 us on 1, 2, 4 and 8 threads in the median, where 4.5, 4.7, 4.8 and 5.3 are
+predicted with split loops as `calibrate` measures them by thread count (1.7 to 3.8 us; oneDNN plans with 3,000 cycles
+up to four threads and 4,000 + 500 for each beyond, 1 to 5 us). Hence `library_region`, of which only expected latencies
+know: 50 us on 4 threads and 61 on 18; two sockets are not described. Falling clocks are a third of what four to ten
+cores lose.
 
 *Phones and boards.* On four threads of Snapdragon 835 and eight of 810, the number of kernels explains more of what is
 missing beyond one thread's error than time does (of the relative error, 0.18 in the root mean square, 0.13 is left with
@@ -88,7 +90,11 @@ another matter: it misses 470 to 1,100 us a kernel, and RK3588, with the same li
 to 3.9, predicted 3.1 to 3.8). Three causes were ruled out on its SqueezeNet and ResNet-18: an L2 of a quarter of the
 bandwidth for one core and half for all (predicted gains go from 2.80 and 3.16 to 2.87 and 3.20), passes over memory
 that a library does not fuse (`unfused`: 2.93 and 2.84), and memory (20 and 31 MB are 4 and 6 ms of 17 and 57, where 25
-and 27 are missing). So its cause is not known.
+and 27 are missing). So its cause is not known. Eight and twelve cores of a Jetson AGX Orin, whose file takes the
+servers' 50 and 61 us, judge them: networks in FP16 and INT8 on twelve are expected at 0.69 to 1.06 of what ncnn takes,
+where the bound is at 0.20 to 0.57; these times were read after the two numbers were set. Of Snapdragon 835 and Kirin
+970 on four threads most expected figures are those of before with 40 us more for each kernel, as nine simulated again
+agree; on eight, large networks are from before.
 """
 ON_NEWER_CPUS = """Networks in FP16 and INT8 on newer cores, and in INT8 on older ones, as the makers of ncnn have
 published them. Devices were split by name before any was simulated. Blind ones (Apple M1, RK3568) were simulated once,

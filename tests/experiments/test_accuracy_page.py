@@ -7,9 +7,12 @@ import pytest
 
 from dsascape.experiments.papers.accuracy_cpus import epyc_rows, measured_rows
 from dsascape.experiments.papers.comparisons import MEASURED, Compared
-from dsascape.hw_models import preset_names
+from dsascape.experiments.papers.rooflines import roofline_s
+from dsascape.hw_models import Cpu, load_hardware, preset_names
+from dsascape.hw_models.machine_files.load import with_values
 from dsascape.hw_models.text.yaml_file import read_yaml
 from dsascape.scheduler import policy_types
+from dsascape.workloads import load_network
 
 
 def test_error_bias_and_rank_of_a_comparison() -> None:
@@ -17,6 +20,24 @@ def test_error_bias_and_rank_of_a_comparison() -> None:
     row = Compared("kernels", "measured", (2.0, 1.0), (1.0, 2.0)).row
 
     assert row == ("kernels", "measured", 2, "75.0%", "+0.0%", "")
+
+
+def test_a_roofline_stands_beside_what_is_published() -> None:
+    row = Compared("networks", "published", (2.0,), (2.0,), (1.0,)).row_by_roofline
+
+    assert row == ("networks", "published", 1, "0.0%", "+0.0%", "", "50.0%, -50.0%")
+
+
+def test_a_roofline_is_arithmetic_at_the_peak_of_the_cores_at_work_or_bytes_at_that_of_memory() -> None:
+    network, machine = load_network("squeezenet"), load_hardware("snapdragon835", Cpu)
+    # four lanes on one pipe of 2.45 GHz in each of four large cores; then 1.9 GHz of the little ones, too
+    one, eight = 4 * 2.45e9, 4 * 4 * (2.45e9 + 1.9e9)
+
+    macs = network.operations.macs
+    assert roofline_s(network, machine, "fp32", 1) == pytest.approx(macs / one)
+    assert roofline_s(network, machine, "fp32", 8) == pytest.approx(macs / eight)
+    slow = with_values(machine, {"dram.bandwidth": "1 MB/s"})
+    assert roofline_s(network, slow, "fp16", 8) == pytest.approx(roofline_s(network, slow, "fp32", 8) / 2)
 
 
 def test_ranks_are_said_of_four_cases_and_more() -> None:

@@ -23,7 +23,7 @@ def with_libraries(name: str, shares: dict[str, float]) -> AnyHardware:
     """Return a machine with these efficiencies, and nothing else that is known of its libraries."""
     machine = load_hardware(name)
     changed: dict[str, object] = {"library_efficiency": shares, "library_efficiency_of": {}}
-    unknown = {"library": None, "library_region": {}}
+    unknown: dict[str, object] = {"library": None, "library_region": {}}
     return machine.model_copy(update=changed | {name: each for name, each in unknown.items() if hasattr(machine, name)})
 
 
