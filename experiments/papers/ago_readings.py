@@ -37,9 +37,9 @@ _IMAGE_LOOPS = 4
 _FEWEST_CHANNELS = 9
 """Extents from which a loop counts as channels: smaller ones are windows, heads and pixels of a patch."""
 _WINDOW = 3
-BASES = (1.2, 1.3, 1.35, 1.4, 1.45, 1.5, 1.6, 2.0, math.e)
+BASES = (1.2, 1.3, 1.35, 1.4, 1.45, 1.5, 1.625, 2.0, math.e)
 BIASES = (0.0, 3.0)
-THRESHOLDS = (350.0, 425.0, 500.0, 700.0, 1024.0)
+THRESHOLDS = (340.0, 425.0, 500.0, 700.0, 1024.0)
 
 Extent = Callable[[float, float], float]
 """Factor of a loop: (extent, natural logarithm of the base) -> factor."""
@@ -87,7 +87,7 @@ class Reading:
     name: str
     network: str = "mobilevit-raw"
     simplify: bool = False
-    extent: Extent = _without_ones
+    extent: Extent = _one_more
     weightless: Literal["none", "views", "movements", "simple"] = "movements"
     nests: Literal["sum", "largest"] = "sum"
     nodes: Literal["operators", "heavy layers", "layers"] = "heavy layers"
@@ -102,14 +102,15 @@ class Reading:
         return _network(self.network, self.simplify)
 
 
-USED = Reading(name="**in use**: loops of one iteration and operators that only move data do not count")
+USED = Reading(name="**in use**: log(1 + extent), operators that only move data do not count")
 READINGS = (
     USED,
     Reading(name="all operators count", weightless="none"),
     Reading(name="views (Reshape, Squeeze) alone do not count", weightless="views"),
     Reading(name="complex operators alone count", weightless="simple"),
-    Reading(name="log(1 + extent), all operators", extent=_one_more, weightless="none", nodes="operators"),
-    Reading(name="log(1 + extent)", extent=_one_more),
+    Reading(name="all operators count, nodes are operators", weightless="none", nodes="operators"),
+    Reading(name="log(extent), loops of one iteration do not count", extent=_without_ones),
+    Reading(name="the same, all operators count", extent=_without_ones, weightless="none"),
     Reading(name="1 + log(extent)", extent=_one_above),
     Reading(name="the largest nest of an operator, not their sum", nests="largest"),
     Reading(name="nodes are operators (Algorithm 1 to the letter)", nodes="operators"),

@@ -34,7 +34,8 @@ LARGEST, SMALLER = 224, (112, 56)
 _NETWORK = "mobilevit-raw"
 _NEWER = {"bert-tiny": ("bert-tiny-128", MACHINES), "mobilevit": ("mobilevit", ("kirin990",))}
 """Networks of Fig. 12 by the paper's name: (name in the zoo, machines that the paper ran it on)."""
-_BINS = 10
+_BINS = 11
+"""Bins between powers of two, from [1, 2) on."""
 _MS = 1e3
 _WITHOUT_INTENSIVE = "ago(intensive=false)"
 _READINGS = """\
@@ -66,7 +67,7 @@ def ago_weights(weights: Weights) -> list[float]:
 
 
 def by_bin(weights: Sequence[float]) -> list[int]:
-    """Return the numbers of sub-graphs below 1, in each of the paper's ten bins between powers of two, and beyond."""
+    """Return the numbers of sub-graphs below 1, in each bin between powers of two, and beyond 2,048."""
     edges = [0.0, *(2.0**low for low in range(_BINS + 1)), math.inf]
     return [sum(low <= weight < high for weight in weights) for low, high in itertools.pairwise(edges)]
 

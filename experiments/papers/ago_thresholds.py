@@ -23,8 +23,12 @@ NETWORKS = (
     "densenet121",
 )  # fmt: skip
 MACHINES = ("kirin990", "adreno650", "stcp920")
-RELAY, PAPER, LARGER = "fixed-pattern", "ago", "ago(threshold=any-two)"
-POLICIES = (RELAY, PAPER, LARGER)
+POLICIES: Mapping[str, tuple[str, Mapping[str, object]]] = {
+    "fixed-pattern": ("fixed-pattern", {}),
+    "ago": ("ago", {}),
+    "any two": ("ago", {"threshold": "any-two"}),
+}
+"""Policies by their name in the table: (name, options)."""
 _ROWS = "thresholds.jsonl"
 _MICRO = 1e6
 
@@ -34,7 +38,7 @@ Row = Mapping[str, str | float]
 
 def measured(network: str, machine: str, policy: str) -> Row:
     """Return one row: a DSA has one image on each of its clusters."""
-    spec, chosen = load_hardware(machine), policy_of(policy)
+    spec, chosen = load_hardware(machine), policy_of(*POLICIES[policy])
     analysis, job = job_of(Workload(network, batch=kind_of(spec).parts(spec)), spec, {})
     unknown = Analysis(analysis.graph)
     started = time.process_time()
