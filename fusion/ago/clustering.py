@@ -58,13 +58,49 @@ def cluster(
 
 
 def heavy_layers(graph: Graph, weights: OperatorWeights, threshold: float) -> list[list[int]]:
-    """Return Relay's layers, a complex operator with its followers each, that weigh ``threshold`` or more.
+    """Return Relay's layers, and attentions of several, that weigh ``threshold`` or more.
 
     Algorithm 1 on single operators would leave such a convolution, which no sub-graph has room for, without its
-    activation; in the paper even a mini-sub-graph has both.
+    activation; in the paper even a mini-sub-graph has both. Likewise an attention, which many files have as one
+    operator: the layers of a softmax, of the product in front of it and of the product behind it.
     """
     layers = fixed_pattern_layers(graph, list(range(len(graph.ops))))
-    return [layer for layer in layers if math.fsum(weights.of(graph.ops[op]) for op in layer) >= threshold]
+    partition = AcyclicPartition(graph)
+    parts = [partition.merge_all(layer) for layer in layers]
+    for part, layer in zip(parts, layers, strict=True):
+        if any(graph.ops[op].kind == "Softmax" for op in layer):
+            _join_attention(graph, partition, part)
+    joined = [list(partition.members(part)) for part in partition.parts]
+    heavy = [ops for ops in joined if math.fsum(weights.of(graph.ops[op]) for op in ops) >= threshold]
+    return sorted(heavy, key=lambda ops: ops[-1])
+
+
+def _join_attention(graph: Graph, partition: AcyclicPartition, softmax: int) -> None:
+    """Merge the parts from a product to a softmax, and from there to the product that alone reads it, if they are so.
+
+    In between, each part has the next as its only reader; simple ones, as a mask's addition, have one source that
+    other operators lead to a product.
+    """
+    path = [softmax]
+    while not _is_complex_part(graph, partition, path[-1]):
+        readers = partition.readers(path[-1])
+        if len(readers) != 1:
+            return
+        path.append(readers[0])
+    while not _is_complex_part(graph, partition, path[0]):
+        sources = [each for each in partition.sources(path[0]) if partition.readers(each) == [path[0]]]
+        products = [each for each in sources if _is_complex_part(graph, partition, each)]
+        if not products and len(sources) != 1:
+            return
+        path.insert(0, (products or sources)[0])
+    whole = path[0]
+    for part in path[1:]:
+        if part != whole and not partition.closes_circle(whole, part):
+            whole = partition.merge(whole, part)
+
+
+def _is_complex_part(graph: Graph, partition: AcyclicPartition, part: int) -> bool:
+    return any(is_complex(graph, op) for op in partition.members(part))
 
 
 def split(graph: Graph, ops: Sequence[int], weights: OperatorWeights) -> tuple[SubGraph, ...]:

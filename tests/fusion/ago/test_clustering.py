@@ -23,6 +23,7 @@ from dsascape.workloads import Graph
 from tests.fusion.random_dags import random_dag
 from tests.graphs import Net
 from tests.tiers import examples
+from tests.workloads.test_masked_attention import written_out
 
 PLAIN = Weights(1.0, 0.0, math.e)
 """Products of natural logarithms of extents plus one."""
@@ -144,6 +145,18 @@ class TestHeavyLayers:
         assert layers == [[0, 1]]
         assert [sub.ops for sub in cluster(graph, PLAIN, threshold, layers=layers)] == [(0, 1)]
         assert [sub.ops for sub in cluster(graph, PLAIN, threshold)] == [(0,), (1,)]
+
+    def test_a_heavy_attention_is_one_node_with_its_softmax_and_both_products(self) -> None:
+        graph = written_out(16, "added")
+        whole = sum(map(PLAIN.of, graph.ops))
+
+        assert heavy_layers(graph, PLAIN, whole) == [[0, 1, 2, 3]]
+        assert heavy_layers(graph, PLAIN, 1.01 * whole) == []
+
+    def test_an_attention_whose_scores_others_read_is_not(self) -> None:
+        graph = written_out(16, "added", ("y", "p"))
+
+        assert [0, 1, 2, 3] not in heavy_layers(graph, PLAIN, 1.0)
 
     def test_lighter_layers_are_left_to_the_algorithm(self) -> None:
         graph = self.convolution_and_activation()
