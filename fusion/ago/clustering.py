@@ -16,6 +16,7 @@ from dsascape.fusion.ago.weights import OperatorWeights, is_complex
 from dsascape.fusion.fixed_pattern import fixed_pattern_layers
 from dsascape.fusion.partition import AcyclicPartition
 from dsascape.workloads.graph import Graph
+from dsascape.workloads.subgraph import Subgraph
 
 THRESHOLD = 340.0
 """Td, which the paper does not print: fitted with the weights to its figures of AGO's partition of MobileViT."""
@@ -78,8 +79,8 @@ def heavy_layers(graph: Graph, weights: OperatorWeights, threshold: float) -> li
 def _join_attention(graph: Graph, partition: AcyclicPartition, softmax: int) -> None:
     """Merge the parts from a product to a softmax, and from there to the product that alone reads it, if they are so.
 
-    In between, each part has the next as its only reader; simple ones, as a mask's addition, have one source that
-    other operators lead to a product.
+    In between, each part has the next as its only reader, and nothing else leaves them. Of the sources of a simple
+    part, as a mask's addition, that nobody else reads, the product is followed, or else the only one.
     """
     path = [softmax]
     while not _is_complex_part(graph, partition, path[-1]):
@@ -93,6 +94,9 @@ def _join_attention(graph: Graph, partition: AcyclicPartition, softmax: int) -> 
         if not products and len(sources) != 1:
             return
         path.insert(0, (products or sources)[0])
+    ops = sorted(op for part in path for op in partition.members(part))
+    if not Subgraph(graph, tuple(ops)).has_single_output:
+        return
     whole = path[0]
     for part in path[1:]:
         if part != whole and not partition.closes_circle(whole, part):
