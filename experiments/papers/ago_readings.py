@@ -311,7 +311,7 @@ def table(printed: Printed, readings: Sequence[Reading] = READINGS) -> str:
     for reading in readings:
         found = fit(reading, printed)
         rows.append((
-            reading.name, f"{found.base:.3g}", f"{found.bias:.0f}", f"{found.threshold:.0f}", *_row(found.relay),
+            reading.name, f"{found.base:.4g}", f"{found.bias:.0f}", f"{found.threshold:.0f}", *_row(found.relay),
             *_row(found.ago)[:1], *_row(found.ago)[2:], f"{found.heaviest:.0f}", f"{found.largest:.1f}",
         ))  # fmt: skip
     columns = (
