@@ -87,7 +87,7 @@ class Reading:
     name: str
     network: str = "mobilevit-raw"
     simplify: bool = False
-    extent: Extent = _one_more
+    extent: Extent = _without_ones
     weightless: Literal["none", "views", "movements", "simple"] = "movements"
     nests: Literal["sum", "largest"] = "sum"
     nodes: Literal["operators", "heavy layers", "layers"] = "heavy layers"
@@ -102,15 +102,15 @@ class Reading:
         return _network(self.network, self.simplify)
 
 
-USED = Reading(name="**in use**: log(1 + extent), operators that only move data do not count")
+USED = Reading(name="**in use**: log(extent), loops of one iteration and operators that only move data do not count")
 READINGS = (
     USED,
     Reading(name="all operators count", weightless="none"),
     Reading(name="views (Reshape, Squeeze) alone do not count", weightless="views"),
     Reading(name="complex operators alone count", weightless="simple"),
     Reading(name="all operators count, nodes are operators", weightless="none", nodes="operators"),
-    Reading(name="log(extent), loops of one iteration do not count", extent=_without_ones),
-    Reading(name="the same, all operators count", extent=_without_ones, weightless="none"),
+    Reading(name="log(1 + extent)", extent=_one_more),
+    Reading(name="log(1 + extent), all operators count", extent=_one_more, weightless="none"),
     Reading(name="1 + log(extent)", extent=_one_above),
     Reading(name="the largest nest of an operator, not their sum", nests="largest"),
     Reading(name="nodes are operators (Algorithm 1 to the letter)", nodes="operators"),

@@ -18,7 +18,7 @@ from dsascape.hw_models import load_hardware
 from dsascape.scheduler import evaluate_network, kind_of, make_network
 from dsascape.workloads.analysis import Analysis
 
-NETWORKS = ("squeezenet", "bert-tiny", "mobilenet-v2", "resnet18", "shufflenet-v2", "mobilevit")
+NETWORKS = ("squeezenet", "bert-tiny", "mobilenet-v2", "resnet18", "shufflenet-v2")
 MACHINES = ("kirin990", "adreno650", "stcp920")
 POLICIES: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "fixed-pattern": ("fixed-pattern", {}),

@@ -8,9 +8,9 @@ from dsascape.workloads.graph import Graph, Op
 from dsascape.workloads.loopnest import LoopNest
 from dsascape.workloads.mapping import mapping_of
 
-SLOPE = 0.03208
+SLOPE = 0.01173
 BIAS = 0.0
-BASE = 1.625
+BASE = 1.4
 """c, b and the base of the logarithms of eq. (1), fitted with `clustering.THRESHOLD` to the figures that the paper
 prints of Relay's and of AGO's partitions of MobileViT (`experiments.papers.ago_readings`)."""
 
@@ -25,13 +25,13 @@ class OperatorWeights(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Eq. (1): slope times the product over loops of log(1 + extent), plus bias.
+    """Eq. (1): slope times the product of the logarithms of the loops' extents, plus bias.
 
-    Choices that the paper leaves open: one is added to extents, or a loop of one iteration would make the product 0 and
-    every network at batch 1 weigh nothing; the products of an operator's loop nests are added; a nest that only moves
-    data, as a Reshape's, a Transpose's or a Concat's, has no product. The base of the logarithms, more than 1, is no
-    part of the slope: another one divides the product of n loops by the n-th power of its natural logarithm. The
-    smaller it is, the more an operator of many loops weighs compared with one of few.
+    Choices that the paper leaves open: a loop of one iteration does not count, or every network at batch 1 would weigh
+    nothing; the products of an operator's loop nests are added; a nest that only moves data, as a Reshape's, a
+    Transpose's or a Concat's, has no product. The base of the logarithms, more than 1, is no part of the slope: another
+    one divides the product of n loops by the n-th power of its natural logarithm. The smaller it is, the more an
+    operator of many loops weighs compared with one of few.
     """
 
     slope: float = SLOPE
@@ -46,7 +46,7 @@ class Weights:
         if not (nest.per_iteration or nest.per_output or nest.has_reduction):
             return 0.0
         unit = math.log(self.base)
-        return math.prod(math.log1p(loop.extent) / unit for loop in nest.loops)
+        return math.prod(math.log(loop.extent) / unit for loop in nest.loops if loop.extent > 1)
 
 
 def is_complex(graph: Graph, position: int) -> bool:
