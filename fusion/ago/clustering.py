@@ -12,15 +12,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dsascape.fusion.ago.weights import Weights, is_complex
+from dsascape.fusion.ago.weights import OperatorWeights, is_complex
+from dsascape.fusion.fixed_pattern import fixed_pattern_layers
 from dsascape.fusion.partition import AcyclicPartition
 from dsascape.workloads.graph import Graph
+from dsascape.workloads.subgraph import Subgraph
 
-THRESHOLD = 16384.0
-"""Td for networks with no heavier operators than MobileViT: the first power of two above twice its heaviest.
-
-The paper gives none. It joins two complex operators in one sub-graph (intensive fusion), so Td leaves room for any two.
-"""
+THRESHOLD = 340.0
+"""Td, which the paper does not print: fitted with the weights to its figures of AGO's partition of MobileViT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,8 @@ class SubGraph:
     boundary_reason: str
 
 
-def threshold_of(graph: Graph, weights: Weights) -> float:
-    """Return Td for a network: `THRESHOLD`, or the first higher power of two above twice its heaviest operator."""
+def threshold_for_any_two(graph: Graph, weights: OperatorWeights) -> float:
+    """Return the Td that any two operators of a network stay below: a power of two, not below `THRESHOLD`."""
     two = 2 * max(map(weights.of, graph.ops), default=0.0)
     return THRESHOLD if two < THRESHOLD else two / math.frexp(two)[0]
 
@@ -44,22 +43,71 @@ Admits = Callable[[Sequence[int]], bool]
 
 def cluster(
     graph: Graph,
-    weights: Weights,
-    threshold: float | None = None,
+    weights: OperatorWeights,
+    threshold: float = THRESHOLD,
     *,
     ops: Iterable[int] | None = None,
+    layers: Iterable[Sequence[int]] = (),
     admits: Admits | None = None,
 ) -> tuple[SubGraph, ...]:
     """Return CLUSTER's sub-graphs of a network, or of its operators ``ops``, ordered by first operator.
 
-    A sub-graph weighs less than ``threshold`` unless one operator alone weighs as much; None: `threshold_of` the
-    network. ``admits`` may refuse further.
+    ``layers``: operators that are nodes together from the start; no path may lead out of one and back. A sub-graph
+    weighs less than ``threshold`` unless it is a node that alone weighs as much. ``admits`` may refuse further.
     """
-    most = threshold_of(graph, weights) if threshold is None else threshold
-    return Clustering(graph, weights, most, ops, admits).run()
+    return Clustering(graph, weights, threshold, ops, layers, admits).run()
 
 
-def split(graph: Graph, ops: Sequence[int], weights: Weights) -> tuple[SubGraph, ...]:
+def heavy_layers(graph: Graph, weights: OperatorWeights, threshold: float) -> list[list[int]]:
+    """Return Relay's layers, and attentions of several, that weigh ``threshold`` or more.
+
+    Algorithm 1 on single operators would leave such a convolution, which no sub-graph has room for, without its
+    activation; in the paper even a mini-sub-graph has both. Likewise an attention, which many files have as one
+    operator: the layers of a softmax, of the product in front of it and of the product behind it.
+    """
+    layers = fixed_pattern_layers(graph, list(range(len(graph.ops))))
+    partition = AcyclicPartition(graph)
+    parts = [partition.merge_all(layer) for layer in layers]
+    for part, layer in zip(parts, layers, strict=True):
+        if any(graph.ops[op].kind == "Softmax" for op in layer):
+            _join_attention(graph, partition, part)
+    joined = [list(partition.members(part)) for part in partition.parts]
+    heavy = [ops for ops in joined if math.fsum(weights.of(graph.ops[op]) for op in ops) >= threshold]
+    return sorted(heavy, key=lambda ops: ops[-1])
+
+
+def _join_attention(graph: Graph, partition: AcyclicPartition, softmax: int) -> None:
+    """Merge the parts from a product to a softmax, and from there to the product that alone reads it, if they are so.
+
+    In between, each part has the next as its only reader, and nothing else leaves them. Of the sources of a simple
+    part, as a mask's addition, that nobody else reads, the product is followed, or else the only one.
+    """
+    path = [softmax]
+    while not _is_complex_part(graph, partition, path[-1]):
+        readers = partition.readers(path[-1])
+        if len(readers) != 1:
+            return
+        path.append(readers[0])
+    while not _is_complex_part(graph, partition, path[0]):
+        sources = [each for each in partition.sources(path[0]) if partition.readers(each) == [path[0]]]
+        products = [each for each in sources if _is_complex_part(graph, partition, each)]
+        if not products and len(sources) != 1:
+            return
+        path.insert(0, (products or sources)[0])
+    ops = sorted(op for part in path for op in partition.members(part))
+    if not Subgraph(graph, tuple(ops)).has_single_output:
+        return
+    whole = path[0]
+    for part in path[1:]:
+        if part != whole and not partition.closes_circle(whole, part):
+            whole = partition.merge(whole, part)
+
+
+def _is_complex_part(graph: Graph, partition: AcyclicPartition, part: int) -> bool:
+    return any(is_complex(graph, op) for op in partition.members(part))
+
+
+def split(graph: Graph, ops: Sequence[int], weights: OperatorWeights) -> tuple[SubGraph, ...]:
     """Return the mini-sub-graphs of a sub-graph, lighter than itself, with at most one complex operator each."""
 
     def admits(together: Sequence[int]) -> bool:
@@ -79,20 +127,24 @@ class Clustering:
     def __init__(
         self,
         graph: Graph,
-        weights: Weights,
+        weights: OperatorWeights,
         threshold: float,
         ops: Iterable[int] | None = None,
+        layers: Iterable[Sequence[int]] = (),
         admits: Admits | None = None,
     ) -> None:
         self.partition = AcyclicPartition(graph, ops)
         self.stage: dict[int, int] = {}
         """Topological stage of every part."""
         self._graph = graph
-        self._threshold = threshold
+        self.threshold = threshold
         self._admits = admits
-        self._weight = {part: weights.of(graph.ops[part]) for part in self.partition.parts}
+        self.weight = {part: weights.of(graph.ops[part]) for part in self.partition.parts}
         self._reason: dict[int, str] = {}
-        for part in sorted(self._weight, key=self.partition.place):
+        for layer in layers:
+            weight = math.fsum(map(self.weight.pop, layer))
+            self.weight[self.partition.merge_all(layer)] = weight
+        for part in sorted(self.weight, key=self.partition.place):
             self.stage[part] = self._longest_path(part)
 
     def run(self) -> tuple[SubGraph, ...]:
@@ -100,21 +152,25 @@ class Clustering:
         for _ in self.steps():
             pass
         parts = self.partition
-        return tuple(SubGraph(parts.members(p), self._weight[p], self._reason[p]) for p in parts.parts)
+        return tuple(SubGraph(parts.members(p), self.weight[p], self._reason[p]) for p in parts.parts)
 
     def steps(self) -> Iterator[int]:
         """Cluster; yield the new part after every step."""
-        candidates = [(-weight, part) for part, weight in self._weight.items()]
+        candidates = [(-weight, part) for part, weight in self.weight.items()]
         heapq.heapify(candidates)
         while candidates:  # l. 4
             negative, heaviest = heapq.heappop(candidates)  # l. 5
-            if self._weight.get(heaviest) != -negative:
+            if self.weight.get(heaviest) != -negative:
                 continue  # clustered since
             lightest = self._lightest(heaviest)  # l. 6
             if lightest is not None:
                 both = self._merge(heaviest, lightest)  # l. 7
-                heapq.heappush(candidates, (-self._weight[both], both))  # l. 8
+                heapq.heappush(candidates, (-self.weight[both], both))  # l. 8
                 yield both
+
+    def fits(self, one: int, other: int) -> bool:
+        """Whether two parts are light enough to be merged (l. 6)."""
+        return self.weight[one] + self.weight[other] < self.threshold
 
     def _longest_path(self, part: int) -> int:
         return 1 + max((self.stage[source] for source in self.partition.sources(part)), default=0)
@@ -124,13 +180,13 @@ class Clustering:
         around = (*self.partition.sources(part), *self.partition.readers(part))
         affix = sorted(
             (other for other in around if abs(self.stage[other] - self.stage[part]) == 1),
-            key=lambda other: (self._weight[other], other),
+            key=lambda other: (self.weight[other], other),
         )
         for other in affix:
-            together = self._weight[part] + self._weight[other]
-            if together >= self._threshold:
+            if not self.fits(part, other):
+                together = self.weight[part] + self.weight[other]
                 name = self._graph.ops[other].name
-                self._reason[part] = f"would weigh {together:.0f} with {name}, not less than {self._threshold:.0f}"
+                self._reason[part] = f"would weigh {together:.0f} with {name}, not less than {self.threshold:.0f}"
                 return None
             if self._admits is None or self._admits((*self.partition.members(part), *self.partition.members(other))):
                 return other
@@ -139,12 +195,12 @@ class Clustering:
         return None
 
     def _merge(self, one: int, other: int) -> int:
-        weight = self._weight.pop(one) + self._weight.pop(other)
+        weight = self.weight.pop(one) + self.weight.pop(other)
         both = self.partition.merge(one, other)
         for part in (one, other):
             self.stage.pop(part)
             self._reason.pop(part, None)
-        self._weight[both] = weight
+        self.weight[both] = weight
         self.stage[both] = 0
         self._update_stages_from(both)
         return both

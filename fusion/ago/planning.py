@@ -23,8 +23,17 @@ weights. With more images a convolution alone would weigh too much to be cluster
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from dsascape.fusion.ago.clustering import SubGraph, cluster, join, split
+from dsascape.fusion.ago.clustering import (
+    THRESHOLD,
+    SubGraph,
+    cluster,
+    heavy_layers,
+    join,
+    split,
+    threshold_for_any_two,
+)
 from dsascape.fusion.ago.redundancy import can_be_tiled
 from dsascape.fusion.ago.weights import Weights, is_complex
 from dsascape.fusion.costs import KernelSeconds
@@ -42,8 +51,8 @@ class Tuning:
     """Parameters of clustering and of the division into kernels."""
 
     weights: Weights = field(default_factory=Weights)
-    threshold: float | None = None
-    """Weight threshold Td; None: `threshold_of` the network."""
+    threshold: float | Literal["any-two"] = THRESHOLD
+    """Weight threshold Td; ``any-two``: `threshold_for_any_two` operators of the network."""
     intensive: bool = True
     """Whether two complex operators may share a kernel (off: the paper's AGO-NI)."""
     kernel_s: KernelSeconds | None = None
@@ -56,9 +65,16 @@ def ago_plan(analysis: Analysis, tuning: Tuning) -> FusionPlan:
     weighed = for_one_image(graph)
     doubled = None if tuning.kernel_s is None or not tuning.intensive else analysis.of(_for_two_images)
     groups = []
-    for sub_graph in cluster(weighed, tuning.weights, tuning.threshold):
+    for sub_graph in sub_graphs(weighed, tuning):
         groups += _Reformer(analysis, weighed, sub_graph, tuning, doubled).groups()
     return plan_from_groups(graph, groups)
+
+
+def sub_graphs(weighed: Graph, tuning: Tuning) -> tuple[SubGraph, ...]:
+    """Return CLUSTER's sub-graphs of a network at batch 1; layers as heavy as Td are not divided."""
+    weights = tuning.weights
+    threshold = threshold_for_any_two(weighed, weights) if tuning.threshold == "any-two" else tuning.threshold
+    return cluster(weighed, weights, threshold, layers=heavy_layers(weighed, weights, threshold))
 
 
 def for_one_image(graph: Graph) -> Graph:

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 from pydantic.dataclasses import dataclass
 
-from dsascape.fusion.ago import BASE, BIAS, SLOPE, Tuning, Weights, ago_plan
+from dsascape.fusion.ago import BASE, BIAS, SLOPE, THRESHOLD, Tuning, Weights, ago_plan
 from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionPlan
 from dsascape.fusion.profile import ProfileDatabase
@@ -29,9 +29,8 @@ class Ago:
     """Constant b of eq. (1)."""
     base: Annotated[float, Field(gt=1)] = BASE
     """Base of the logarithms in eq. (1)."""
-    threshold: PositiveFloat | None = None
-    """Td, the exclusive upper bound of a sub-graph's weight; None: 16384, or a higher power of two where two operators
-    weigh as much."""
+    threshold: PositiveFloat | Literal["any-two"] = THRESHOLD
+    """Td, the exclusive upper bound of a sub-graph's weight; ``any-two``: a power of two above any two operators."""
     intensive: bool = True
     """Whether two complex operators may share a kernel (false: the paper's AGO-NI)."""
     judge: Literal["machine", "none"] = "machine"

@@ -64,6 +64,11 @@ RIVALS: Mapping[str, Rival] = {
 """Rival policies by name, with default options; DNNFusion plans the network as given and the rewritten one."""
 
 
+def _variants(rival: Rival) -> tuple[Rival, ...]:
+    """Return a rival in each form in which it is planned: AGO with the paper's Td, and with one above any two."""
+    return (rival, replace(rival, threshold="any-two")) if isinstance(rival, Ago) else (rival,)
+
+
 def _listed(value: object) -> object:
     """Split a comma-separated list, as given on the command line; return other values unchanged."""
     return tuple(value.split(",")) if isinstance(value, str) else value
@@ -189,9 +194,10 @@ class _Search:
                 planned.append(DnnFusion(rewriting=True).rewritten(self._costs.analysis))
             for analysis in dict.fromkeys(planned):
                 costs = networks.setdefault(analysis, self._costs.with_network(analysis))
-                plan = self._consider_rival(rival, costs, rival.name)
-                if plan is not None:
-                    yield plan, costs
+                for variant in _variants(rival):
+                    plan = self._consider_rival(variant, costs, rival.name)
+                    if plan is not None:
+                        yield plan, costs
 
     def _consider_rival(self, rival: Rival, costs: Any, name: str = "") -> FusionPlan | None:
         """Simulate the plan of a rival, and return it; None if it has none. ``name``: of the policy, to be stated."""
@@ -216,7 +222,8 @@ class _Search:
         if costs is not self._costs:  # rewritten, which most policies do not do
             for rival in map(RIVALS.__getitem__, self._policy.rivals):
                 if _runs_on(rival, costs):
-                    self._consider_rival(rival, costs)
+                    for variant in _variants(rival):
+                        self._consider_rival(variant, costs)
         graph = costs.analysis.graph
         for grouping in self._groupings(costs, plans):
             groups = (Group(part, "no other cut of it and of a kernel beside it costs less") for part in grouping)

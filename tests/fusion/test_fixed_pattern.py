@@ -92,7 +92,6 @@ class TestKinds:
         net = Net()
         assert self.kind(net, net.layer_norm(net.input(2, 3, 4))) is Kind.OPAQUE
 
-
     @pytest.mark.parametrize("axis", [0, 1])
     def test_a_running_sum_is_opaque(self, axis: int) -> None:
         running = one_op("CumSum", (4, 6), constants={1: np.array(axis)})

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dsascape.fusion.ago import Tuning, ago_plan
+from dsascape.fusion.ago import THRESHOLD, Tuning, Weights, ago_plan
 from dsascape.fusion.plan import FusionPlan
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
@@ -29,7 +29,8 @@ def fewer_is_faster(ops: Sequence[int]) -> float:
     return 1.0 + 0.1 * len(ops)
 
 
-FEWER_IS_FASTER = Tuning(kernel_s=fewer_is_faster)
+FEWER_IS_FASTER = Tuning(kernel_s=fewer_is_faster, threshold="any-two")
+"""Td leaves room for any two, so that redundancy and cost alone decide."""
 
 
 def test_kernels_that_no_single_cut_gives_are_found_starting_from_layers() -> None:
@@ -115,10 +116,10 @@ class TestTheMachineDecides:
         assert plan.groups[0].boundary_reason == "the machine cannot run conv2 in the same kernel"
 
 
-def test_kernels_stay_within_their_sub_graphs() -> None:
+def test_kernels_stay_within_their_sub_graphs_of_which_a_heavy_layer_is_one() -> None:
     plan = ago_plan(Analysis(pair(1)), Tuning(kernel_s=fewer_is_faster, threshold=1e-9))
 
-    assert names(plan) == [["conv1"], ["relu1"], ["conv2"]]
+    assert names(plan) == [["conv1", "relu1"], ["conv2"]]
     assert "not less than" in plan.groups[0].boundary_reason
 
 
@@ -128,3 +129,13 @@ def test_a_larger_batch_has_the_sub_graphs_of_one_image() -> None:
     plans = [ago_plan(Analysis(graph), Tuning(intensive=False)) for graph in (one, many)]
 
     assert [group.ops for group in plans[0].groups] == [group.ops for group in plans[1].groups]
+
+
+def test_under_a_threshold_for_any_two_a_pair_of_any_weight_shares_a_sub_graph() -> None:
+    heavy = Weights(slope=1e6)
+    plans = [
+        ago_plan(Analysis(pair(1)), Tuning(weights=heavy, threshold=threshold, kernel_s=fewer_is_faster))
+        for threshold in (THRESHOLD, "any-two")
+    ]
+
+    assert [names(plan) for plan in plans] == [[["conv1", "relu1"], ["conv2"]], [["conv1", "relu1", "conv2"]]]
