@@ -157,12 +157,16 @@ class Net:
         self.shape |= dict.fromkeys(names, tuple(shape))
         return names
 
-    def graph(self, *outputs: str, dtype: str = "fp16") -> Graph:
-        """Return the network with those outputs."""
+    def model(self, *outputs: str) -> bytes:
+        """Return the ONNX file of the network with those outputs."""
         results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, self.shape[name]) for name in outputs]
         body = helper.make_graph(self._nodes, self._name, self._inputs, results, self._weights)
         model = helper.make_model(body, opset_imports=[helper.make_opsetid("", 18)])
-        return import_onnx(model.SerializeToString(), name=self._name).with_dtype(dtype)
+        return bytes(model.SerializeToString())
+
+    def graph(self, *outputs: str, dtype: str = "fp16") -> Graph:
+        """Return the network with those outputs."""
+        return import_onnx(self.model(*outputs), name=self._name).with_dtype(dtype)
 
 
 Block = Callable[[Net, st.DrawFn, str], str]
