@@ -13,10 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from benchmarks.random_networks import write_random_network
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.hw_models import (
@@ -57,6 +59,7 @@ NO_RESOURCE = (
 )  # fmt: skip
 """Fields that describe how something works; more of them is neither better nor worse."""
 TOLERANCE = 1.02
+TOLERANCE_OF_IMAGES = 1.01
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,37 @@ def drawn(kind: str, policy: str | None, chosen: random.Random) -> tuple[DesignP
         f.path: f.value for f in fields_of(load_hardware(preset))
     }.items()
     return point, f"{preset} {dict(changed)} {network} x{batch}"
+
+
+def drawn_small(kind: str, number: int, folder: Path) -> tuple[DesignPoint, random.Random]:
+    """Return the point of that number on a random small network, written to ``folder``, and what draws its pairs."""
+    chosen = random.Random(f"{kind} {number}")
+    machine = load_hardware(chosen.choice(PRESETS[kind]))
+    if chosen.choice((True, False)):
+        machine = near(machine, chosen)
+    policy, batch = chosen.choice(POLICIES[kind]), chosen.choice((1, 1, 2, 3, 4, 8))
+    path = folder / f"{kind}-{number}.onnx"
+    write_random_network(chosen, path)
+    return DesignPoint(Workload(str(path), batch), machine, make_policy(policy), {}), chosen
+
+
+def slower_with_more(point: DesignPoint, pairs: int, chosen: random.Random) -> Iterator[tuple[str, float]]:
+    """Yield fields of which twice as much costs over 2 % of latency, and ``batch`` if twice of it saves over 1 %.
+
+    With each, by how much the run takes longer, or less. Nothing for a point that does not run.
+    """
+    before_s = seconds(point)
+    if before_s is None:
+        return
+    for field, machine in better_machines(point.hardware, min(pairs, len(list(fields_of(point.hardware)))), chosen):
+        after_s = seconds(replace(point, hardware=machine))
+        ratio = math.inf if after_s is None else after_s[0] / before_s[0]
+        if ratio > TOLERANCE:
+            yield field.path, ratio
+    twice_s = seconds(replace(point, workload=replace(point.workload, batch=2 * (point.workload.batch or 1))))
+    ratio = 0.0 if twice_s is None else before_s[0] / twice_s[0]
+    if ratio > TOLERANCE_OF_IMAGES:
+        yield "batch", ratio
 
 
 def main() -> None:

@@ -1,10 +1,11 @@
 """The kind of machine that a CPU with caches is: all that it offers, in one record."""
 
 from dsascape.hw_models import Cpu, cpu_dtypes, cpu_energy, cpu_machine, cpu_summary
+from dsascape.scheduler.cpu.convolutions import with_algorithms_that_pay
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.lower import lower
 from dsascape.scheduler.cpu.pins import CpuPin
-from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule, kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.scheduler.cpu.search.tiling import KnownTiles
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
@@ -46,7 +47,7 @@ CPU = MachineKind(
     dtypes=cpu_dtypes,
     summary=cpu_summary,
     costs=_costs,
-    schedule=kernel_by_kernel,
+    schedule=with_algorithms_that_pay,
     lower=lower,
     machine=cpu_machine,
     energy=cpu_energy,

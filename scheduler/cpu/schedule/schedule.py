@@ -3,6 +3,7 @@
 What lies in which cache is not decided but follows; lowering and code generation read the same record.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
@@ -97,14 +98,19 @@ def as_it_runs(schedule: CpuSchedule) -> CpuSchedule:
     return CpuSchedule(plan, tuple(runs), schedule.dtype, schedule.policy)
 
 
-def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> CpuSchedule:
+def kernel_by_kernel(
+    plan: FusionPlan, costs: CpuCosts, policy: str = "", direct: Container[int] = ()
+) -> CpuSchedule:
     """Return the schedule that calls the plan's kernels one after the other.
 
     Operators of several products and recurrences are several kernels each. Convolutions are computed by the
-    algorithm that is estimated to be fastest (`CpuCosts.algorithms_of`).
+    algorithm that is estimated to be fastest (`CpuCosts.algorithms_of`), those of groups in ``direct`` directly.
     """
     found = []
-    chosen = [costs.algorithms_of(group.ops) for group in plan.groups]
+    chosen = [
+        costs.algorithms_of(group.ops) if number not in direct else frozenset()
+        for number, group in enumerate(plan.groups)
+    ]
     algorithms = frozenset[tuple[int, int]]().union(*chosen)
     for number, (group, own) in enumerate(zip(plan.groups, chosen, strict=True)):
         algorithm = max([each for _, each in own], default=0)
