@@ -1,4 +1,4 @@
-"""Products of few rows, as when tokens are decoded: what moves sets the time, whoever computes them and however many."""
+"""Products of few rows, as of tokens that are decoded: what moves sets the time, whoever computes them."""
 
 import functools
 import itertools
