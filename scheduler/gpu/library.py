@@ -30,7 +30,7 @@ from dsascape.scheduler.gpu.tiles import ComputeUnit
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.compiled import sizes_by_role
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.workloads.kernel_kinds import CONVOLUTION, DEPTHWISE, PRODUCT, kind_of_kernel
+from dsascape.workloads.kernel_kinds import CONVOLUTION, DEPTHWISE, kind_of_kernel
 
 _SUM_BYTES = 4
 _COPY_BYTES = 16
@@ -107,7 +107,7 @@ def _thin_ps(product: Product, view: GpuView, moved_ps: float) -> float:
     spec = view.spec
     assert spec.library is not None
     macs = product.number * product.rows * product.columns * product.depth
-    by_lanes = spec.sms.count * spec.lanes(view.dtype) * spec.library_efficiency.get(PRODUCT, 1.0)
+    by_lanes = spec.sms.count * spec.lanes(view.dtype) * spec.library_efficiency.get("product", 1.0)
     computed_ps = macs / by_lanes * spec.cycle_ps
     return spec.launch_ps + spec.library.round_trips * spec.dram.latency_ps + max(moved_ps, computed_ps)
 

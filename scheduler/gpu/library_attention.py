@@ -35,8 +35,8 @@ def attention_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
 
     ``dram_bytes``: moved between L2 and DRAM.
     """
-    nests, spec, units = nests_of(layer), view.spec, view.tensor
-    if spec.library is None or units is None or len(nests.fronts) != 1 or not nests.statistics:
+    nests, spec, units, library = nests_of(layer), view.spec, view.tensor, view.spec.library
+    if library is None or units is None or len(nests.fronts) != 1 or not nests.statistics:
         return 0.0
     scores = nests.product(layer, layer.sink.shape, nests.fronts[0])
     values = nests.product(layer, layer.sink.shape)
@@ -57,8 +57,8 @@ def attention_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
         """Return the time where so many blocks share the keys, the kernel that combines their results included."""
         written = _SUM_BYTES if splits > 1 else width
         cycles = math.ceil(steps / splits) * max(products, exponentials) + min(products, exponentials)
-        cycles += queries * values.columns * written / spec.library.copied_bytes_per_cycle
-        block_ps = spec.library.round_trips * spec.dram.latency_ps + cycles * spec.cycle_ps
+        cycles += queries * values.columns * written / library.copied_bytes_per_cycle
+        block_ps = library.round_trips * spec.dram.latency_ps + cycles * spec.cycle_ps
         kernel_ps = spec.launch_ps + max(math.ceil(blocks * splits / sms.count) * block_ps, moved_ps)
         if splits == 1:
             return kernel_ps

@@ -10,14 +10,13 @@ from dsascape import load_hardware, simulate
 from dsascape.experiments.point.unfused_attention import unfused_attention
 from dsascape.workloads import Graph, import_onnx
 
-SHAPE = ["batch", 12, 128, 64]
+SHAPE: list[str | int | None] = ["batch", 12, 128, 64]
 
 
-def attention(queries: int = 128) -> Graph:
-    """One Attention operator of 12 heads of 64, 128 keys."""
-    shapes = {"q": ["batch", 12, queries, 64], "k": SHAPE, "v": SHAPE}
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, shape) for name, shape in shapes.items()]
-    output = helper.make_tensor_value_info("o", TensorProto.FLOAT16, shapes["q"])
+def attention() -> Graph:
+    """One Attention operator of 12 heads of 64, 128 queries and keys."""
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, SHAPE) for name in "qkv"]
+    output = helper.make_tensor_value_info("o", TensorProto.FLOAT16, SHAPE)
     body = helper.make_graph([helper.make_node("Attention", list("qkv"), ["o"], name="att")], "g", inputs, [output])
     return import_onnx(onnx.helper.make_model(body, opset_imports=[helper.make_opsetid("", 23)]).SerializeToString())
 
