@@ -57,7 +57,9 @@ has all sizes of Winograd tiles (`tuning.coarse_winograd`), as in ncnn. `expecte
 that one thread of the development devices has set: for FP16 0.61 in products, 0.75 in depthwise convolutions and 1 in
 convolutions with windows (their bound is long already, as ResNet-18's), 0.46 for INT8 with dot products, 0.64 without.
 Of Cortex-A55 there was none: its FP16 has the efficiencies by kind of FP32 on cores in order. So only blind rows
-judge. `python -m dsascape.experiments.papers.published_newer blind` simulates them again.
+judge. The rows are from before FP16 had kinds, with 0.70 for all of them: by kind, networks on one thread of the
+development devices are off by 21 % in place of 23, and seven of the blind ones by 18.5 in place of 18.7. `python -m
+dsascape.experiments.papers.published_newer blind` simulates them again.
 """
 OF_NEWER_CPUS = """The blind rows of Cortex-A72 and A73 (RK3399, VIM3) are those of a second run: in the first, bounds
 of VIM3 were up to 1.85 times what ncnn takes, as those of VGG-16 had been on the Raspberry Pi 4, because INT8 had no
@@ -114,21 +116,24 @@ shown the tiles and which kernels there are, so all of these rows have been look
 """
 OF_LIBRARIES = """Large products in FP16 reach 635 to 675 TFLOPS at some 700 W, the power limit, with clocks of 1.29 to
 1.40 GHz in place of 1.98. With the limit in force, and energies that other kernels have set ([power](gpu-power.md)),
-large products in 16 bits are expected at 0.89 to 1.04 of what they take. Large ones in FP32 are within 13 %; small ones
-are expected at 0.75 to 0.94 of what they take, those of 16 rows at 0.60 to 0.74, and in 16 bits those of an odd depth
-(147, 777) at 0.37 to 0.43: they run in kernels of earlier GPUs. Softmax by PyTorch mostly moves less than half of what
-memory gives, which is not modelled. Transposition does too, as each thread of a warp reads a line of its own: with a
-pass of the cache for each it is expected at 0.83 to 1.39, before at 0.19 to 0.58. Over half of the time of ResNet-50 at
-batch 16 goes into kernels that add a bias or cut off at zero, as a profile shows. Grids of PyTorch's kernels follow
-from its sources, and their times from loads that wait one after the other and from divisions for addresses, with no
-number set by a time: of the 1,900 kernels of that profile, with 0.4 us between two, maxima over windows (28 blocks on
-132 SMs) are expected at 0.92 of what they take, before at 0.12, additions of a bias at 0.98, concatenations at 0.79,
-means at 0.71. Convolutions with windows have tiles of 64, 128 and 256 now and no shared reductions: 0.87, before 0.70.
-Depthwise ones are at 0.66, first layers of three channels at 0.3 to 0.7. Convolutional networks are expected at 0.76 to
-0.98, before at 0.54 to 0.89. What is left there besides: some 2 us that a kernel of a convolution takes before its
-first and after its last step, and the L2, which reads and writes at less than it reads. Encoders are expected at 0.67
-to 0.96, prompts at 0.84 to 1.02, and decoding at 0.98 to 1.13. Attention of encoders by itself was expected at 0.38 to
-0.74 of what it takes; as a library's block computes it, step by step, with nothing to hide its trips to memory
+large products in 16 bits are expected at 0.89 to 1.04 of what they take. These rows are from before the efficiency of
+tensor units was that of the GH200, the same die under a higher limit, and not that of one product that the limit had
+slowed down: two dozen products simulated since are expected at 0.86 to 1.10, off by 6.7 % in place of 4.9, while at
+full clock they are expected 11 % faster. Large ones in FP32 are within 13 %; small ones are expected at 0.75 to 0.94
+of what they take, those of 16 rows at 0.60 to 0.74, and in 16 bits those of an odd depth (147, 777) at 0.37 to 0.43:
+they run in kernels of earlier GPUs. Softmax by PyTorch mostly moves less than half of what memory gives, which is not
+modelled. Transposition does too, as each thread of a warp reads a line of its own: with a pass of the cache for each
+it is expected at 0.83 to 1.39, before at 0.19 to 0.58. Over half of the time of ResNet-50 at batch 16 goes into
+kernels that add a bias or cut off at zero, as a profile shows. Grids of PyTorch's kernels follow from its sources, and
+their times from loads that wait one after the other and from divisions for addresses, with no number set by a time: of
+the 1,900 kernels of that profile, with 0.4 us between two, maxima over windows (28 blocks on 132 SMs) are expected at
+0.92 of what they take, before at 0.12, additions of a bias at 0.98, concatenations at 0.79, means at 0.71.
+Convolutions with windows have tiles of 64, 128 and 256 now and no shared reductions: 0.87, before 0.70. Depthwise ones
+are at 0.66, first layers of three channels at 0.3 to 0.7. Convolutional networks are expected at 0.76 to 0.98, before
+at 0.54 to 0.89. What is left there besides: some 2 us that a kernel of a convolution takes before its first and after
+its last step, and the L2, which reads and writes at less than it reads. Encoders are expected at 0.67 to 0.96, prompts
+at 0.84 to 1.02, and decoding at 0.98 to 1.13. Attention of encoders by itself was expected at 0.38 to 0.74 of what it
+takes; as a library's block computes it, step by step, with nothing to hide its trips to memory
 (`scheduler.gpu.library_attention`), at 0.66 to 0.79. None of these times has set a number there.
 """
 OF_GPUS = """TensorRT's kernels fuse attention and are launched as one graph. On phones the order of networks is right
