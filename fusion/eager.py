@@ -6,6 +6,7 @@ is one operator a kernel, as in `fusion.unfused`. Nothing here is fused across f
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.workloads.graph import Graph, Op
@@ -102,26 +103,42 @@ def _has_only(graph: Graph, op: Op, ops: set[int], inputs: set[str]) -> bool:
 
 
 def _attentions(graph: Graph) -> Iterator[Sequence[int]]:
-    """Yield two products around a softmax, with what lies between and the movements into and out of heads.
+    """Yield attentions with the movements into and out of heads.
 
     For a single query, as of a token that is decoded, libraries divide the keys among blocks and add up in another
     kernel: products and softmax stay apart.
     """
-    for position, op in enumerate(graph.ops):
-        shape = graph.tensors[op.outputs[0]].shape
-        if not any(nest.running for nest in op.nests) or len(shape) < _ROWS_AND_KEYS or shape[-_ROWS_AND_KEYS] == 1:
+    for attention in attentions_of(graph):
+        if attention.queries == 1:
             continue
-        scores, last = _product_before(graph, position), _product_behind(graph, position)
-        if scores is None or last is None:
-            continue
-        ops = {position, *scores, *last}
-        for product in (scores[-1], last[-1]):
+        ops = set(attention.ops)
+        for product in (attention.ops[0], attention.ops[-1]):
             ops |= _moved_before(graph, product, ops)
-        behind = _only_reader(graph, last[-1])
+        behind = _only_reader(graph, attention.ops[-1])
         while behind is not None and _moves(graph.ops[behind]) and graph.ops[behind].kind != "Concat":
             ops.add(behind)
             behind = _only_reader(graph, behind)
         yield sorted(ops)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Two products around a softmax, with what lies between them."""
+
+    ops: tuple[int, ...]
+    """Positions of the operators, the products first and last."""
+    queries: int
+
+
+def attentions_of(graph: Graph) -> Iterator[Attention]:
+    """Yield the attentions of ``graph``: those of one operator, and those that a file states as several."""
+    for position, op in enumerate(graph.ops):
+        shape = graph.tensors[op.outputs[0]].shape
+        if not any(nest.running for nest in op.nests) or len(shape) < _ROWS_AND_KEYS:
+            continue
+        scores, last = _product_before(graph, position), _product_behind(graph, position)
+        if scores is not None and last is not None:
+            yield Attention((*reversed(scores), position, *last), shape[-_ROWS_AND_KEYS])
 
 
 def _product_before(graph: Graph, position: int) -> list[int] | None:

@@ -7,7 +7,7 @@ few minutes.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -25,12 +25,14 @@ from dsascape.experiments.papers.accuracy_cpus import (
     server_rows,
 )
 from dsascape.experiments.papers.comparisons import MEASURED, Compared
+from dsascape.experiments.papers.cpu_efficiencies import fitted
 from dsascape.experiments.papers.gemmini_layers import layers
 from dsascape.experiments.papers.gpu_kernels import BLIND, DEVELOPMENT, groups
 from dsascape.experiments.papers.gpu_libraries import GPUS, KINDS, PRODUCTS, cases
 from dsascape.experiments.papers.gpu_published import EAGER, FED, Case, Published
 from dsascape.experiments.papers.gpu_published import cases as published_cases
 from dsascape.experiments.papers.graphturbo_tables import markdown
+from dsascape.experiments.papers.mobile_efficiencies import MOBILE_KINDS, recorded_mobile
 from dsascape.experiments.papers.nvdla_sizes import sizes
 from dsascape.experiments.papers.pages import write_page
 from dsascape.experiments.papers.power_tables import power_tables
@@ -59,6 +61,8 @@ _ON_GPUS = """`bound` is the simulated latency under `fixed-pattern`, `expected`
 that the machine's file states; it is the same where the file states none.
 """
 _LOOKED_AT = ("bert-base", "resnet50")
+_PHONES = ("adreno640", "adreno650", "ncnn with Vulkan"), ("adreno650", "adreno640", "DNNFusion's OurB+")
+"""Development device, the other one, and whose times."""
 
 
 def page() -> str:
@@ -111,6 +115,7 @@ def page() -> str:
             _published("A100, bound", "TensorRT demo/BERT", servers, "latency_s"),
             _published("A100, expected", "TensorRT demo/BERT", servers, "expected_latency_s"),
             _published("Adreno 650, bound", "DNNFusion's baselines", phones, "latency_s"),
+            *[each.row for each in phone_rows()],
         ]),
         "",
         texts.OF_GPUS,
@@ -233,6 +238,23 @@ def single_kernel_rows() -> list[Compared]:
                 ]  # fmt: skip
                 rows.append(Compared(f"{group}, {half}, expected", on, expected, true, tuple(least)))
     return rows
+
+
+def phone_rows() -> Iterator[Compared]:
+    """Yield the comparisons on the development GPUs of phones, and each by what the other one gives."""
+    rows = recorded_mobile()
+    both = fitted(rows, MOBILE_KINDS)
+    for device, other, beside in _PHONES:
+        own = [row for row in rows if row.device == device]
+        times = tuple([row.ms for row in own])
+        given = fitted([row for row in rows if row.device == other], MOBILE_KINDS)
+        name = load_hardware(device).name
+        found = (
+            ("development, bound", dict.fromkeys(MOBILE_KINDS, 1.0)), ("development, expected", both),
+            (f"by {other} alone", given),
+        )  # fmt: skip
+        for what, shares in found:
+            yield Compared(f"{name}, {what}", beside, tuple([row.expected_ms(shares) for row in own]), times)
 
 
 def _published(what: str, beside: str, cases: Sequence[dict[str, Any]], figure: str) -> tuple[object, ...]:

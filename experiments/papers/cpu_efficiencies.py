@@ -68,15 +68,15 @@ def alike(rows: Sequence[Parts]) -> float:
     return math.exp(sum(map(math.log, shares)) / len(shares))
 
 
-def fitted(rows: Sequence[Parts]) -> dict[str, float]:
+def fitted(rows: Sequence[Parts], kinds: Sequence[str] = KINDS) -> dict[str, float]:
     """Return the efficiency by kind, from 0.05 to 1: descents along one kind after the other from all alike."""
     start = alike(rows)
-    found = dict.fromkeys(KINDS, start)
+    found = dict.fromkeys(kinds, start)
 
     def loss(tried: Mapping[str, float]) -> float:
         return error(rows, tried) + _PENALTY * sum(math.log(each / start) ** 2 for each in tried.values())
 
-    for kind in KINDS * _ROUNDS:
+    for kind in tuple(kinds) * _ROUNDS:
         tried = [{**found, kind: min(1.0, max(_LEAST, found[kind] * step))} for step in _STEPS]
         found = min(tried, key=loss)
     return found

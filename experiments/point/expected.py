@@ -1,21 +1,27 @@
 """Expected latency of a run: its bound, with every kernel at the efficiency that its machine states for its kind.
 
 The simulation is a bound that good code comes near. A machine file may say how near, by kind of kernel
-(``library_efficiency``): a stretch of the critical path that a memory or a transfer limits takes its time by the
-efficiency of ``memory``, one that tensor units limit by that of ``tensor``, and all else its time by the efficiency of
-the kernel's kind, as does what tensor units limit where ``tensor`` is not stated. An efficiency of the dtype of a
-kernel's products (``library_efficiency_of``) comes before that of its kind. Launches take what they take; on several
-threads of a CPU, what splitting loops costs a library beyond that (``library_region``) is added. Where the kernel that
-a library has is modelled itself (`scheduler.gpu.library`), a kernel takes what that takes, and no less than the
-simulated one. Where a host issues kernels, each begins when the one before it has ended and it is issued: the host is
-no faster or slower for what kernels take.
+(``library_efficiency``). Stretches of the critical path take their time
+
+    limited by            divided by the efficiency of
+    launches              ``launch``
+    memory or transfer    ``memory``
+    tensor units          ``tensor``; where it is not stated, as all else
+    all else              the dtype of the kernel's products (``library_efficiency_of``) and the kernel's kind;
+                          where that is not stated, the kernel's kind
+
+each of which is 1 where it is not stated. On several threads of a CPU, what splitting loops costs a library beyond the
+simulated launch (``library_region``) is added. Where the kernel that a library has is modelled itself
+(`scheduler.gpu.library`), a kernel takes what that takes, and no less than the simulated one. Where a host issues
+kernels, each begins when the one before it has ended and it is issued: the host is no faster or slower for what kernels
+take.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from dsascape.hw_models import AnyHardware, Compute, HostCall, Launch, Program, SimulationResult, Trace, Transfer
-from dsascape.hw_models.common.spec_types import MEMORY, TENSOR
+from dsascape.hw_models.common.spec_types import LAUNCHES, MEMORY, TENSOR, KernelKind
 from dsascape.hw_models.simulation.trace import Step
 from dsascape.scheduler import MachineSchedule
 from dsascape.workloads.kernel_kinds import OTHER, kind_of_kernel
@@ -30,7 +36,9 @@ def expected_ps(
     ``library``: picoseconds of a library's kernel for each layer run, 0 where nothing is known; empty: of none.
     """
     stated: Mapping[str, float] = {str(kind): share for kind, share in hardware.library_efficiency.items()}
-    of_dtype: Mapping[str, float] = {str(dtype): share for dtype, share in hardware.library_efficiency_of.items()}
+    of_dtype: Mapping[str, float | Mapping[KernelKind, float]] = {
+        str(dtype): share for dtype, share in hardware.library_efficiency_of.items()
+    }
     if not hardware.states_libraries:
         return float(result.makespan_ps)
     kinds = [kind_of_kernel([compiled.nest for compiled in layer.nests]) for _, layer in schedule.placed_layers]
@@ -41,7 +49,7 @@ def expected_ps(
         for position, paced_by, start_ps, end_ps in steps:
             payload, layer_run = table.works[table.work_of[position]].payload, table.layer_runs[position]
             if isinstance(payload, Launch):
-                share = 1.0
+                share = stated.get(LAUNCHES, 1.0)
                 expected[layer_run] += hardware.library_regions_ps(payload.threads, payload.regions)
             elif paced_by in program.memories or isinstance(payload, Transfer):
                 share = stated.get(MEMORY, 1.0)
@@ -51,7 +59,7 @@ def expected_ps(
                 kind = kinds[layer_run] if layer_run in range(len(kinds)) else OTHER
                 share = stated.get(kind, 1.0)
                 if kind != OTHER and isinstance(payload, Compute):
-                    share = of_dtype.get(payload.product or payload.dtype, share)
+                    share = _of_kind(of_dtype.get(payload.product or payload.dtype, share), kind, share)
             bound[layer_run] += end_ps - start_ps
             expected[layer_run] += (end_ps - start_ps) / share
         for layer_run, taken_ps in enumerate(library):
@@ -64,6 +72,13 @@ def expected_ps(
         return sum(taken(result.trace.critical_steps).values())
     by_layer = taken(step for step in result.trace.steps if not calls[step.position])
     return _behind_host(by_layer, calls, result.trace)
+
+
+def _of_kind(stated: float | Mapping[KernelKind, float], kind: str, otherwise: float) -> float:
+    """Return the efficiency that is stated of a dtype for kernels of a kind; ``otherwise`` where it has none."""
+    if isinstance(stated, Mapping):
+        return next((share for own, share in stated.items() if own == kind), otherwise)
+    return stated
 
 
 def _behind_host(by_layer: Mapping[int, float], calls: Sequence[bool], trace: Trace) -> float:

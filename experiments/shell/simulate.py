@@ -16,6 +16,7 @@ from dsascape.experiments.point.layers import LayerFigures, instruction_names, l
 from dsascape.experiments.point.loops import loops_text
 from dsascape.experiments.point.replay import simulated, write_schedule
 from dsascape.experiments.point.roofline import LayerBound, bounds_of_layers
+from dsascape.experiments.point.unfused_attention import unfused_attention
 from dsascape.experiments.question.command_line import plain_value
 from dsascape.experiments.question.pinned import pins_on, written_pins
 from dsascape.experiments.question.points import (
@@ -151,7 +152,10 @@ def simulate(arguments: argparse.Namespace) -> Answer:
             said = _annotate(outcome, layers, arguments)
     graph = outcome.schedule.graph
     batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
-    warnings = *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers, spec)
+    warnings = (
+        *rates_lacking(graph, spec, outcome.record.dtype), *warnings_of(outcome, layers, spec),
+        *unfused_attention(outcome, spec),
+    )  # fmt: skip
     operators = operators_of(outcome)
     bounds = bounds_of_layers(outcome, layers, spec)
     told = [

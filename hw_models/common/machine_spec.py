@@ -23,9 +23,9 @@ class MachineSpec(BaseModel, ABC):
     library_efficiency: dict[KernelKind, Efficiency] = Field(default_factory=dict)
     """Share of the simulated speed, a bound, that good libraries reach in kernels of a kind; 1 where it is not stated.
     The expected latency follows from it; the bound and everything else do not."""
-    library_efficiency_of: dict[ProductType, Efficiency] = Field(default_factory=dict)
+    library_efficiency_of: dict[ProductType, Efficiency | dict[KernelKind, Efficiency]] = Field(default_factory=dict)
     """Share of the simulated speed that good libraries reach in kernels with products in a dtype: in place of that of
-    their kind, where no memory limits them."""
+    their kind, where no memory limits them. One number, or one for each kind."""
 
     @property
     def states_libraries(self) -> bool:

@@ -8,11 +8,13 @@ DType = Literal["fp32", "fp16", "bf16", "int8", "fp8", "int4"]
 NetworkDType = Literal["fp32", "fp16", "bf16", "int8"]
 """Dtype that a whole network can be computed in; the others are those of operands that a file quantises."""
 NETWORK_DTYPES: tuple[str, ...] = get_args(NetworkDType)
-KernelKind = Literal["product", "convolution", "depthwise", "other", "memory", "tensor"]
+KernelKind = Literal["product", "convolution", "depthwise", "other", "memory", "tensor", "launch"]
 """Kind of a kernel by what it computes (as ``workloads.kernel_kinds`` tells); or ``memory``, time that a memory or a
-transfer limits, and ``tensor``, time that the tensor units of a GPU limit, whatever the kernel."""
+transfer limits, ``tensor``, time that the tensor units of a GPU limit, and ``launch``, that of launches, whatever the
+kernel."""
 MEMORY: KernelKind = "memory"
 TENSOR: KernelKind = "tensor"
+LAUNCHES: KernelKind = "launch"
 Efficiency = Annotated[float, Field(ge=0.001, le=1)]
 PerCycle = Annotated[int, Field(gt=0, le=2**24)]
 Count = Annotated[int, Field(gt=0, le=4096)]

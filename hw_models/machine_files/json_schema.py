@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from dsascape.hw_models.machine_files.efficiencies import KEYS, efficiency_rows
 from dsascape.hw_models.machine_files.kinds import hardware_kinds, spec_of
 from dsascape.hw_models.machine_files.load import preset_names
 from dsascape.hw_models.machine_files.meanings import WithMeanings
@@ -74,7 +75,7 @@ def machine_schema() -> dict[str, Any]:
     return {
         "$schema": DRAFT, "title": "dsascape machine", "type": "object",
         "if": {"required": ["base"]}, "then": differences, "else": whole,
-        "$defs": {name: _as_written(part) for name, part in parts.items()},
+        "$defs": {name: _with_rows(_as_written(part)) for name, part in parts.items()},
     }  # fmt: skip
 
 
@@ -107,6 +108,17 @@ def _mapped(part: Any, change: Callable[[str, Any], Any]) -> Any:
     if isinstance(part, dict):
         return {key: change(key, _mapped(value, change)) for key, value in part.items()}
     return [_mapped(each, change) for each in part] if isinstance(part, list) else part
+
+
+def _with_rows(part: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a machine of a kind that also accepts the name of a row of libraries' efficiencies."""
+    stated = part.get("properties", {})
+    row = {"type": "string", "enum": sorted(efficiency_rows())}
+    named = {
+        key: {"description": stated[key].get("description", ""), "anyOf": [stated[key], row]}
+        for key in KEYS if key in stated
+    }  # fmt: skip
+    return {**part, "properties": {**stated, **named}} if named else part
 
 
 def _as_written(part: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar, cast, overload
 import pydantic
 
 from dsascape.hw_models.common.machine_spec import MachineSpec
+from dsascape.hw_models.machine_files.efficiencies import with_rows
 from dsascape.hw_models.machine_files.kinds import SPECS, hardware_kinds, spec_of
 from dsascape.hw_models.machine_files.overrides import leaves, merged, put, without_removed
 from dsascape.hw_models.machine_files.schema import Schema
@@ -126,7 +127,7 @@ def _of_file(path: Path, data: dict[str, Any], above: tuple[Path, ...]) -> AnyHa
     where = str(path) if str(path).isprintable() else repr(str(path))
     if "base" not in data:
         return _checked(data, where)
-    changes = {key: value for key, value in data.items() if key != "base"}
+    changes = {key: value for key, value in with_rows(data, where).items() if key != "base"}
     base = data["base"]
     if not isinstance(base, str):
         raise HardwareError(f"{where}: base: has {shown(base)}; needs a machine's name, or the path of a YAML file")
@@ -152,6 +153,7 @@ def _schema(kind: str) -> Schema:
 
 
 def _checked(data: dict[str, Any], where: str) -> AnyHardware:
+    data = with_rows(data, where)
     kind = data.get("kind")
     if not isinstance(kind, str) or (kind not in SPECS and kind not in hardware_kinds()):
         kinds = hardware_kinds()

@@ -154,12 +154,21 @@ def _form(value: Schema, *, is_optional: bool = False) -> str:
     null = ", or null" if is_optional else ""
     if "const" in value or "enum" in value:
         return " or ".join(f"`{_word(each)}`" for each in value.get("enum", [value.get("const")])) + null
-    if "prefixItems" in value:
-        return f"a list of {len(value['prefixItems'])}: {_form(value['prefixItems'][0])}{null}"
-    if value["type"] == "array":
-        return f"a list: {_form(value['items'])}{null}"
+    if "anyOf" in value:
+        return " or ".join([_form(each) for each in value["anyOf"] if each.get("type") != "null"]) + null
+    if value.get("type") in ("array", "object"):
+        return _form_of_many(value) + null
     named = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}
     return f"{named[value['type']]}{_range(value)}{null}"
+
+
+def _form_of_many(value: Schema) -> str:
+    """Return the form of a list, or of a mapping from names that are known."""
+    if "prefixItems" in value:
+        return f"a list of {len(value['prefixItems'])}: {_form(value['prefixItems'][0])}"
+    if value["type"] == "array":
+        return f"a list: {_form(value['items'])}"
+    return f"a mapping of such numbers by {', '.join(value['propertyNames']['enum'])}"
 
 
 def _range(value: Schema) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from dsascape.hw_models.common.machine_spec import MachineSpec
+from dsascape.hw_models.machine_files.efficiencies import KEYS
 from dsascape.hw_models.machine_files.load import (
     is_path,
     load_hardware,
@@ -69,6 +70,9 @@ def mark_of(comment: str) -> str:
 
 
 def _source(comments: Mapping[str, str], path: str) -> Source:
+    key = path.partition(".")[0]
+    if path not in comments and key in KEYS and key in comments:
+        path = key  # the row of the table that the file names there
     if path not in comments:
         return Source(DEFAULT)
     comment, section = comments[path], path

@@ -107,7 +107,7 @@ def _known_sides(layer: Layer) -> _Sides | None:
 def _is_thin(layer: Layer, sides: _Sides) -> bool:
     """Whether a product has so few rows or columns that there is next to no reuse."""
     shape = layer.sink.shape
-    return min(math.prod([shape[dim] for dim in dims]) for dims in (sides.rows, sides.columns)) < _SIDES[0]
+    return min(math.prod([shape[dim] for dim in dims]) for dims in (sides.rows, sides.columns)) <= _SIDES[0]
 
 
 @memoized

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from dsascape.hw_models import Gpu
 from dsascape.hw_models.common.spec_types import MEMORY, TENSOR
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.gpu.fronts import unit_of
 from dsascape.scheduler.gpu.library_attention import attention_ps
 from dsascape.scheduler.gpu.library_elements import elements_ps, took_ps
 from dsascape.scheduler.gpu.library_grids import padding
 from dsascape.scheduler.gpu.nests import Product, nests_of
+from dsascape.scheduler.gpu.tiles import ComputeUnit
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.compiled import sizes_by_role
 from dsascape.scheduler.kernels.layer import Layer
@@ -36,6 +36,8 @@ _SUM_BYTES = 4
 _COPY_BYTES = 16
 """Bytes of an asynchronous copy, and of a thread's widest access, which takes a warp four passes."""
 _PASSES = 4
+_MOST_THIN = 16
+"""Rows from which a library has no kernel of its own for thin products on lanes (``gemmSN`` of cuBLAS)."""
 _LEAST_STEP = 32
 """Channels of one position of a window that a step takes at least: so the names of cuDNN's kernels end."""
 _SHARES = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -79,16 +81,18 @@ def _product_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
     product = nests.product(layer, layer.sink.shape)
     if library is None or product is None or min(product.rows, product.columns) < 1:
         return 0.0
-    unit = unit_of(max(product.rows, 1), max(product.columns, 1), product.depth, view)
+    unit = _unit_of(product, view)
     if unit == "tensor" and not library.tile_sides:
         return 0.0
     anchor = nests.nests[nests.anchor]
     width = max([read.element_bytes for read in anchor.reads[:2]])
     moved_ps = dram_bytes * PS_PER_S / (spec.dram.sustained_bytes_per_s * spec.library_efficiency.get(MEMORY, 1.0))
-    if unit == "lanes" and min(product.rows, product.columns) == 1:  # a matrix by a vector: a kernel of its own
-        return spec.launch_ps + library.round_trips * spec.dram.latency_ps + moved_ps
+    if unit == "lanes" and min(product.rows, product.columns) == 1:
+        return _thin_ps(product, view, moved_ps)
     if unit != "tensor":
-        return float(_on_lanes(product, view, width, moved_ps).min())
+        tiled_ps = float(_on_lanes(product, view, width, moved_ps).min())
+        is_thin = min(product.rows, product.columns) < _MOST_THIN
+        return min(tiled_ps, _thin_ps(product, view, moved_ps)) if is_thin else tiled_ps
     nest, roles = anchor.compiled.nest, anchor.compiled.roles
     if kind_of_kernel([nest]) == CONVOLUTION and roles is not None:
         channels = sizes_by_role(roles, nest.extents)[4]
@@ -96,6 +100,16 @@ def _product_ps(layer: Layer, view: GpuView, dram_bytes: float) -> float:
     piece = min([math.gcd(int(size * width), _COPY_BYTES) for size in (product.depth, product.columns)])
     tiles = _choices(library.tile_sides, library.other_sides, library.most_sums)
     return float(_on_tensor_units(product, view, tiles, width, max(piece, 1.0), moved_ps).min())
+
+
+def _thin_ps(product: Product, view: GpuView, moved_ps: float) -> float:
+    """Return the time of a kernel for a matrix by a vector or a few, on lanes: each element is used as it arrives."""
+    spec = view.spec
+    assert spec.library is not None
+    macs = product.number * product.rows * product.columns * product.depth
+    by_lanes = spec.sms.count * spec.lanes(view.dtype) * spec.library_efficiency.get("product", 1.0)
+    computed_ps = macs / by_lanes * spec.cycle_ps
+    return spec.launch_ps + spec.library.round_trips * spec.dram.latency_ps + max(moved_ps, computed_ps)
 
 
 def _convolution_ps(
@@ -124,6 +138,15 @@ def _convolution_ps(
     before = padding(int(elements / channels * whole), view.spec)
     before_ps = took_ps(before, view.spec, view.spec.l2.latency_ps, view.spec.l2.latency_ps)
     return min(took(channels, piece), before_ps + took(int(whole), _COPY_BYTES))
+
+
+def _unit_of(product: Product, view: GpuView) -> ComputeUnit:
+    """Return what a library's kernel computes a product on: tensor units wherever these have its dtype.
+
+    Its kernels pad rows, columns and depth to whole instructions; a matrix by a vector has a kernel of its own, on
+    lanes.
+    """
+    return "tensor" if view.tensor is not None and min(product.rows, product.columns) > 1 else "lanes"
 
 
 @cache

@@ -186,7 +186,12 @@ def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
             taken = view.pace.taken(grid.code.issued, traffic, most, min(blocks, sms))
             even = (most - 1) * sms  # blocks that all SMs have; those that some have besides are done after these
             last_ps = max(taken.duration_ps / most, (blocks - even) * chip_ps)
-            duration_ps += times * (taken.startup_ps + max(taken.duration_ps, even * chip_ps + last_ps))
+            wave_ps = taken.startup_ps + max(taken.duration_ps, even * chip_ps + last_ps)
+            if most > 1 and blocks < most * sms and grid.code.issued.waits:  # SMs with fewer blocks hide less latency
+                fewer = view.pace.taken(grid.code.issued, traffic, most - 1, sms)
+                of_these = (most * sms - blocks) * (most - 1)
+                wave_ps = max(wave_ps, fewer.startup_ps + max(fewer.duration_ps, of_these * chip_ps))
+            duration_ps += times * wave_ps
     if grid.last is not None:
         size = float(grid.last.shared_bytes)
         tiles = grid.blocks // grid.tiles.shares

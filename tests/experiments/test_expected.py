@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dsascape.experiments.api import simulate
 from dsascape.experiments.question.points import RunRecord
 from dsascape.hw_models import AnyHardware, load_hardware
-from dsascape.hw_models.common.spec_types import MEMORY, TENSOR, KernelKind
+from dsascape.hw_models.common.spec_types import LAUNCHES, MEMORY, TENSOR, KernelKind
 from dsascape.workloads import load_network
 from dsascape.workloads.kernel_kinds import CONVOLUTION, DEPTHWISE, OTHER, PRODUCT, kind_of_kernel
 from dsascape.workloads.single_operators import SingleOperator, single_operator
@@ -91,12 +91,26 @@ def test_tensor_units_have_an_efficiency_of_their_own_where_it_is_stated() -> No
     assert expected_s == pytest.approx(launch_s + (bound_s - launch_s) / 0.9, rel=1e-6)
 
 
-def test_only_launches_keep_their_time() -> None:
-    machine = with_libraries("adreno640", dict.fromkeys(KINDS, 0.5))
+@pytest.mark.parametrize("of_launches", [1.0, 0.4])
+def test_launches_have_an_efficiency_of_their_own(of_launches: float) -> None:
+    stated = {} if of_launches == 1 else {"launch": of_launches}
+    machine = with_libraries("adreno640", dict.fromkeys(KINDS, 0.5) | stated)
     record = simulate("mobilenet-v2", machine, "fixed-pattern").record
     launching_s = record.critical["launch"] * record.latency_s
 
-    assert record.expected_latency_s == pytest.approx(2 * record.latency_s - launching_s, rel=1e-6)
+    expected_s = 2 * (record.latency_s - launching_s) + launching_s / of_launches
+    assert record.expected_latency_s == pytest.approx(expected_s, rel=1e-6)
+
+
+def test_a_dtype_may_have_an_efficiency_for_each_kind() -> None:
+    machine = with_libraries("kirin990", dict.fromkeys(KINDS, 0.5))
+    by_kind = {"product": 0.25, "convolution": 0.5, "depthwise": 0.5}
+    each, one = [
+        simulate("squeezenet", machine.model_copy(update={"library_efficiency_of": of}), "fixed-pattern", dtype="fp16")
+        for of in ({"fp16": by_kind}, {"fp16": 0.25})
+    ]  # fmt: skip
+
+    assert 2 * each.record.latency_s < each.record.expected_latency_s < one.record.expected_latency_s
 
 
 def test_a_kernel_s_kind_follows_from_its_loops() -> None:
@@ -124,7 +138,9 @@ def test_groups_of_channels_are_no_windows() -> None:
 
 
 def test_a_machine_file_names_the_kinds_that_there_are() -> None:
-    assert {PRODUCT, CONVOLUTION, DEPTHWISE, OTHER, MEMORY, TENSOR} == set(get_args(KernelKind)) == set(KINDS)
+    kinds = set(get_args(KernelKind))
+
+    assert {PRODUCT, CONVOLUTION, DEPTHWISE, OTHER, MEMORY, TENSOR, LAUNCHES} == kinds == {*KINDS, LAUNCHES}
 
 
 def test_an_efficiency_of_a_dtype_comes_before_that_of_the_kind() -> None:

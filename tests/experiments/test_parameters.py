@@ -56,6 +56,8 @@ def test_every_value_of_a_machine_is_explained(name: str) -> None:
             place[-1] = "DTYPE"
         if place[0] == "library_efficiency":
             place[-1] = "KIND"
+        if place[0] == "library_efficiency_of":  # of a dtype as a whole, or of one kind of kernel
+            place[1:] = ["DTYPE"]
         if place[1:2] == ["tensor"]:
             place[2] = "DTYPE"
         assert ".".join(place) in explained

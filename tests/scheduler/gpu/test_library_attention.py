@@ -98,3 +98,20 @@ def test_encoders_attention_is_expected_nearer_to_what_was_recorded_than_the_bou
     assert len(bounds) == 4
     assert min(bounds) < 0.45
     assert all(0.6 < each < 1.1 for each in expected), expected
+
+
+def test_blocks_share_the_keys_of_few_heads() -> None:
+    """Eight groups of eight queries over 16,384 keys: one block each would take 128 steps, on 8 of 132 SMs."""
+    one_block = 128 * 64 * 128 * (1 / 16 + 3.5 / 128) * H100.cycle_ps / 1e6
+    grouped = library_us(attention(1, 8, 8, 16_384, 128))
+
+    assert grouped < 0.3 * one_block
+    assert library_us(attention(16, 8, 8, 16_384, 128)) < 16 * grouped
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(heads=st.integers(1, 200), queries=st.integers(2, 300), keys=st.integers(2, 9000))
+def test_fewer_keys_never_take_longer(heads: int, queries: int, keys: int) -> None:
+    longer = library_us(attention(1, heads, queries, keys + 128, 64))
+
+    assert library_us(attention(1, heads, queries, keys, 64)) <= longer * (1 + 1e-9)
