@@ -19,9 +19,9 @@ from tests.workloads.test_regions import boxes
 
 
 def flattened() -> Graph:
-    """Return relu1, its view flatten1, softmax1 of the view, flatten2 of that."""
+    """Return relu1, its view flatten1, softmax1 of the view, reshape1 of that."""
     net = Net()
-    return net.graph(net.flatten(net.softmax(net.flatten(net.relu(net.input(2, 4, 3, 3))))))
+    return net.graph(net.reshape(net.softmax(net.flatten(net.relu(net.input(2, 4, 3, 3)))), 8, 9))
 
 
 def drawn_layer(data: st.DataObject, analysis: Analysis) -> Layer:
@@ -157,7 +157,7 @@ def test_what_an_operator_hands_to_one_with_windows_lies_in_a_buffer() -> None:
 def test_what_is_read_through_views_from_outside_is_not_handed_over() -> None:
     """Of two views in a row, a part of a kernel may have the second only."""
     net = Net()
-    graph = net.graph(net.dense(net.flatten(net.flatten(net.relu(net.input(2, 4, 3, 3)))), 8))
+    graph = net.graph(net.dense(net.flatten(net.reshape(net.relu(net.input(2, 4, 3, 3)), 2, 6, 6)), 8))
     part = Layer(graph, (2, 3), Analysis(graph))
 
     assert part.handed == frozenset()
