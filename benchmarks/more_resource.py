@@ -49,7 +49,7 @@ UNITS = (("_bytes_per_s", "B/s"), ("_bytes", "B"), ("_hz", "Hz"), ("_ps", "ps"))
 LESS_IS_BETTER = (
     "latency", "latency_cycles", "fma_latency_cycles", "startup", "launch", "kernel_call", "parallel_region",
     "special_cycles", "loop_cycles", "loop_vector_cycles", "reserved", "issue_cycles", "graph_launch", "round_trips",
-    "element_instructions", "fewer_threads_region",
+    "element_instructions", "fewer_threads_region", "library_region",
 )  # fmt: skip
 NO_RESOURCE = (
     "line", "shared_by", "unit", "warp", "registers_unit", "sector", "weight_window", "kept", "fresh", "rows",

@@ -84,17 +84,17 @@ cores lose.
 
 *Phones and boards.* On four threads of Snapdragon 835 and eight of 810, the number of kernels explains more of what is
 missing beyond one thread's error than time does (of the relative error, 0.18 in the root mean square, 0.13 is left with
-the former and 0.14 with the latter; of 0.31, 0.19 and 0.20): 45 and 150 us a kernel, which phones of this kind have in
-their files now. The Raspberry Pi 4 gains 1.6 to 2.2 from four threads where 2.8 to 3.2 are predicted, and that is
-another matter: it misses 470 to 1,100 us a kernel, and RK3588, with the same library and system, nothing (it gains 3.1
-to 3.9, predicted 3.1 to 3.8). Three causes were ruled out on its SqueezeNet and ResNet-18: an L2 of a quarter of the
-bandwidth for one core and half for all (predicted gains go from 2.80 and 3.16 to 2.87 and 3.20), passes over memory
-that a library does not fuse (`unfused`: 2.93 and 2.84), and memory (20 and 31 MB are 4 and 6 ms of 17 and 57, where 25
-and 27 are missing). So its cause is not known. Eight and twelve cores of a Jetson AGX Orin, whose file takes the
-servers' 50 and 61 us, judge them: networks in FP16 and INT8 on twelve are expected at 0.69 to 1.06 of what ncnn takes,
-where the bound is at 0.20 to 0.57; these times were read after the two numbers were set. Of Snapdragon 835 and Kirin
-970 on four threads most expected figures are those of before with 40 us more for each kernel (nine cases of Snapdragon
-835, simulated again, rise by 35 to 40); on eight, large networks are from before.
+the former and 0.14 with the latter; of 0.31, 0.19 and 0.20): 45 and 150 us a kernel. Phones of this kind have the 45 in
+their files, on eight threads, too, as more threads should not be slower. The Raspberry Pi 4 gains 1.6 to 2.2 from four
+threads where 2.8 to 3.2 are predicted, and that is another matter: it misses 470 to 1,100 us a kernel, and RK3588, with
+the same library and system, nothing (it gains 3.1 to 3.9, predicted 3.1 to 3.8). Three causes were ruled out on its
+SqueezeNet and ResNet-18: an L2 of a quarter of the bandwidth for one core and half for all (predicted gains go from
+2.80 and 3.16 to 2.87 and 3.20), passes over memory that a library does not fuse (`unfused`: 2.93 and 2.84), and memory
+(20 and 31 MB are 4 and 6 ms of 17 and 57, where 25 and 27 are missing). So its cause is not known. Eight and twelve
+cores of a Jetson AGX Orin, whose file takes the servers' 50 and 61 us, judge them: networks in FP16 and INT8 on twelve
+are expected at 0.69 to 1.06 of what ncnn takes, where the bound is at 0.20 to 0.57; these times were read after the two
+numbers were set. Phones' expected figures on several threads are those of before with 40 us more for each kernel; nine
+cases of Snapdragon 835, simulated again, rise by 35 to 40 us.
 """
 ON_NEWER_CPUS = """Networks in FP16 and INT8 on newer cores, and in INT8 on older ones, as the makers of ncnn have
 published them. Devices were split by name before any was simulated. Blind ones (Apple M1, RK3568) were simulated once,
