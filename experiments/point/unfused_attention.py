@@ -7,10 +7,13 @@ from dsascape.experiments.point.job import Outcome
 from dsascape.fusion.eager import EAGER, Attention, attentions_of
 from dsascape.hw_models import AnyHardware
 from dsascape.scheduler import Placing
+from dsascape.scheduler.kinds.table import KINDS
 from dsascape.scheduler.layer_names import CutsKernels
-from dsascape.scheduler.policies.searched import Searched
 from dsascape.wording import count
 from dsascape.workloads.analysis import Analysis
+
+_SEARCHED = "searched"
+"""Policy on every kind in ``KINDS``; importing it takes longer than most points."""
 
 
 def unfused_attention(outcome: Outcome, hardware: AnyHardware) -> Iterator[str]:
@@ -55,6 +58,6 @@ def _policy_with_one(
     as_one_s = costs.kernel_s(attention.ops)
     if math.isinf(as_one_s):
         return ""
-    if hardware.kind in Searched.kinds and as_one_s < sum([costs.kernel_s(part) for part in kernels]):
-        return Searched.name
+    if hardware.kind in KINDS and as_one_s < sum([costs.kernel_s(part) for part in kernels]):
+        return _SEARCHED
     return EAGER if attention.queries > 1 else ""

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from dsascape.experiments.shell.places import written_file
+from dsascape.experiments.shell.written import written_file
 
 
 def what_if_options(simulate: argparse.ArgumentParser) -> None:

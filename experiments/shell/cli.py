@@ -26,8 +26,8 @@ from dsascape.experiments.shell.common_options import (
     schedule_option,
     whole_number,
 )
-from dsascape.experiments.shell.places import MEASURED, RESULTS, TUNED, check_places, written_file, written_folder
 from dsascape.experiments.shell.table_options import table_options
+from dsascape.experiments.shell.written import MEASURED, RESULTS, TUNED, written_file, written_folder
 
 if TYPE_CHECKING:
     from dsascape.experiments.shell.answers import Answer
@@ -76,6 +76,7 @@ def _command(module: str, name: str) -> Command:
         gc.disable()  # what is imported stays: there is no garbage to look for
         try:
             command: Command = resolve_name(f"dsascape.experiments.shell.{module}:{name}")
+            check_places: Callable[[argparse.Namespace], None] = resolve_name(_PLACES)
         finally:
             gc.enable()
         check_places(arguments)
@@ -84,6 +85,7 @@ def _command(module: str, name: str) -> Command:
     return run
 
 
+_PLACES = "dsascape.experiments.shell.places:check_places"
 _MISTAKE = 2
 """Exit code for mistakes of the user; an exception of another kind has its own ``exit_code``."""
 _WHERE = "device that runs the code: local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"

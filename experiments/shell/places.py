@@ -1,25 +1,24 @@
 """Places that a command writes to, checked in one way before any work: they can be written, and are no input of it.
 
-Which options of a command are outputs stands in its parser (`written_file`, `written_folder`); every other option whose
-value is a file is an input, and so is what a YAML file among them names. Files are told apart by what they are, not by
-what they are called: a link to an input, and a second name of it, are that input.
+Which options of a command are outputs stands in its parser (`shell.written`); every other option whose value is a file
+is an input, and so is what a YAML file among them names. Files are told apart by what they are, not by what they are
+called: a link to an input, and a second name of it, are that input.
 """
 
 import argparse
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from dsascape.experiments.shell.written import OUTPUTS
 from dsascape.hw_models.text.record_file import reason_of, shown_path
 from dsascape.hw_models.text.whole_file import FileError
+from dsascape.hw_models.text.yaml_file import YamlError, read_yaml
 
 _Identity = tuple[object, ...]
-_OPTIONS = "written"
-"""Attribute of parsed arguments with the command's outputs."""
 _PATHS = (".onnx", ".yaml", ".yml", ".json", ".py", ".csv", ".xz", ".sqlite")
 """Ends of texts that are paths where they name a file."""
 _READ_IN_FOLDERS = ("kernels.jsonl", "*.so", "*.so.*")
@@ -27,58 +26,11 @@ _READ_IN_FOLDERS = ("kernels.jsonl", "*.so", "*.so.*")
 _LONGEST_PATH = 4096
 _DEEPEST = 16
 """Longest chain of YAML files that name each other."""
-RESULTS = (
-    ".lock", "results.sqlite*", "results.csv", "results.parquet", "layers.csv", "kernels.csv", "report.html",
-    "experiment.json", "timelines.json", "what_if.json", "perfetto-?.json",
-)  # fmt: skip
-"""Files of a results folder."""
-MEASURED = (*RESULTS, "measured-*.json", "*.o")
-TUNED = (".lock", "candidates.sqlite*", "kernels.jsonl", "curve.csv", "curve.svg", "report.html", "batch-*")
-TABLES = (".lock", "meta.yaml", "tp1")
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """An option whose value is written to."""
-
-    dest: str
-    flag: str
-    names: tuple[str, ...] = ()
-    """Names of the files that are written in a folder; none for a file."""
-    is_folder: Callable[[argparse.Namespace], bool] = lambda _: False
-
-
-def written_file(sub: argparse.ArgumentParser, flag: str, **more: Any) -> None:
-    """Add an option with the file that a command writes."""
-    _add(sub, Written(_dest(sub, flag, more), _shown(flag, more)))
-
-
-def written_folder(
-    sub: argparse.ArgumentParser, flag: str, names: tuple[str, ...],
-    is_folder: Callable[[argparse.Namespace], bool] = lambda _: True, **more: Any,
-) -> None:  # fmt: skip
-    """Add an option with the folder in which a command writes files of these ``names``.
-
-    ``is_folder`` says of the arguments whether it is one after all, or a file.
-    """
-    _add(sub, Written(_dest(sub, flag, more), _shown(flag, more), names, is_folder))
-
-
-def _shown(flag: str, more: Mapping[str, Any]) -> str:
-    return flag if flag.startswith("-") else str(more["metavar"])
-
-
-def _dest(sub: argparse.ArgumentParser, flag: str, more: Mapping[str, Any]) -> str:
-    return str(sub.add_argument(flag, type=Path, **more).dest)
-
-
-def _add(sub: argparse.ArgumentParser, option: Written) -> None:
-    sub.set_defaults(**{_OPTIONS: (*(sub.get_default(_OPTIONS) or ()), option)})
 
 
 def check_places(arguments: argparse.Namespace) -> None:
     """Raise ``FileError`` for an output that cannot be written, is an input of the command, or another output of it."""
-    asked = [(each, getattr(arguments, each.dest)) for each in getattr(arguments, _OPTIONS, None) or ()]
+    asked = [(each, getattr(arguments, each.dest)) for each in getattr(arguments, OUTPUTS, None) or ()]
     outputs = [(option, path, option.is_folder(arguments)) for option, path in asked if path is not None]
     if not outputs:
         return
@@ -175,7 +127,7 @@ def _identities(path: Path) -> Iterator[_Identity]:
 def _inputs(arguments: argparse.Namespace, outputs: set[str]) -> Iterator[Path]:
     """Yield the files that a command reads, and those that they name."""
     for name, value in vars(arguments).items():
-        if name in (*outputs, _OPTIONS, "run", "command", "command_line"):
+        if name in (*outputs, OUTPUTS, "run", "command", "command_line"):
             continue
         for each in value if isinstance(value, list | tuple) else [value]:
             if isinstance(each, Path):
@@ -209,8 +161,6 @@ def _files(path: Path, deepest: int) -> Iterator[Path]:
 
 def _texts_in(path: Path) -> Iterator[str]:
     """Yield the texts in a YAML file that may name files; none of a file that is wrong, which its reader says."""
-    from dsascape.hw_models.text.yaml_file import YamlError, read_yaml  # noqa: PLC0415 - only where there is one
-
     try:
         waiting: list[Any] = [read_yaml(path)]
     except YamlError:

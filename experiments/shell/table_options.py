@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from dsascape.experiments.shell.places import TABLES, written_folder
+from dsascape.experiments.shell.written import TABLES, written_folder
 
 FOLDER = "llmservingsim"
 """Format of several files."""

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.experiments.shell.cli import main, parser
-from dsascape.experiments.shell.places import Written, check_places
+from dsascape.experiments.shell.places import check_places
+from dsascape.experiments.shell.written import Written
 from dsascape.hw_models.text.whole_file import FileError
 from tests.experiments.onnx_block import block
 from tests.experiments.terminal import Terminal
