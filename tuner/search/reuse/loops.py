@@ -123,8 +123,8 @@ class ReusableLoops:
 
     def expected_trials(self, other: "ReusableLoops", ratios: FeatureRatios, rng: random.Random) -> float:
         """Return how many programs a reuse of the other kernel's fastest program tries in the mean."""
-        dim = self.nest.order[-1]
-        return expected_trials(self.shapes_along(dim), other.shapes_along(dim), ratios, rng, LATER)
+        own, others = (each.shapes_along(each.nest.order[-1]) for each in (self, other))
+        return expected_trials(own, others, ratios, rng, LATER)
 
     def search(
         self, reused: "ReusableLoops", program: Program, ratios: FeatureRatios,
@@ -137,6 +137,8 @@ class ReusableLoops:
             return None
         if carried.partial_sums > 1:
             return fastest(self._in_partial_sums(carried))
+        if carried.vector_dim >= len(self.nest.space):  # of a kernel with more dimensions
+            return None
         rounds = LoopRounds(self.shapes_along(carried.vector_dim), features, ratios, is_held=carried.is_held)
 
         def program_of(shapes: LoopShapes) -> Program | None:

@@ -162,6 +162,18 @@ def test_expected_trials_are_the_same_for_the_same_seed() -> None:
     assert one[0] == one[1] >= 1
 
 
+def test_products_of_two_and_of_three_dimensions_are_compared_along_their_own_vectors() -> None:
+    net, ratios = Net(), FeatureRatios(Fraction(1), Fraction(1))
+    batched = task(net.graph(net.matmul(net.input(4, 16, 8), net.input(4, 8, 16)), dtype="fp32"))
+    net = Net()
+    flat = task(net.graph(net.dense(net.input(16, 8), 16), dtype="fp32"))
+    ranks = [ReusableLoops(CpuSpace(each.naive, MACHINE)) for each in (batched, flat)]
+
+    for own, other, program in [(*ranks, flat.program()), (*ranks[::-1], batched.program())]:
+        assert own.expected_trials(other, ratios, random.Random(1)) >= 1
+        own.search(other, program, ratios, lambda programs: next(iter(programs), None))
+
+
 def test_a_kernel_of_several_products_is_tuned_from_nothing() -> None:
     with pytest.raises(ReuseError, match="other dimensions than its result"):
         ReusableLoops(CpuSpace(kernels.pair_behind(), MACHINE))
