@@ -157,7 +157,9 @@ class _Rewrite:
             return pads is not None and not np.any(pads)
         if node.op_type == "Gather":
             chosen, axis = self.state.values.get(node.input[1]), int(attributes_of(node).get("axis", 0))
-            return chosen is not None and np.array_equal(chosen, np.arange(shape[axis]))
+            if chosen is None or not -len(shape) <= axis < len(shape):
+                return False
+            return np.array_equal(chosen, np.arange(shape[axis]))
         return node.op_type in _SHAPE_ONLY
 
     def _merged(self, node: onnx.NodeProto) -> onnx.NodeProto:

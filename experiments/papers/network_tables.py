@@ -293,10 +293,6 @@ REASONS: Mapping[tuple[str, str], str] = MappingProxyType(
             " with Constants counted; the paper's 2533 lies between"
         ),
         ("gpt2", "memory_intensive"): "the same shape arithmetic",
-        (
-            "gpt2",
-            "intermediate_mb",
-        ): "GELU and masking are written out operator by operator; the clean graph is at -2 %",
     }
 )
 """Reasons for differences by network and column, in the order of the tables."""

@@ -125,7 +125,7 @@ def parse_json(text: str, where: str, deepest: int = DEEPEST, *, any_number: boo
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=float if any_number else _refused)
     except RecursionError:
-        raise RecordError(f"{where}: is nested more than {deepest} levels deep") from None
+        raise RecordError(f"{where}: is nested more than {count(deepest, 'level')} deep") from None
     except ValueError as error:
         raise RecordError(f"{where}: is not JSON: {str(error)[:_CHARACTERS_SHOWN]}") from error
     wrong = _beyond(value, deepest, _CHECKS | _ANY_NUMBER if any_number else _CHECKS)
@@ -166,7 +166,7 @@ def _beyond(value: Any, deepest: int, checks: Mapping[type, Callable[[Any], str]
         if values > MOST_VALUES:
             return f"has more than {MOST_VALUES:,} values"
         if depth > deepest + 1 or (depth > deepest and any(type(each) in (list, dict) for each in level)):
-            return f"is nested more than {deepest} levels deep"
+            return f"is nested more than {count(deepest, 'level')} deep"
         level = further
     return ""
 
@@ -182,7 +182,9 @@ def _wrong_text(text: str) -> str:
 
 
 def _wrong_whole(number: int) -> str:
-    return "" if -_MOST_WHOLE <= number < _MOST_WHOLE else f"has a whole number of {number.bit_length()} bits, not 64"
+    if -_MOST_WHOLE <= number < _MOST_WHOLE:
+        return ""
+    return f"has a whole number of {count(number.bit_length(), 'bit')}, not 64"
 
 
 def _wrong_number(number: float) -> str:

@@ -307,7 +307,7 @@ class TestImport:
             (lambda found: found["measurement"]["network"]["timing"].update(seconds=-1.0), "seconds is -1.0"),
             (lambda found: found["measurement"]["kernels"][0]["timing"].update(seconds=1e999), "seconds is inf"),
             (lambda found: found.update(origin=found["origin"].replace('"dram"', '"a; b"')), "columns that a bundle"),
-            (lambda found: found.update(origin=found["origin"].replace('"l2":', '"l2":1e999,"l3":', 1)), "l2 is inf"),
+            (lambda found: found.update(origin=found["origin"].replace('"l2":', '"l2":1e999,"l4":', 1)), "l2 is inf"),
             (lambda found: found.update(origin=found["origin"].replace('_s":', '_s":1e999,"x":', 1)), "_s is inf"),
         ],
     )

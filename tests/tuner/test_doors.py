@@ -35,6 +35,7 @@ DOORS = {
     "experiments.real.measured_kind.as_measured": "whether a target is of the machine's kind",
     "experiments.question.processor.processor_of": "the name of what runs a target's code",
     "tuner.measure.benches.bench_for": "where candidates for a target run",
+    "experiments.point.unfused_attention._policy_with_one": "whether `searched` is made for the kind",
     "experiments.shell.measure._device": "SMs or threads of a result, whose file may be of another machine",
 }  # fmt: skip
 """Functions that ask for a kind, once each, and what for."""

@@ -162,7 +162,7 @@ class TestRefusals:
     ) -> None:
         (tmp_path / "broken.json").write_text("[" * 100_000)
         for path, message in (
-            (schedule, "network.name is"), (tmp_path / "broken.json", "is not JSON"),
+            (schedule, "network.name is"), (tmp_path / "broken.json", "is nested more than 128 levels deep"),
             (tmp_path / "none", "no such file"),
         ):  # fmt: skip
             more = [*MACHINE, "--sequence", "8", "--schedule", str(path)]

@@ -12,9 +12,9 @@ from dsascape.workloads.onnx_import import graph_from_file
 from dsascape.workloads.reimport import ImportOptions
 
 
-def _data(nodes: Sequence[onnx.NodeProto], functions: Sequence[onnx.FunctionProto]) -> bytes:
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])
+def _data(nodes: Sequence[onnx.NodeProto], functions: Sequence[onnx.FunctionProto], rows: int = 1) -> bytes:
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 4])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, 4])
     graph = helper.make_graph(nodes, "g", [given], [result])
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("d", 1)]
     return helper.make_model(graph, functions=functions, opset_imports=imports).SerializeToString()
@@ -33,7 +33,7 @@ def test_a_node_of_a_custom_domain_that_no_output_needs_is_dropped() -> None:
 def test_a_function_of_another_opset_is_converted_to_that_of_the_network() -> None:
     body = [helper.make_node("Softmax", ["a"], ["b"], axis=0)]  # in opset 11 over all elements, in 17 over the first
     function = helper.make_function("d", "F", ["a"], ["b"], body, [helper.make_opsetid("", 11)])
-    data = _data([helper.make_node("F", ["x"], ["y"], domain="d")], [function])
+    data = _data([helper.make_node("F", ["x"], ["y"], domain="d")], [function], rows=2)
     graph = graph_from_file(parse_onnx(data, "f.onnx"), "f", ImportOptions())
     assert "Flatten" in [op.kind for op in graph.ops]
 

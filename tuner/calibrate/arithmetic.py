@@ -67,7 +67,7 @@ def no_whole_pipes(found: Found) -> str:
     if abs(pipes - nearest) <= _WHOLE:
         return ""
     return (
-        f"multiply-accumulates are found to have {pipes:.2f} pipes of {FMA_LATENCY_CYCLES:.0f} cycles;"
+        f"multiply-accumulates are found to have pipes of {FMA_LATENCY_CYCLES:.0f} cycles in a number of {pipes:.2f};"
         f" {nearest} assumed, with a clock that agrees with their rate"
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state
 
+from dsascape.wording import count
 from dsascape.workloads import WorkloadError
 from dsascape.workloads.executable import Executable
 from dsascape.workloads.operators.registry import Array
@@ -128,7 +129,7 @@ def unlike(difference: float, wanted: Mapping[str, Array], given: Iterable[str] 
     for name, value in wanted.items():
         lost = np.count_nonzero(~np.isfinite(value)) if np.issubdtype(value.dtype, np.floating) else 0
         if lost:
-            of = f"{lost:,} of {value.size:,} values of tensor {name!r}"
+            of = f"{lost:,} of {count(value.size, 'value')} of tensor {name!r}"
             return f"cannot be compared: in onnxruntime's own results {of} are not finite", False
     shown = ", ".join(given)
     return (f"{text} ({shown})" if shown else text), True

@@ -24,6 +24,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     Steps,
 )
 from dsascape.scheduler.kernels.streaming import Softmax, softmax_of
+from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
 
 _StepT = TypeVar("_StepT")
@@ -98,7 +99,7 @@ class Plans:
         for step in steps:
             self._take(step)
             if len(self.by_stage) > most:
-                raise StepError(f"{type(step).__name__}: there are more than {most} stages with their copies")
+                raise StepError(f"{type(step).__name__}: there are more than {count(most, 'stage')} with their copies")
         placed = [(name, plan.at) for name, plan in self.by_stage.items() if plan.at is not None]
         for name, at in placed:
             self._check_consumer(name, at)

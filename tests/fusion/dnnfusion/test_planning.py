@@ -13,6 +13,7 @@ from dsascape.fusion.plan import FusionPlan, violations
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
+from tests.tiers import examples
 
 UNSEEN = Exploration(kernel_s=None)
 
@@ -115,7 +116,7 @@ class TestYellowCases:
         assert names(together(5e-6)) == [["relu1"], ["tanh1"]]
         assert together(5e-6).groups[0].boundary_reason == "fuse_through: 5 us with tanh1, 2 us apart"
 
-    @settings(max_examples=50)
+    @settings(max_examples=examples(50))
     @given(seconds=st.dictionaries(st.integers(0, 63), st.floats(0.1, 9.0)), graph=st.builds(figure_3))
     def test_no_plan_is_slower_than_the_operators_apart(self, seconds: dict[int, float], graph: Graph) -> None:
         """Whatever the kernels take: Table 3 alone would fuse some at a loss."""

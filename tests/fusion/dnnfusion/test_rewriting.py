@@ -71,14 +71,18 @@ class TestTable4:
     M, N = 6, 6
 
     def counted(self, before: str, *weights: str) -> tuple[int, int]:
-        """Return the operations of a term before and after all rewriting, in units of m * n."""
+        """Return the operations of a term before and after all rewriting, without those of the sum behind it."""
         term = parse(before)
         ways: dict[str, Way] = {name: "weight" if name in weights else "input" for name in variables(term)}
         network = TermNetwork(term, ways)
         graph = network.graph()
         found = rewritten(Analysis(graph))
         assert_same_results(graph, found.graph, network.inputs(1))
-        return graph.operations.flops, found.graph.operations.flops
+        return self.flops(graph), self.flops(found.graph)
+
+    def flops(self, graph: Graph) -> int:
+        """Return the operations of a term's network without the sum behind the term."""
+        return sum(op.operations.flops for op in graph.ops if op.kind != "CumSum")
 
     @pytest.mark.parametrize(
         ("before", "operations", "fewer"),
@@ -118,8 +122,8 @@ class TestTable4:
         graph = network.graph()
         found = rewritten(Analysis(graph))
 
-        assert graph.operations.flops == 2 * self.M * self.N
-        assert found.graph.operations.flops == self.M * self.N + self.M
+        assert self.flops(graph) == 2 * self.M * self.N
+        assert self.flops(found.graph) == self.M * self.N + self.M
         assert_same_results(graph, found.graph, network.inputs(1))
 
     def test_exponentials_are_multiplied_as_a_sum(self) -> None:

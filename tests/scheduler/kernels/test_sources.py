@@ -77,9 +77,9 @@ def test_names_come_back_from_numbers() -> None:
 @pytest.mark.parametrize(("text", "message"), [
     ("[]", "needs an object"),
     ("{", "Expecting property name"),
-    ('{"key": "a", "threads": 0, "seconds": 1}', "has 0 threads, 1 s; needs positive numbers"),
-    ('{"key": "a", "threads": 1, "seconds": NaN}', "has 1 thread, nan s; needs positive numbers"),
-    ('{"key": "a", "threads": true, "seconds": 1}', "threads: has True; needs int"),
+    ('{"key": "a", "threads": 0, "seconds": 1}', "threads: has 0; needs a whole number from 1 to 65536"),
+    ('{"key": "a", "threads": 1, "seconds": NaN}', "is not JSON: NaN is no number"),
+    ('{"key": "a", "threads": true, "seconds": 1}', "threads: has true; needs int"),
     ('{"key": "a", "threads": 1, "seconds": 1, "steps": [{"step": "Fly"}]}', "steps.0: step: has 'Fly'"),
 ])  # fmt: skip
 def test_a_line_that_is_no_entry_is_named(text: str, message: str, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_line_that_is_no_entry_is_named(text: str, message: str, tmp_path: Pat
 
 
 def test_a_folder_without_kernels_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ScheduleError, match=r"kernels\.jsonl: .*No such file"):
+    with pytest.raises(ScheduleError, match=r"kernels\.jsonl: .*no such file"):
         KernelFile(tmp_path).chosen("a")
 
 

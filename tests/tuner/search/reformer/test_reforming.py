@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'dsascape[tune]'")
 
-from dsascape.tuner.search.database import BUILTIN, DATABASE
+from dsascape.tuner.search.database import BUILTIN, DATABASE, DatabaseError
 from dsascape.tuner.search.joint import complex_stages, is_joint
 from dsascape.tuner.search.options import SpaceOptions
 from dsascape.tuner.search.reformer.apart import kept_apart
@@ -158,12 +158,10 @@ def test_a_run_killed_between_decision_and_first_unit_begins_with_what_was_compo
     assert stored(tmp_path) == stored(folder)
 
 
-def test_damaged_decisions_are_taken_again(tmp_path: Path, whole: tuple[Path, Search]) -> None:
+def test_damaged_decisions_are_named(tmp_path: Path, whole: tuple[Path, Search]) -> None:
     split, (folder, _) = split_of(pair_behind()), whole
     with sqlite3.connect(folder / DATABASE) as source, sqlite3.connect(tmp_path / DATABASE) as target:
         source.backup(target)
         target.execute("UPDATE decisions SET decision = 'nothing'")
-    second = search(tmp_path, split, options=replace(OPTIONS, trials=48))
-    list(second.run())
-    assert second.trials == 48
-    assert [each.task for each in joins(second)] == [split.whole.key]
+    with pytest.raises(DatabaseError, match="is damaged: no decision of the reformer: 'nothing'"):
+        list(search(tmp_path, split, options=replace(OPTIONS, trials=48)).run())
