@@ -163,10 +163,10 @@ shown the tiles and which kernels there are, so all of these rows have been look
 """
 OF_LIBRARIES = """Large products in FP16 reach 635 to 675 TFLOPS at some 700 W, the power limit, with clocks of 1.29 to
 1.40 GHz in place of 1.98. With the limit in force, and energies that other kernels have set ([power](gpu-power.md)),
-large products in 16 bits are expected at 0.89 to 1.04 of what they take. These rows are from before the efficiency of
-tensor units was that of the GH200, the same die under a higher limit, and not that of one product that the limit had
-slowed down: two dozen products simulated since are expected at 0.86 to 1.10, off by 6.7 % in place of 4.9, while at
-full clock they are expected 11 % faster. Large ones in FP32 are within 13 %; small ones are expected at 0.75 to 0.94
+large products in 16 bits are expected at 0.89 to 1.04 of what they take. The efficiency of tensor units is that of the
+GH200, the same die under a higher limit, and not that of one product that the limit had slowed down, as before: two
+dozen products are expected at 0.86 to 1.10, off by 6.7 % (before 4.9), while at full clock they are expected 11 %
+faster. Large ones in FP32 are within 13 %; small ones are expected at 0.75 to 0.94
 of what they take, those of 16 rows at 0.60 to 0.74, and in 16 bits those of an odd depth (147, 777) at 0.37 to 0.43:
 they run in kernels of earlier GPUs. Softmax by PyTorch mostly moves less than half of what memory gives, which is not
 modelled. Transposition does too, as each thread of a warp reads a line of its own: with a pass of the cache for each
