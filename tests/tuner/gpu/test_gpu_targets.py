@@ -75,7 +75,7 @@ def test_opencl_code_is_written_as_source_and_no_device_is_named_that_has_not_ru
         (["--target", "opencl", "--device", "rpc://127.0.0.1:9"], "bundles for GPUs hold CUDA code"),
         (["--target", "cuda-sm_90", "--hardware", "kirin990"], "kirin990: is not a GPU"),
         (["--target", "cuda-sm_90", "--threads", "2"], "threads has 2"),
-        (["--target", "cuda-sm_90", "--out", ".", "--dtype", "fp16"], "dtype has 'fp16'"),
+        (["--target", "cuda-sm_90", "--out", "out/refused", "--dtype", "fp16"], "dtype has 'fp16'"),
     ],
 )
 def test_mistakes_end_with_code_2_and_one_message(
