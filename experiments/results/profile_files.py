@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dsascape.experiments.results.snapshot import CompareError, csv_rows, read_json
+from dsascape.experiments.results.snapshot import CompareError, csv_rows, number_of, read_json
 from dsascape.hw_models.text.messages import shown
 from dsascape.hw_models.text.quantities import LONGEST_S
 
@@ -92,10 +92,5 @@ def _scaled(value: object, factor: float) -> object:
 
 def _number(value: object) -> float | None:
     """Return a value as a number of seconds, milliseconds or microseconds; None for anything that no run takes."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if 0 <= number <= LONGEST_S else None
+    number = number_of(value)
+    return number if number is not None and 0 <= number <= LONGEST_S else None

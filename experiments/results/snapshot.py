@@ -161,7 +161,7 @@ def _of_table(path: Path) -> Snapshot:
     if lacking:
         raise CompareError(f"{path}: has no column {lacking[0]}; needs results.csv, or a JSON record")
     unknown = [name for name in columns if _is_unknown(name)]
-    numeric = [name for name in unknown if all(_number(row[name]) is not None for row in rows if row[name])]
+    numeric = [name for name in unknown if all(number_of(row[name]) is not None for row in rows if row[name])]
     figures = [name for name in columns if type_of(name) in NUMERIC or name in numeric]
     _check_times(path, rows)
     points = [_point(row, figures) for row in rows]
@@ -188,7 +188,7 @@ def _layers_of_table(path: Path) -> Layers:
 
 def _is_same(first: str, second: str) -> bool:
     """Return whether two cells are equal as text or as numbers: 4 and 4.0."""
-    return first == second or (_number(first) is not None and _number(first) == _number(second))
+    return first == second or (number_of(first) is not None and number_of(first) == number_of(second))
 
 
 def _of_record(path: Path) -> Snapshot:
@@ -224,7 +224,7 @@ def _check_times(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
             value = row[name]
             if value in (None, "") and (name != "latency_s" or row.get("error")):
                 continue
-            if not is_figure(name, _number(value)):
+            if not is_figure(name, number_of(value)):
                 needs = f"{SHORTEST_S:g} to {LONGEST_S:g}" if name in TIMES else "0"
                 raise CompareError(f"{place}: {name} has {shown(value)}; needs a number from {needs}")
 
@@ -240,7 +240,7 @@ def _is_unknown(column: str) -> bool:
 def _point(row: Mapping[str, object], figures: Sequence[str]) -> KeptPoint:
     """Return a row as a point; ``figures`` are its columns of numbers."""
     names = {name: _text(value) for name, value in names_of_point(row).items() if value not in (None, "")}
-    numbers = {name: number for name in figures if (number := _number(row.get(name))) is not None}
+    numbers = {name: number for name in figures if (number := number_of(row.get(name))) is not None}
     sized = {name: value for name, value in names.items() if name in TELL_APART or name not in figures}
     return KeptPoint(
         sized, numbers, str(row.get("bottleneck") or ""), str(row.get("error") or ""), str(row.get("key") or "")
@@ -251,7 +251,7 @@ def _text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _number(value: object) -> float | None:
+def number_of(value: object) -> float | None:
     """Return a value as a finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -266,7 +266,7 @@ def _layers(rows: Iterable[Mapping[Any, Any]]) -> tuple[KeptLayer, ...]:
     """Return the layers with a sound time."""
     layers = []
     for row in rows:
-        seconds, operators = _number(row.get("critical_s")), row.get("operators")
+        seconds, operators = number_of(row.get("critical_s")), row.get("operators")
         if seconds is not None and 0 <= seconds <= LONGEST_S and isinstance(row.get("layer"), str):
             named = operators.split(", ") if isinstance(operators, str) else operators
             kept = tuple(filter(None, map(str, named))) if isinstance(named, list) else ()
