@@ -314,7 +314,7 @@ def test_code_for_another_machine_is_written_as_an_object_of_its_kind(
         (["--policy", "fixed-pattern", "--device", "rpc://host"], "device has 'rpc://host'"),
         (["--policy", "fixed-pattern", "--dtype", "int8"], "dtype has 'int8'"),
         (["--policy", "fixed-pattern", "--target", "cuda", "--flush-caches"], "--flush-caches is for"),
-        (["--policy", "fixed-pattern", "--target", "aarch64", "--flush-caches", "--out", "out/no"], "--flush-caches is"),
+        (["--policy", "fixed-pattern", "--target", "aarch64", "--flush-caches", "--out", "out/x"], "--flush-caches is"),
     ],
 )
 def test_mistakes_end_with_code_2_and_one_message(
