@@ -135,12 +135,12 @@ def parse_json(text: str, where: str, deepest: int = DEEPEST, *, any_number: boo
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"key {twice[:80]!r} is duplicate")
-    return made
+    entries: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in entries:
+            raise ValueError(f"key {key[:80]!r} is duplicate")
+        entries[key] = value
+    return entries
 
 
 def _refused(constant: str) -> None:

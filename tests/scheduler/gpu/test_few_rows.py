@@ -18,13 +18,13 @@ from tests.tiers import examples
 
 PRESETS = sorted(name for name in preset_names() if isinstance(load_hardware(name), Gpu))
 COLUMNS, DEPTH = 16_384, 2304
-"""Of weights: 72 MiB in 16 bits, as much as the largest of these L2 caches has."""
+"""Size of the weights: 72 MiB in 16 bits, the capacity of the largest L2 cache among the presets."""
 FEW = 8
 """Rows whose products move the same bytes, but for less than one in a hundred."""
 
 
 class Times(NamedTuple):
-    """Of a product, in microseconds."""
+    """Bound and expected latency of a product, in microseconds."""
 
     bound: float
     expected: float
