@@ -5,11 +5,10 @@ from typing import Any
 
 from dsascape.scheduler.cpu.schedule.steps import Decided
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
-from dsascape.tuner.codegen.names import SCAN
 from dsascape.tuner.codegen.running_sums import running_sum
 from dsascape.tuner.codegen.state_scan import scan_chunk
 from dsascape.tuner.codegen.top_k import top_k
+from dsascape.workloads.arithmetic.elementwise import SCAN, UnsupportedKernelError
 from dsascape.workloads.executable import Executable
 
 Writing = Callable[[Layer, Executable, Decided, str], tuple[Any, tuple[str, ...]]]

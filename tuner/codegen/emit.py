@@ -9,10 +9,7 @@ from tvm import te, tirx
 from tvm.sym import Analyzer
 
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.affine import Affine
-from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
-    FACTOR,
     Ahead,
     Buffer,
     Guard,
@@ -29,13 +26,11 @@ from dsascape.scheduler.kernels.loops.nodes import (
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Scope
-from dsascape.tuner.codegen.access import Stored
-from dsascape.tuner.codegen.functions import dtype_of
+from dsascape.scheduler.kernels.values.access import Stored
+from dsascape.scheduler.kernels.values.packing import Packing
+from dsascape.scheduler.kernels.values.statements import Statements
 from dsascape.tuner.codegen.local_values import with_local_values
-from dsascape.tuner.codegen.packing import Packing
-from dsascape.tuner.codegen.softmax_in_parts import SoftmaxInParts
-from dsascape.tuner.codegen.sources import Place, stored_in
-from dsascape.tuner.codegen.stage_values import StageValues
+from dsascape.tuner.codegen.tvm_values import TvmValues
 from dsascape.workloads.executable import Executable
 
 _KINDS: Mapping[LoopKind, Any] = {
@@ -64,16 +59,14 @@ def cpu_function(layer: Layer, executable: Executable, program: LoopProgram, nam
     return Emitting(layer, executable, program).function(name)
 
 
-class Emitting:
+class Emitting(Statements):
     """A function in the making."""
 
+    values_of: type[TvmValues] = TvmValues
+    """What makes expressions of the kernel's elements."""
+
     def __init__(self, layer: Layer, executable: Executable, program: LoopProgram) -> None:
-        self.layer, self.program = layer, program
-        self.values = StageValues(layer, executable)
-        self.values.packings = {
-            each.tensor: Packing(each.dim, each.panel, each.order) for each in program.layouts
-        }  # fmt: skip
-        self.stages = {stage.name: stage for stage in program.stages}
+        super().__init__(layer, program, self.values_of(layer, executable))
         self.variables = {name: tirx.Var(name, "int32") for name in program.extents}
         """Loop variables by name; loops that were fused are expressions of the fused one."""
         self.dealt: dict[str, tuple[Any, Any]] = {}
@@ -82,9 +75,7 @@ class Emitting:
         """Variable and iterations of loops that run in part: the loop's is what the first iteration is, plus this."""
         self.inside: dict[str, list[Buffer]] = {}
         self.buffers: dict[str, Any] = {}
-        self.spans = program.extents
         self._part = -1
-        self.vector_loops = {name for name, loop in program.loops.items() if loop.kind == "vector"}
 
     def function(self, name: str) -> CpuFunction:
         """Return the finished function."""
@@ -103,12 +94,8 @@ class Emitting:
 
     def declare(self) -> None:
         """Describe what the kernel computes, and declare its buffers."""
-        program = self.program
-        for step in program.running.values():
-            softmax = SoftmaxInParts(self.values, step)
-            self.values.softmaxes |= dict.fromkeys((step.stage, step.maximum, step.total), softmax)
-        self.values.describe({stage.name for stage in program.stages} - program.inlined)
-        for buffer in program.buffers:
+        self.describe()
+        for buffer in self.program.buffers:
             self._declare(buffer)
 
     def split(self, loop: Loop) -> None:
@@ -137,17 +124,11 @@ class Emitting:
         found = self._stored(stage, buffer, own)
         self.take_in(stage, found)
 
-    def take_in(self, stage: Stage, found: Stored) -> None:
-        """Have a stage's elements read from its buffer."""
-        self.values.own[stage.name] = found
-        if stage.kind != "sum" and stage.name == stage.tensor and stage.name not in self.program.inlined:
-            self.values.stored[stage.tensor] = found
-
     def _stored(self, stage: Stage, buffer: Buffer, own: Any) -> Stored:
         first = [self.value(each) for each in buffer.first]
         if buffer.scope != "register":
             starts = first if any(each.terms or each.offset for each in buffer.first) else ()
-            return stored_in(own, stage.order, starts)
+            return Stored(lambda *place: tirx.BufferLoad(own, list(place)), stage.order, tuple(starts))
         analyzer = Analyzer()
 
         def element(*place: Any) -> Any:
@@ -155,24 +136,6 @@ class Emitting:
             return tirx.BufferLoad(own, [*moved, *([0] if buffer.partial_sums > 1 else [])])
 
         return Stored(element, stage.order)
-
-    def dtype_of(self, stage: Stage) -> str:
-        """Return the dtype of a stage's buffer: of sums, that of what is added."""
-        if stage.kind != "sum":
-            return self.values.dtype(self.values.described(stage.tensor))
-        self.values.place = Place(copies=self.program.copies(stage.name))
-        zero = [tirx.const(0, "int32")] * len(stage.shape)
-        loops = {loop: tirx.const(0, "int32") for loop, each in enumerate(stage.nests[0].loops) if each.reduction}
-        return dtype_of(self.values.term(stage, zero, loops))
-
-    def value(self, expression: Affine) -> Any:
-        """Return an expression of loops as one of their variables."""
-        value: Any = tirx.const(expression.offset, "int32")
-        for loop, stride in expression.terms:
-            variable = self.variables[loop]
-            term = variable if stride == 1 else variable * stride
-            value = term if isinstance(value, tirx.IntImm) and not value.value else value + term
-        return value
 
     def _with_buffers(self, loop: str, body: Any) -> Any:
         own = [tirx.AllocBuffer(self.buffers[each.name]) for each in self.inside.get(loop, ())]
@@ -246,55 +209,6 @@ class Emitting:
         }[reach.part]()
         return begin, te.max(stop - begin, 0)
 
-    def statement(self, statement: Statement) -> Any:
-        """Return what one iteration of a statement stores."""
-        stage, values = self.stages[statement.stage], self.values
-        values.place = self._place(stage, statement)
-        element = self.element(statement)
-        name, place = stage.name, None if statement.source else statement.place
-        indices = self._indices(name, statement.element, place)
-        running = self._running(stage, statement, element)
-        if running is not None:
-            value = running
-        elif statement.role == "first":
-            value = values.first(stage, self.buffer_dtype(name))
-        elif statement.role == "fold":
-            assert statement.place is not None
-            source, far = statement.source or name, statement.place.shifted(statement.distance)
-            other = self.load(source, self._indices(source, statement.element, far))
-            value = values.combined(stage, self.load(name, indices), other)
-        elif stage.kind == "sum":
-            term = values.term(stage, element, self._reduced(stage, statement))
-            value = values.combined(stage, self.load(name, indices), term)
-        elif stage.kind == "copy":
-            value = self._copied(stage, statement, element)
-        else:
-            value = values.result(stage, element)
-        return self.store(name, value, indices)
-
-    def _running(self, stage: Stage, statement: Statement, element: Sequence[Any]) -> Any:
-        """Return what is stored of a running statistic or of a sum to be corrected; None for anything else."""
-        of_softmax, name = self.values.softmaxes, stage.name
-        if statement.role == "correct":
-            value = self.load(name, self._indices(name, statement.element, None))
-            return self.values.sharing.within(lambda: of_softmax[name].corrected(stage, element, value))
-        maximum = name.removesuffix(FACTOR)
-        if maximum != name and maximum in of_softmax:
-            return self.values.sharing.within(lambda: of_softmax[maximum].factor(element))
-        if statement.role == "update" and stage.kind == "map":
-            return self.values.sharing.within(lambda: of_softmax[name].updated(name, element))
-        return None
-
-    def element(self, statement: Statement) -> list[Any]:
-        """Return the element that a statement computes."""
-        return [self.value(each) for each in statement.element]
-
-    def _indices(self, name: str, element: Sequence[Affine], place: Affine | None) -> list[Any]:
-        """Return where an element lies in a buffer, at a place among its partial sums."""
-        buffer, order = self.program.buffer(name), self.stages[name].order
-        found = [self.value(element[dim] + buffer.first[dim] * -1) for dim in order]
-        return found if place is None else [*found, self.value(place)]
-
     def load(self, name: str, indices: Sequence[Any]) -> Any:
         """Return what a buffer has at ``indices``."""
         return tirx.BufferLoad(self.buffers[name], list(indices))
@@ -306,73 +220,3 @@ class Emitting:
     def buffer_dtype(self, name: str) -> str:
         """Return the dtype of a buffer."""
         return str(self.buffers[name].dtype)
-
-    def _reduced(self, stage: Stage, statement: Statement) -> dict[int, Any]:
-        """Return the iteration of every reduction loop."""
-        nest = stage.nests[0]
-        found = {
-            loop: tirx.const(0, "int32")
-            for loop, each in enumerate(nest.loops) if each.reduction and each.extent == 1
-        }  # fmt: skip
-        found |= {loop: self.value(value) for loop, value in statement.reduced}
-        if statement.run is None:
-            return found
-        rest, extents = self.value(statement.run), reduction_extents(nest)
-        for number, loop in enumerate(reversed(stage.run)):
-            extent, is_outermost = extents[loop], number == len(stage.run) - 1
-            found[loop] = rest if is_outermost else tirx.floormod(rest, extent)
-            rest = rest if is_outermost else tirx.floordiv(rest, extent)
-        return found
-
-    def _copied(self, stage: Stage, statement: Statement, element: Sequence[Any]) -> Any:
-        """Return an element of a copy: of another stage as it is, of a tensor with padding around it.
-
-        Vectors that stick out of the tensor are copied whole, with whatever lies behind a row: it is not used.
-        """
-        values = self.values
-        if stage.source in self.stages and stage.source != stage.tensor:
-            return values.own[stage.source].at(element)
-        tensor = values.described(stage.source)
-        reader = next(each for each in self.program.stages if stage.name in self.program.copies(each.name).values())
-        inside = []
-        for dim, (value, span, size) in enumerate(zip(element, statement.element, tensor.shape, strict=True)):
-            lo, hi = span.span(self.spans)
-            inside += [value >= 0] if lo < 0 else []
-            inside += [value < size] if hi > size and not self._is_loose(stage, reader, dim) else []
-        fill = values.fill_of(reader, tensor)
-        source = values.tensor(stage.source)
-        return values.sharing.within(lambda: values.where(inside, lambda: source.at(element), fill))
-
-    def _is_loose(self, stage: Stage, reader: Stage, dim: int) -> bool:
-        """Whether vectors may be copied beyond the end of a dimension along which the reader's vectors lie."""
-        before, self.values.place = self.values.place, self._place_of(reader)
-        try:
-            nest = reader.nests[0]
-            reads = [read for read in nest.reads if read.tensor == stage.source]
-            self.values.place = Place(
-                reader.name, self.values.place.shape, vector_dim=self.values.place.vector_dim
-            )  # fmt: skip
-            return all(self.values.is_loose(nest, read, dim) for read in reads)
-        finally:
-            self.values.place = before
-
-    def _place_of(self, stage: Stage) -> Place:
-        statement = next(each for _, each in statements_of(self.program.body) if each.stage == stage.name)
-        return self._place(stage, statement)
-
-    def _place(self, stage: Stage, statement: Statement) -> Place:
-        spans = [each.span(self.spans) for each in statement.element]
-        vector_dim = next(
-            (
-                dim
-                for dim, each in enumerate(statement.element)
-                if any(loop in self.vector_loops for loop, _ in each.terms)
-            ),
-            -1,
-        )
-        limits = zip(spans, stage.shape, strict=True)
-        is_result = self.program.buffer(stage.name).scope == "global"
-        beyond = frozenset() if is_result else frozenset(dim for dim, ((_, hi), size) in enumerate(limits) if hi > size)
-        before = frozenset(dim for dim, (lo, _) in enumerate(spans) if lo < 0)
-        return Place(stage.name, stage.shape, beyond, before, vector_dim, self.program.copies(stage.name))
-

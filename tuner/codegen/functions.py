@@ -1,14 +1,16 @@
-"""Functions of one number in the form in which vectors of them are computed: single precision, no branches."""
+"""Numbers as expressions of TVM; functions of one number are as vectors of them are computed.
 
+Those of single precision have no branches and call no library.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import te, tirx
 
-
-def dtype_of(value: Any) -> str:
-    """Return the dtype of an expression."""
-    return str(value.dtype if hasattr(value, "dtype") else value.ty.dtype)
-
+from dsascape.tuner.codegen.dtypes import dtype_of
+from dsascape.tuner.codegen.sharing import Sharing
+from dsascape.workloads.arithmetic.numbers import Numbers
 
 _LEAST_EXPONENT = -87.3
 """Of what is no smaller than the smallest normal number of single precision."""
@@ -35,11 +37,6 @@ def exponential(x: Any) -> Any:
     p = p * r * r + r + const(x, 1.0)
     power = tirx.reinterpret("float32", (n.astype("int32") + tirx.const(127, "int32")) << tirx.const(23, "int32"))
     return tirx.Select(x < const(x, _LEAST_EXPONENT), const(x, 0), p * power)
-
-
-def sigmoid(x: Any) -> Any:
-    """Return 1 / (1 + e^-x)."""
-    return const(x, 1) / (const(x, 1) + exponential(const(x, 0) - x))
 
 
 def tanh(x: Any) -> Any:
@@ -70,3 +67,88 @@ def erf(x: Any) -> Any:
     for factor in (-2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02):
         low = low * s + const(x, factor)
     return z * top / low
+
+
+class TvmNumbers(Numbers):
+    """Numbers as expressions of TVM, in which an element that is read several times has one name (`Sharing`)."""
+
+    def __init__(self) -> None:
+        self._sharing = Sharing()
+
+    def const(self, value: float, dtype: str) -> Any:
+        return tirx.const(value, dtype)
+
+    def dtype_of(self, x: Any) -> str:
+        return dtype_of(x)
+
+    def cast(self, x: Any, dtype: str) -> Any:
+        return x.astype(dtype)
+
+    def lowest(self, dtype: str) -> Any:
+        return tirx.min_value(dtype)
+
+    def highest(self, dtype: str) -> Any:
+        return tirx.max_value(dtype)
+
+    def maximum(self, x: Any, y: Any) -> Any:
+        return te.max(x, y)
+
+    def minimum(self, x: Any, y: Any) -> Any:
+        return te.min(x, y)
+
+    def select(self, condition: Any, x: Any, y: Any) -> Any:
+        return tirx.Select(condition, x, y)
+
+    def where(self, conditions: Sequence[Any], compute: Callable[[], Any], other: Any = None) -> Any:
+        if not conditions:
+            return compute()
+        found = self.within(compute)
+        return tirx.if_then_else(self.both(*conditions), found, self.like(found, 0) if other is None else other)
+
+    def equal(self, x: Any, y: Any) -> Any:
+        return tirx.EQ(x, y)
+
+    def both(self, *conditions: Any) -> Any:
+        return tirx.all(*conditions)
+
+    def either(self, *conditions: Any) -> Any:
+        return tirx.any(*conditions)
+
+    def negated(self, condition: Any) -> Any:
+        return tirx.Not(condition)
+
+    def floor_divide(self, x: Any, y: Any) -> Any:
+        return tirx.floordiv(x, y)
+
+    def floor_modulo(self, x: Any, y: Any) -> Any:
+        return tirx.floormod(x, y)
+
+    def truncated_divide(self, x: Any, y: Any) -> Any:
+        return tirx.truncdiv(x, y)
+
+    def truncated_modulo(self, x: Any, y: Any) -> Any:
+        return tirx.truncmod(x, y)
+
+    def power(self, x: Any, y: Any) -> Any:
+        return tirx.power(x, y)
+
+    def call(self, function: str, x: Any) -> Any:
+        return getattr(tirx, "nearbyint" if function == "rint" else function)(x)
+
+    def exponential(self, x: Any) -> Any:
+        return exponential(x)
+
+    def tanh(self, x: Any) -> Any:
+        return tanh(x)
+
+    def erf(self, x: Any) -> Any:
+        return erf(x)
+
+    def within(self, compute: Callable[[], Any]) -> Any:
+        return self._sharing.within(compute)
+
+    def unnamed(self, compute: Callable[[], Any]) -> Any:
+        return self._sharing.unnamed(compute)
+
+    def once(self, name: str, place: Sequence[Any], compute: Callable[[], Any]) -> Any:
+        return self._sharing.once(name, place, compute)

@@ -14,12 +14,12 @@ from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.cut import layer_of, only_convolution
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.program import LoopProgram
-from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
+from dsascape.scheduler.kernels.values.packing import Packing
 from dsascape.tuner.codegen.by_itself import written_by_itself
 from dsascape.tuner.codegen.emit import CpuFunction, cpu_function
 from dsascape.tuner.codegen.names import kernel_name
-from dsascape.tuner.codegen.packing import Packing
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.arithmetic.elementwise import UnsupportedKernelError
 from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Graph
 from dsascape.workloads.nest_by_nest import written_out

@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
-from dsascape.tuner.codegen.functions import dtype_of
+from dsascape.tuner.codegen.dtypes import dtype_of
 
 _CONDITIONAL = "prim.if_then_else"
 

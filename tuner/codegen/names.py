@@ -7,10 +7,6 @@ from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.scheduler.layer_names import layer_names
 
-FEW_BITS = "com.microsoft::MatMulNBits"
-"""Product with weights of a few bits."""
-SCAN = "dsascape::ScanChunk"
-"""States of a selective scan."""
 _MOST_NAMED = 4
 """Operators that the name of a function has."""
 

@@ -14,8 +14,8 @@ from dsascape.scheduler.cpu.schedule.steps import Decided
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.steps import Parallel
-from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError
-from dsascape.tuner.codegen.stage_values import StageValues
+from dsascape.tuner.codegen.tvm_values import TvmValues
+from dsascape.workloads.arithmetic.elementwise import Operator, UnsupportedKernelError
 from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Tensor
 
@@ -25,7 +25,7 @@ def running_sum(layer: Layer, executable: Executable, tiles: Decided, name: str)
 
     Raises ``UnsupportedKernelError`` where its input is a view of what lies in memory.
     """
-    values = StageValues(layer, executable)
+    values = TvmValues(layer, executable)
     (position,) = layer.ops[-1:]
     if len(layer.ops) > 1:
         raise UnsupportedKernelError(f"{layer.graph.ops[position].name}: running sums of views have no code")

@@ -14,7 +14,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from dsascape.tuner.codegen.functions import dtype_of
+from dsascape.tuner.codegen.dtypes import dtype_of
 
 
 @dataclass

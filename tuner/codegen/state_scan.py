@@ -11,9 +11,9 @@ from dsascape.scheduler.cpu.schedule.steps import Decided
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.tuner.codegen.arithmetic import scanned_state
 from dsascape.tuner.codegen.local_values import with_local_values
-from dsascape.tuner.codegen.stage_values import values_of_views
+from dsascape.tuner.codegen.tvm_values import values_of_views
+from dsascape.workloads.arithmetic.elementwise import scanned_state
 from dsascape.workloads.executable import Executable
 
 _LANES = 8
@@ -36,7 +36,8 @@ def scan_chunk(layer: Layer, executable: Executable, decided: Decided, name: str
         held = start.at(before) if is_first else tirx.BufferLoad(written, [batch, token - 1, channel, number])
         of_channel, of_state = [batch, now, channel], [batch, now, number]
         rate = rates.at([channel, number])
-        return scanned_state(data.at(of_channel), steps.at(of_channel), rate, entering.at(of_state), held)
+        read = data.at(of_channel), steps.at(of_channel), rate, entering.at(of_state), held
+        return scanned_state(values.numbers, *read)
 
     tile, lanes = _tile(decided, shape)
     part = tirx.Var("p", "int32")
@@ -51,7 +52,7 @@ def scan_chunk(layer: Layer, executable: Executable, decided: Decided, name: str
             rest = tirx.floordiv(rest, counts[dim])
         batch, channel = first[2] + inner[0], first[1] + inner[1]
         number = first[0] + inner[2] * lanes + inner[3]
-        value = values.sharing.within(lambda: state(batch, channel, number, is_first=is_first))
+        value = values.numbers.within(lambda: state(batch, channel, number, is_first=is_first))
         body: Any = tirx.BufferStore(written, value, [batch, token, channel, number])
         body = tirx.For(inner[3], 0, lanes, tirx.ForKind.VECTORIZED if lanes > 1 else tirx.ForKind.SERIAL, body)
         body = tirx.For(inner[2], 0, tile[3] // lanes, tirx.ForKind.SERIAL, body)

@@ -11,9 +11,9 @@ from tvm import te, tirx
 
 from dsascape.scheduler.cpu.schedule.steps import Decided
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.tuner.codegen.arithmetic import Operator
 from dsascape.tuner.codegen.local_values import with_thread_values
-from dsascape.tuner.codegen.stage_values import values_of_views
+from dsascape.tuner.codegen.tvm_values import values_of_views
+from dsascape.workloads.arithmetic.elementwise import Operator
 from dsascape.workloads.executable import Executable
 
 
@@ -49,7 +49,7 @@ def top_k(layer: Layer, executable: Executable, _: Decided, name: str) -> tuple[
     stores = [
         tirx.BufferStore(
             buffer,
-            values.sharing.within(lambda: data.at(place(chosen))) if named.index(each) == 0 else chosen.astype("int64"),
+            values.numbers.within(lambda: data.at(place(chosen))) if named.index(each) == 0 else chosen.astype("int64"),
             place(result),
         )
         for each, buffer in results.items()

@@ -12,7 +12,7 @@ from dsascape.workloads.graph import Graph
 from dsascape.workloads.operators.registry import Array
 
 if TYPE_CHECKING:
-    from dsascape.tuner.codegen.packing import Packing
+    from dsascape.scheduler.kernels.values.packing import Packing
     from dsascape.workloads.executable import Executable
 
 _NAME_DIGITS = 16

@@ -9,9 +9,9 @@ import numpy as np
 
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
+from dsascape.scheduler.kernels.values.packing import Packing
 from dsascape.tuner.codegen.emit import CpuFunction
 from dsascape.tuner.codegen.kernels import argument, network_array, stored_array
-from dsascape.tuner.codegen.packing import Packing
 from dsascape.tuner.measure.candidate_worker import Outcome
 from dsascape.tuner.measure.records import Timing
 from dsascape.tuner.measure.tasks import CandidateResult, KernelTask, PreparedTask

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.values.packing import Packing
 from dsascape.tuner.bundle.archive import packed
 from dsascape.tuner.bundle.batch import BatchLabels, CandidateGroup
 from dsascape.tuner.bundle.contents import (
@@ -18,7 +19,6 @@ from dsascape.tuner.bundle.contents import (
 )
 from dsascape.tuner.bundle.linking import linked_objects
 from dsascape.tuner.codegen.kernels import in_bytes, stored_array
-from dsascape.tuner.codegen.packing import Packing
 from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES
 from dsascape.tuner.measure.targets import target_architecture
 from dsascape.tuner.measure.tasks import PreparedTask

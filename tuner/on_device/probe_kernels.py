@@ -25,7 +25,7 @@ from dsascape.tuner.calibrate.shapes import (
     sums,
     sums_on_threads,
 )
-from dsascape.tuner.codegen.functions import sigmoid
+from dsascape.tuner.codegen.functions import TvmNumbers
 
 
 def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
@@ -80,7 +80,7 @@ def _product(shape: ProbeShape, rows: int, depth: int) -> Any:
 def _special(lanes: int) -> Any:
     """Return exponentials and divisions of vectors."""
     data = te.placeholder((VECTORS * lanes,), name="data")
-    schedule = _schedule([data, te.compute((VECTORS * lanes,), lambda i: sigmoid(data[i]), name="result")])
+    schedule = _schedule([data, te.compute((VECTORS * lanes,), lambda i: TvmNumbers().sigmoid(data[i]), name="result")])
     (loop,) = schedule.get_loops(schedule.get_sblock("result"))
     schedule.vectorize(schedule.split(loop, [None, lanes])[1])
     return schedule.mod["main"]

@@ -6,10 +6,10 @@ from typing import Any
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import ShareReduction
-from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
 from dsascape.tuner.codegen.gpu.emit import GridEmitting
 from dsascape.tuner.codegen.gpu.phases import Block, Language, Loops
 from dsascape.wording import count
+from dsascape.workloads.arithmetic.elementwise import UnsupportedKernelError
 from dsascape.workloads.executable import Executable
 
 

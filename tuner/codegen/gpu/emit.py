@@ -30,8 +30,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.shared_memory import shared_memory
-from dsascape.tuner.codegen.access import Stored
-from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
+from dsascape.scheduler.kernels.values.access import Stored
 from dsascape.tuner.codegen.emit import Emitting
 from dsascape.tuner.codegen.gpu.groups import groups_of, has_phases, is_copy
 from dsascape.tuner.codegen.gpu.guards import adds_zeros, dim_of
@@ -48,6 +47,8 @@ from dsascape.tuner.codegen.gpu.phases import (
     sequence,
     when,
 )
+from dsascape.tuner.codegen.tvm_values import GridValues
+from dsascape.workloads.arithmetic.elementwise import UnsupportedKernelError
 from dsascape.workloads.executable import Executable
 
 Parts = list[Phase | Steps]
@@ -56,10 +57,11 @@ Parts = list[Phase | Steps]
 class GridEmitting(Emitting):
     """The code of a grid in the making."""
 
+    values_of = GridValues
+
     def __init__(self, layer: Layer, executable: Executable, program: LoopProgram, block: Block) -> None:
         super().__init__(layer, executable, program)
         self.block = block
-        self.values.names_taps = True
         self.memories: dict[str, tuple[Memory, str]] = {}
         self.places = shared_memory(program)
         self.grid = max([node.extent for node in program.body if isinstance(node, Loop)], default=1)

@@ -10,12 +10,12 @@ from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.program import LoopProgram
-from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
 from dsascape.tuner.codegen.gpu.blocks import GpuFunction, gpu_function
 from dsascape.tuner.codegen.gpu.phases import Language, Loops
 from dsascape.tuner.codegen.kernels import Uncompiled
 from dsascape.tuner.codegen.names import launch_names
 from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.arithmetic.elementwise import UnsupportedKernelError
 from dsascape.workloads.executable import Executable
 
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import tvm
 from tvm import tirx
 
-from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
 from dsascape.tuner.codegen.local_values import with_thread_values
+from dsascape.workloads.arithmetic.elementwise import UnsupportedKernelError
 
 Language = Literal["cuda", "opencl"]
 """What the code of a grid is written in."""

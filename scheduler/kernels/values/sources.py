@@ -1,30 +1,28 @@
 """Operands of a kernel's statements: parameters, buffers, and tensors computed where they are read."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm import te, tirx
-
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.tuner.codegen.access import Stored, affine, divided, logical, loops_of, reach
-from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError
-from dsascape.tuner.codegen.functions import dtype_of
-from dsascape.tuner.codegen.packing import Packing
-from dsascape.tuner.codegen.reductions import Reduction
-from dsascape.tuner.codegen.sharing import Sharing
+from dsascape.scheduler.kernels.values.access import Stored, affine, divided, logical, loops_of, reach
+from dsascape.scheduler.kernels.values.packing import Packing
+from dsascape.workloads.arithmetic.elementwise import Operator, UnsupportedKernelError
+from dsascape.workloads.arithmetic.numbers import Numbers
+from dsascape.workloads.arithmetic.reductions import Reduction
 from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.index import Index
 from dsascape.workloads.loopnest import Access, LoopNest
 
-TVM_DTYPES: Mapping[str, str] = {
+STORED_DTYPES: Mapping[str, str] = {
     "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32", "int16": "int16",
     "int8": "int8", "uint64": "uint64", "uint32": "uint32", "uint16": "uint16", "uint8": "uint8", "bool": "bool",
     "int4": "int8", "uint4": "uint8",
 }  # fmt: skip
-"""Dtype in generated code, by dtype. Numbers of four bits have a byte each there."""
+"""Dtype in memory as numpy and compilers write it, by dtype. Numbers of four bits have a byte each there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +43,31 @@ class Place:
 
 
 @dataclass
-class Sources:
-    """The tensors of a kernel in the making, and how their elements are read."""
+class Sources(ABC):
+    """The tensors of a kernel, and how their elements are read."""
 
     layer: Layer
     executable: Executable
+    numbers: Numbers
     stored: dict[str, Stored] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     """Buffers of the parameters that are read, in their order."""
     packings: dict[str, Packing] = field(default_factory=dict)
     own: dict[str, Stored] = field(default_factory=dict)
     """Buffers of the kernel's stages by the stage's name."""
-    sharing: Sharing = field(default_factory=Sharing)
     place: Place = field(default_factory=Place)
     """Place of the statement whose value is being written down."""
     _count: int = 0
 
+    @abstractmethod
+    def parameter(self, name: str, shape: tuple[int, ...], dtype: str) -> tuple[Any, Callable[..., Any]]:
+        """Return the memory of a tensor from outside, and what loads an element at its indices there."""
+
     @staticmethod
     def dtype(tensor: Tensor) -> str:
-        """Return the dtype as TVM writes it."""
+        """Return the dtype as numpy writes it."""
         try:
-            return TVM_DTYPES[tensor.dtype]
+            return STORED_DTYPES[tensor.dtype]
         except KeyError:
             raise UnsupportedKernelError(f"tensor {tensor.name!r} is of dtype {tensor.dtype}") from None
 
@@ -77,11 +79,12 @@ class Sources:
 
     def cast(self, tensor: Tensor, value: Any) -> Any:
         """Return ``value`` in the dtype of ``tensor``."""
-        return value if dtype_of(value) == self.dtype(tensor) else value.astype(self.dtype(tensor))
+        dtype = self.dtype(tensor)
+        return value if self.numbers.dtype_of(value) == dtype else self.numbers.cast(value, dtype)
 
     def shared_element(self, tensor: Tensor, element: Callable[..., Any], stored: Sequence[Any]) -> Any:
         """Return an element that is computed where it is read, once for each expression."""
-        return self.sharing.once(
+        return self.numbers.once(
             tensor.name, stored, lambda: self.cast(tensor, element(*logical(tensor, stored)))
         )  # fmt: skip
 
@@ -113,26 +116,26 @@ class Sources:
         tensor = self.layer.graph.tensors[name]
         value = self.executable.values.get(name)
         if value is not None and value.size == 1 and tensor.role == "weight":
-            constant = tirx.const(value.reshape(-1)[0].item(), self.dtype(tensor))
+            constant = self.numbers.const(value.reshape(-1)[0].item(), self.dtype(tensor))
             found = Stored(lambda *_: constant, tensor.order)
         elif name in self.packings:
             found = self._packed(tensor, self.packings[name])
         else:
-            shape = [tensor.shape[dim] for dim in tensor.order]
-            self.inputs[name] = tirx.decl_buffer(shape, self.dtype(tensor), self.name("in"))
-            found = stored_in(self.inputs[name], tensor.order)
+            shape = tuple([tensor.shape[dim] for dim in tensor.order])
+            self.inputs[name], load = self.parameter(name, shape, self.dtype(tensor))
+            found = Stored(load, tuple(tensor.order))
         self.stored[name] = found
         return found
 
     def _packed(self, tensor: Tensor, packing: Packing) -> Stored:
         """Return a weight that lies in panels."""
-        buffer = tirx.decl_buffer(packing.shape(tensor.shape), self.dtype(tensor), self.name("weight"))
-        self.inputs[tensor.name] = buffer
+        n, shape = self.numbers, packing.shape(tensor.shape)
+        self.inputs[tensor.name], load = self.parameter(tensor.name, shape, self.dtype(tensor))
 
         def element(*place: Any) -> Any:
             along, block = place[packing.dim], packing.block
             rest = [place[dim] for dim in packing.order]
-            return tirx.BufferLoad(buffer, [tirx.floordiv(along, block), *rest, tirx.floormod(along, block)])
+            return load(n.floor_divide(along, block), *rest, n.floor_modulo(along, block))
 
         return Stored(element, tuple(range(len(tensor.shape))))
 
@@ -145,26 +148,26 @@ class Sources:
         Copies have what lies beyond the border. Where register tiles stick out of what they compute, parameters are
         read at the nearest element: it is not used. The indices ``dividing`` are known to divide at ``loops``.
         """
-        source = self.tensor(read.tensor)
+        n, source = self.numbers, self.tensor(read.tensor)
         is_copy = read.tensor in self.place.copies
         is_parameter = self._root(read.tensor) in self.inputs and not is_copy
         element, conditions = [], []
         for dim, (index, size) in enumerate(zip(read.indices, read.shape, strict=True)):
             if index.table or index.window != 1 or index.opaque:
                 raise UnsupportedKernelError(f"reads {read.tensor!r} at places that depend on data or mixes several")
-            value, exact = divided(index, loops, surely=index in dividing)
+            value, exact = divided(n, index, loops, surely=index in dividing)
             conditions += exact
             lo, hi = reach(nest, index)
             if index.clamp:
-                value = te.max(te.min(value, size - 1), 0)
+                value = n.maximum(n.minimum(value, size - 1), 0)
             elif not is_copy:
                 conditions += [value >= 0] if lo < 0 else []
                 conditions += [value < size] if hi > size else []
                 value = self._inside(nest, read, dim, value) if is_parameter else value
             element.append(value)
-        return self.sharing.once(
+        return n.once(
             f"read of {read.tensor}", [*element, *conditions, *([] if fill is None else [fill])],
-            lambda: self.where(conditions, lambda: source.at(element), fill),
+            lambda: n.where(conditions, lambda: source.at(element), fill),
         )  # fmt: skip
 
     def _inside(self, nest: LoopNest, read: Access, dim: int, value: Any) -> Any:
@@ -179,17 +182,8 @@ class Sources:
         if any(own[each] for each in place.beyond) and not self.is_loose(nest, read, dim):
             packing = self.packings.get(read.tensor)
             if packing is None or packing.dim != dim:
-                value = te.min(value, read.shape[dim] - 1)
-        return te.max(value, 0) if any(own[each] for each in place.before) else value
-
-    def where(self, conditions: Sequence[Any], compute: Callable[[], Any], other: Any = None) -> Any:
-        """Return what ``compute`` makes where all ``conditions`` hold; elsewhere ``other``, or zero."""
-        if not conditions:
-            return compute()
-        found = self.sharing.within(compute)
-        return tirx.if_then_else(
-            tirx.all(*conditions), found, tirx.const(0, dtype_of(found)) if other is None else other
-        )  # fmt: skip
+                value = self.numbers.minimum(value, read.shape[dim] - 1)
+        return self.numbers.maximum(value, 0) if any(own[each] for each in place.before) else value
 
     def is_loose(self, nest: LoopNest, read: Access, dim: int) -> bool:
         """Whether vectors may be loaded beyond the end of a dimension: what lies behind in memory is theirs to read.
@@ -216,15 +210,12 @@ class Sources:
         if rule.finish is None:
             return value
         count = math.prod(loop.extent for loop in nest.loops if loop.reduction)
-        loops = loops_of(nest, element)
+        loops = loops_of(self.numbers, nest, element)
         late = [self.read(nest, nest.reads[n], loops) for n in rule.late]
         taps = _taps(op, nest, loops, count)
-        return rule.finish(value, late, count) if taps is None else value / taps.astype(dtype_of(value))
-
-
-def stored_in(buffer: Any, order: Sequence[int], first: Sequence[Any] = ()) -> Stored:
-    """Return a tensor that lies in ``buffer`` from the element ``first`` on."""
-    return Stored(lambda *place: tirx.BufferLoad(buffer, list(place)), tuple(order), tuple(first))
+        if taps is None:
+            return rule.finish(self.numbers, value, late, count)
+        return value / self.numbers.cast(taps, self.numbers.dtype_of(value))
 
 
 def _taps(op: Operator, nest: LoopNest, loops: Mapping[int, Any], count: int) -> Any:
@@ -233,7 +224,8 @@ def _taps(op: Operator, nest: LoopNest, loops: Mapping[int, Any], count: int) ->
         if op.kind == "AveragePool" and op.attributes.get("ceil_mode", 0):
             raise UnsupportedKernelError("AveragePool that counts padding, with sizes rounded up")
         return None
-    taps, inside = tirx.const(1, "int32"), 1
+    n = op.numbers
+    taps, inside = n.const(1, "int32"), 1
     for index, size in zip(nest.reads[0].indices, nest.reads[0].shape, strict=True):
         lo, hi = reach(nest, index)
         moving = [(loop, stride) for loop, stride in index.terms if nest.loops[loop].reduction]
@@ -244,8 +236,8 @@ def _taps(op: Operator, nest: LoopNest, loops: Mapping[int, Any], count: int) ->
         if lo >= 0 and hi <= size:
             inside *= extent
             continue
-        first = affine(index, {**loops, loop: 0})
-        before = te.max(tirx.floordiv(-first + (stride - 1), stride), 0)
-        after = te.min(tirx.floordiv(size - 1 - first, stride) + 1, extent)
+        first = affine(n, index, {**loops, loop: 0})
+        before = n.maximum(n.floor_divide(n.const(stride - 1, "int32") - first, stride), 0)
+        after = n.minimum(n.floor_divide(n.const(size - 1, "int32") - first, stride) + 1, extent)
         taps = taps * (after - before)
     return None if inside == count else taps * inside

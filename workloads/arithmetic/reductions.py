@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tvm import tirx
-
-from dsascape.tuner.codegen.arithmetic import (
+from dsascape.workloads.arithmetic.elementwise import (
     CENTRED,
+    FEW_BITS,
     MOVES,
     OF_NESTS,
     UNCENTRED,
@@ -16,8 +15,7 @@ from dsascape.tuner.codegen.arithmetic import (
     UnsupportedKernelError,
     Values,
 )
-from dsascape.tuner.codegen.functions import const, exponential
-from dsascape.tuner.codegen.names import FEW_BITS
+from dsascape.workloads.arithmetic.numbers import Numbers
 from dsascape.workloads.loopnest import LoopNest
 from dsascape.workloads.patches import KIND as PATCHES
 from dsascape.workloads.winograd.operators import KIND as WINOGRAD
@@ -29,14 +27,26 @@ class Reduction:
 
     combine: str
     """``sum`` or ``max`` or ``min``."""
-    term: Callable[[Values], Any]
+    term: Callable[[Numbers, Values], Any]
     """What one iteration adds, from the values read."""
-    finish: Callable[[Any, Values, int], Any] | None = None
-    """The output from what was accumulated, the values that do not move with the reduction, the iterations."""
+    finish: "Finish | None" = None
     late: tuple[int, ...] = ()
     """Places of the reads that ``finish`` is given."""
     fill: float = 0.0
     """What padding reads as."""
+
+
+Finish = Callable[[Numbers, Any, Values, int], Any]
+"""From what was accumulated, the values that do not move with the reduction, and the iterations, to the output."""
+COMBINE: Mapping[str, Callable[[Numbers, Any, Any], Any]] = {
+    "sum": lambda _, a, b: a + b, "max": lambda n, a, b: n.maximum(a, b), "min": lambda n, a, b: n.minimum(a, b),
+}  # fmt: skip
+"""Combination of two values in a reduction, by the name that the arithmetic gives it."""
+FIRST: Mapping[str, Callable[[Numbers, str], Any]] = {
+    "sum": lambda n, dtype: n.const(0, dtype), "max": lambda n, dtype: n.lowest(dtype),
+    "min": lambda n, dtype: n.highest(dtype),
+}  # fmt: skip
+"""Value that an accumulator begins with, by the same names and its dtype."""
 
 
 def reduction_of(op: Operator, nest: LoopNest) -> Reduction:
@@ -73,43 +83,44 @@ def _product(op: Operator, nest: LoopNest) -> Reduction:
     if not late and alpha == 1:
         return _PRODUCT
 
-    def finish(total: Any, values: Values, _: int) -> Any:
-        total = total if alpha == 1 else total * const(total, alpha)
+    def finish(n: Numbers, total: Any, values: Values, _: int) -> Any:
+        total = total if alpha == 1 else total * n.like(total, alpha)
         for value in values:
-            total = total + (value if beta == 1 else value * const(total, beta))
+            total = total + (value if beta == 1 else value * n.like(total, beta))
         return total
 
-    return Reduction("sum", lambda v: v[0] * v[1], finish, late)
+    return Reduction("sum", lambda _, v: v[0] * v[1], finish, late)
 
 
 def _with_bias(nest: LoopNest) -> Reduction:
     """Return a product that is there already, to which all other operands are added."""
 
-    def finish(total: Any, values: Values, _: int) -> Any:
+    def finish(_: Numbers, total: Any, values: Values, __: int) -> Any:
         for value in values:
             total = total + value
         return total
 
-    return Reduction("sum", lambda v: v[0], finish, tuple(range(1, len(nest.reads))))
+    return Reduction("sum", _own, finish, tuple(range(1, len(nest.reads))))
 
 
 def _deviation(op: Operator) -> Reduction:
     """Return the reciprocal of what a normalisation divides by: the root of the mean square, or a norm."""
     if op.kind == "LpNormalization":
         norm = _norm(op.attributes.get("p", 2))
-        return Reduction("sum", norm.term, lambda total, v, n: _reciprocal(_finished(norm, total, v, n), v, n))
+        size = norm.finish or _as_it_is
+        return Reduction("sum", norm.term, lambda n, total, v, count: n.like(total, 1) / size(n, total, v, count))
     centred = op.kind in CENTRED
     epsilon = op.attributes.get("epsilon", 1e-5)
 
-    def square(values: Values) -> Any:
+    def square(_: Numbers, values: Values) -> Any:
         difference = values[0] - values[1] if centred else values[0]
         return difference * difference
 
-    def root(total: Any, _: Values, count: int) -> Any:
-        mean = total * const(total, 1 / count)
+    def root(n: Numbers, total: Any, _: Values, count: int) -> Any:
+        mean = total * n.like(total, 1 / count)
         if op.kind == "MeanVarianceNormalization":
-            return const(total, 1) / (tirx.sqrt(mean) + const(total, _LEAST_DEVIATION))
-        return const(total, 1) / tirx.sqrt(mean + const(total, epsilon))
+            return n.like(total, 1) / (n.call("sqrt", mean) + n.like(total, _LEAST_DEVIATION))
+        return n.like(total, 1) / n.call("sqrt", mean + n.like(total, epsilon))
 
     return Reduction("sum", square, root)
 
@@ -121,66 +132,81 @@ _LEAST_DEVIATION = 1e-9
 def _norm(power: int) -> Reduction:
     """Return the root of the sum of powers; padding counts nothing."""
 
-    def root(total: Any, _: Values, __: int) -> Any:
-        return tirx.power(total, const(total, 1 / power))
+    def powers(n: Numbers, values: Values) -> Any:
+        size = n.call("abs", values[0])
+        return prod([size] * (power - 1), start=size)
 
-    general = Reduction("sum", lambda v: prod([tirx.abs(v[0])] * (power - 1), start=tirx.abs(v[0])), root)
-    return _NORMS.get(power, general)
+    def root(n: Numbers, total: Any, _: Values, __: int) -> Any:
+        return n.power(total, n.like(total, 1 / power))
+
+    return _NORMS.get(power, Reduction("sum", powers, root))
 
 
 def _local_response(op: Operator) -> Reduction:
     """Return x / (bias + alpha / size x sum)^beta, the sum over the squares of neighbouring channels."""
     alpha, beta = op.attributes.get("alpha", 1e-4), op.attributes.get("beta", 0.75)
 
-    def finish(total: Any, values: Values, count: int) -> Any:
-        base = total * const(total, alpha / count) + const(total, op.attributes.get("bias", 1.0))
-        return values[0] * exponential(tirx.log(base) * const(total, -beta))
+    def finish(n: Numbers, total: Any, values: Values, count: int) -> Any:
+        base = total * n.like(total, alpha / count) + n.like(total, op.attributes.get("bias", 1.0))
+        return values[0] * n.exponential(n.call("log", base) * n.like(total, -beta))
 
     return Reduction("sum", _squared, finish, late=(1,))
 
 
-def _finished(rule: Reduction, total: Any, values: Values, count: int) -> Any:
-    return total if rule.finish is None else rule.finish(total, values, count)
+def _own(_: Numbers, values: Values) -> Any:
+    return values[0]
 
 
-def _squared(values: Values) -> Any:
+def _squared(_: Numbers, values: Values) -> Any:
     return values[0] * values[0]
 
 
-def _root(total: Any, _: Values, __: int) -> Any:
-    return tirx.sqrt(total)
+def _exponential(n: Numbers, values: Values) -> Any:
+    return n.exponential(values[0])
 
 
-def _logarithm(total: Any, _: Values, __: int) -> Any:
-    return tirx.log(total)
+def _product_of_all(_: Numbers, values: Values) -> Any:
+    return prod(values[1:], start=values[0])
 
 
-def _mean(total: Any, _: Values, count: int) -> Any:
-    return total * const(total, 1 / count)
+def _as_it_is(_: Numbers, total: Any, __: Values, ___: int) -> Any:
+    return total
 
 
-def _reciprocal(total: Any, _: Values, __: int) -> Any:
-    return const(total, 1) / total
+def _root(n: Numbers, total: Any, _: Values, __: int) -> Any:
+    return n.call("sqrt", total)
+
+
+def _logarithm(n: Numbers, total: Any, _: Values, __: int) -> Any:
+    return n.call("log", total)
+
+
+def _mean(n: Numbers, total: Any, _: Values, count: int) -> Any:
+    return total * n.like(total, 1 / count)
+
+
+def _reciprocal(n: Numbers, total: Any, _: Values, __: int) -> Any:
+    return n.like(total, 1) / total
 
 
 _LOWEST = -3.4028234663852886e38
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", FEW_BITS, PATCHES, WINOGRAD})
-_NORMS = {1: Reduction("sum", lambda v: tirx.abs(v[0])), 2: Reduction("sum", _squared, _root)}
-_PRODUCT = Reduction("sum", lambda v: prod(v[1:], start=v[0]))
-_SUM = Reduction("sum", lambda v: v[0])
-_AVERAGE = Reduction("sum", lambda v: v[0], _mean)
-_MAXIMUM = Reduction("max", lambda v: v[0], fill=_LOWEST)
+_NORMS = {1: Reduction("sum", lambda n, v: n.call("abs", v[0])), 2: Reduction("sum", _squared, _root)}
+_PRODUCT = Reduction("sum", _product_of_all)
+_SUM = Reduction("sum", _own)
+_AVERAGE = Reduction("sum", _own, _mean)
+_MAXIMUM = Reduction("max", _own, fill=_LOWEST)
 _REDUCTIONS: Mapping[str, Reduction] = {
     **dict.fromkeys(("MaxPool", "GlobalMaxPool", "ReduceMax", "Softmax/max", "LogSoftmax/max"), _MAXIMUM),
-    "ReduceMin": Reduction("min", lambda v: v[0], fill=-_LOWEST),
+    "ReduceMin": Reduction("min", _own, fill=-_LOWEST),
     "ReduceSum": _SUM, "CumSum": _SUM,
     **dict.fromkeys(("ReduceMean", "GlobalAveragePool", "AveragePool"), _AVERAGE),
     **{f"{kind}/mean": _AVERAGE for kind in CENTRED},
-    "Softmax/sum": Reduction("sum", lambda v: v[0], _reciprocal),
-    "LogSoftmax/sum": Reduction("sum", lambda v: exponential(v[0]), _logarithm),
+    "Softmax/sum": Reduction("sum", _own, _reciprocal),
+    "LogSoftmax/sum": Reduction("sum", _exponential, _logarithm),
     "Einsum": _PRODUCT,
     "ReduceL1": _norm(1), "ReduceL2": _norm(2), "ReduceSumSquare": Reduction("sum", _squared),
-    "ReduceLogSum": Reduction("sum", lambda v: v[0], _logarithm),
-    "ReduceLogSumExp": Reduction("sum", lambda v: exponential(v[0]), _logarithm),
+    "ReduceLogSum": Reduction("sum", _own, _logarithm),
+    "ReduceLogSumExp": Reduction("sum", _exponential, _logarithm),
 }  # fmt: skip
 """By operator, or by operator and loop nest."""

@@ -4,18 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tvm import tirx
-
 from dsascape.scheduler.kernels.loops.nodes import FACTOR, SUMS, Stage
 from dsascape.scheduler.kernels.loops.steps import Running
-from dsascape.tuner.codegen.access import affine, loops_of
-from dsascape.tuner.codegen.arithmetic import pointwise_of
-from dsascape.tuner.codegen.functions import dtype_of
-from dsascape.tuner.codegen.reductions import reduction_of
+from dsascape.scheduler.kernels.values.access import affine, loops_of
+from dsascape.workloads.arithmetic.elementwise import pointwise_of
+from dsascape.workloads.arithmetic.reductions import reduction_of
 from dsascape.workloads.loopnest import LoopNest
 
 if TYPE_CHECKING:
-    from dsascape.tuner.codegen.stage_values import StageValues
+    from dsascape.scheduler.kernels.values.stage_values import StageValues
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ class SoftmaxInParts:
     def corrected(self, stage: Stage, element: Sequence[Any], value: Any) -> Any:
         """Return the sum of an element as it is with the maximum that its row has now."""
         factor = self.values.own[self.step.maximum + FACTOR].at(self._row(stage.nests[0], element))
-        return value * (factor if dtype_of(factor) == dtype_of(value) else factor.astype(dtype_of(value)))
+        return value * self._as(value, factor)
 
     def divided(self, nest: LoopNest, element: Sequence[Any], value: Any) -> Any:
         """Return the sum of products with exponentials as that with the softmax."""
@@ -50,14 +47,19 @@ class SoftmaxInParts:
         total, rows = values.computed[self.step.total], values.computed[self.step.tensor]
         found, rule = values.own[self.step.total].at(row), reduction_of(total.op, total.nests[0])
         by = values.finish(total.op, total.nests[0], rule, row, found)
-        by = by if dtype_of(by) == dtype_of(value) else by.astype(dtype_of(value))
-        return pointwise_of(rows.op, rows.nests[0])([value, by])
+        return pointwise_of(rows.op, rows.nests[0])([value, self._as(value, by)])
+
+    def _as(self, value: Any, other: Any) -> Any:
+        """Return ``other`` in the dtype of ``value``."""
+        n = self.values.numbers
+        return other if n.dtype_of(other) == n.dtype_of(value) else n.cast(other, n.dtype_of(value))
 
     def _row(self, nest: LoopNest, element: Sequence[Any]) -> list[Any]:
         """Return the element of the statistics that an element of a product belongs to."""
         rows = self.values.computed[self.step.tensor].nests[0]
         read = next(each for each in nest.reads if each.tensor == self.step.tensor)
-        loops = {loop: tirx.const(0, "int32") for loop in range(len(nest.loops))} | loops_of(nest, element)
-        place = [affine(index, loops) for index in read.indices]
+        n = self.values.numbers
+        loops = {loop: n.const(0, "int32") for loop in range(len(nest.loops))} | loops_of(n, nest, element)
+        place = [affine(n, index, loops) for index in read.indices]
         total = next(each for each in rows.reads if each.tensor == self.step.total)
-        return [affine(index, loops_of(rows, place)) for index in total.indices]
+        return [affine(n, index, loops_of(n, rows, place)) for index in total.indices]

@@ -1,33 +1,24 @@
-"""Values of a loop program's stages for one element, as expressions of TVM."""
+"""Values of a loop program's stages for one element."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from tvm import te, tirx
-
-from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage
-from dsascape.tuner.codegen.access import Stored, inside_conditions, is_whole, loops_of
-from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of
-from dsascape.tuner.codegen.choosing import chooser_of
-from dsascape.tuner.codegen.low_bit import OF_OTHER_DOMAINS
-from dsascape.tuner.codegen.reductions import Reduction, reduction_of, says_of_output
-from dsascape.tuner.codegen.softmax_in_parts import SoftmaxInParts
-from dsascape.tuner.codegen.sources import Sources
-from dsascape.tuner.codegen.spacing import Spacing
-from dsascape.workloads.executable import Executable
+from dsascape.scheduler.kernels.values.access import Stored, inside_conditions, is_whole, loops_of
+from dsascape.scheduler.kernels.values.choosing import chooser_of
+from dsascape.scheduler.kernels.values.low_bit import OF_OTHER_DOMAINS
+from dsascape.scheduler.kernels.values.softmax_in_parts import SoftmaxInParts
+from dsascape.scheduler.kernels.values.sources import Sources
+from dsascape.scheduler.kernels.values.spacing import Spacing
+from dsascape.workloads.arithmetic.elementwise import Operator, UnsupportedKernelError, pointwise_of
+from dsascape.workloads.arithmetic.reductions import COMBINE, FIRST, Reduction, reduction_of, says_of_output
 from dsascape.workloads.graph import Op, Tensor
 from dsascape.workloads.loopnest import LoopNest
 
 Element = Callable[[Sequence[Any]], Any]
 """From the indices of a tensor's dimensions, as the network numbers them, to the value of the element."""
-COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "max": te.max, "min": te.min}
-"""Combination of two values in a reduction, by the name that the arithmetic gives it."""
-_FIRST: Mapping[str, Callable[[str], Any]] = {
-    "sum": lambda dtype: tirx.const(0, dtype), "max": tirx.min_value, "min": tirx.max_value,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,9 +43,6 @@ class StageValues(Sources):
     computed: dict[str, Written] = field(default_factory=dict)
     softmaxes: dict[str, SoftmaxInParts] = field(default_factory=dict)
     """Softmaxes whose statistics run along, by the stages of these and by the stage of sums that they are kept for."""
-    names_taps: bool = False
-    """Whether places of spaced loops are values with names, which lie in memory: TVM 0.27 loses parts of remainders and
-    quotients of what is split off the number of a block or thread."""
 
     def describe(self, kept: Collection[str]) -> None:
         """Take note of what operators compute; tensors that are not ``kept`` are computed where they are read.
@@ -103,7 +91,8 @@ class StageValues(Sources):
         dtype = self.dtype(self.layer.graph.tensors[op.outputs[0]])
         if node.domain not in ("", "ai.onnx") and op.kind not in OF_OTHER_DOMAINS:
             raise UnsupportedKernelError(f"operator {op.name!r} is of the custom domain {node.domain!r}")
-        return Operator(op.kind, self.executable.attributes(position), tuple(node.input), constants, dtype)
+        attributes = self.executable.attributes(position)
+        return Operator(op.kind, attributes, tuple(node.input), constants, dtype, self.numbers)
 
     def element_of(self, name: str) -> Element:
         """Return the value of a tensor's elements.
@@ -133,11 +122,11 @@ class StageValues(Sources):
     def _pointwise(self, op: Operator, nest: LoopNest) -> Element:
         chooser = chooser_of(op, nest)
         if chooser is not None:
-            return lambda element: chooser(self, op, nest, loops_of(nest, element))
+            return lambda element: chooser(self, op, nest, loops_of(self.numbers, nest, element))
         compute = pointwise_of(op, nest)
 
         def value(element: Sequence[Any]) -> Any:
-            loops = loops_of(nest, element)
+            loops = loops_of(self.numbers, nest, element)
             return compute([self.read(nest, read, loops) for read in nest.reads if not is_whole(read)])
 
         return value
@@ -145,19 +134,19 @@ class StageValues(Sources):
     def _joined(self, each: Written) -> Element:
         """Return what several nests write a part of each; what none writes is padding."""
         op, nests, tensor = each.op, each.nests, each.tensor
-        filler = tirx.const(op.attributes.get("value", op.scalar(2) or 0.0), self.dtype(tensor))
+        filler = self.numbers.const(op.attributes.get("value", op.scalar(2) or 0.0), self.dtype(tensor))
         if op.kind == "Pad" and len(nests) == 1:
             nest = nests[0]
             if any(index.opaque for index in nest.reads[0].indices):
                 raise UnsupportedKernelError(f"{op.kind} by amounts that are not known before the network runs")
-            return lambda place: self.read(nest, nest.reads[0], loops_of(nest, place), filler)
+            return lambda place: self.read(nest, nest.reads[0], loops_of(self.numbers, nest, place), filler)
         parts = [(nest, self._pointwise(op, nest)) for nest in nests]
 
         def element(place: Sequence[Any]) -> Any:
             value = filler
             for nest, compute in reversed(parts):
                 inside = inside_conditions(nest, place, tensor.shape)
-                value = self.where(inside, partial(compute, place), value)
+                value = self.numbers.where(inside, partial(compute, place), value)
             return value
 
         return element
@@ -168,59 +157,54 @@ class StageValues(Sources):
 
     def first(self, stage: Stage, dtype: str) -> Any:
         """Return what accumulators begin with."""
-        return _FIRST[self.rule_of(stage).combine](dtype)
+        return FIRST[self.rule_of(stage).combine](self.numbers, dtype)
 
     def combined(self, stage: Stage, one: Any, other: Any) -> Any:
         """Return what becomes of an accumulator and a value, or of two accumulators."""
         return self.combine(self.rule_of(stage), one, other)
 
-    @staticmethod
-    def combine(rule: Reduction, one: Any, other: Any) -> Any:
+    def combine(self, rule: Reduction, one: Any, other: Any) -> Any:
         """Return two accumulated values as one."""
-        return COMBINE[rule.combine](one, other)
+        return COMBINE[rule.combine](self.numbers, one, other)
 
     def term(self, stage: Stage, element: Sequence[Any], reduced: Mapping[int, Any]) -> Any:
         """Return what one iteration of a reduction adds to an element."""
         nest, rule = stage.nests[0], self.rule_of(stage)
         spacing, late = Spacing(nest, rule), set(rule.late)
-        named: list[tuple[Any, Any]] = []
-        at = loops_of(nest, element)
-        if self.names_taps:
-            self._name(at, {loop for each in spacing.spaced.values() for loop, _ in each.rest.terms}, named)
-        loops, conditions = spacing.iterations(at, reduced)
-        if self.names_taps:
-            self._name(loops, set(spacing.spaced), named)
-        fill = tirx.const(rule.fill, self.dtype(self.described(nest.reads[0].tensor)))
+        at = loops_of(self.numbers, nest, element)
+        at = self.named_places(at, {loop for each in spacing.spaced.values() for loop, _ in each.rest.terms})
+        loops, conditions = spacing.iterations(self.numbers, at, reduced)
+        loops = self.named_places(loops, set(spacing.spaced))
+        fill = self.numbers.const(rule.fill, self.dtype(self.described(nest.reads[0].tensor)))
 
         def added() -> Any:
-            return rule.term([
+            return rule.term(self.numbers, [
                 self.read(nest, read, loops, fill, dividing=spacing.dividing)
                 for number, read in enumerate(nest.reads) if number not in late
             ])  # fmt: skip
 
         each = self.computed[stage.tensor]
-        term = partial(self.sharing.within, lambda: self.where(conditions, added))
-        found = _complaining(each.name, each.op.kind, term)
-        for variable, value in reversed(named):
-            found = tirx.Let(variable, value, found)
-        return found
+        term = partial(self.numbers.within, lambda: self.numbers.where(conditions, added))
+        return self.with_named_places(_complaining(each.name, each.op.kind, term))
 
-    def _name(self, loops: dict[int, Any], which: Collection[int], named: list[tuple[Any, Any]]) -> None:
-        """Give the values of some loops names, added to ``named``."""
-        for loop in which:
-            variable = tirx.Var("at", "int32")
-            named.append((variable, loops[loop]))
-            loops[loop] = variable
+    def named_places(self, loops: dict[int, Any], which: Collection[int]) -> dict[int, Any]:
+        """Return the values of loops, those of ``which`` with names where expressions need them."""
+        del which
+        return loops
+
+    def with_named_places(self, value: Any) -> Any:
+        """Return ``value`` with what the names in it stand for."""
+        return value
 
     def result(self, stage: Stage, element: Sequence[Any]) -> Any:
         """Return the element of a stage that is no sum and no copy, in the dtype of its tensor."""
         described, compute = self.computed[stage.tensor], self.element_of(stage.tensor)
-        return self.sharing.within(lambda: self.cast(described.tensor, compute(element)))
+        return self.numbers.within(lambda: self.cast(described.tensor, compute(element)))
 
     def fill_of(self, reader: Stage, tensor: Tensor) -> Any:
         """Return what a copy for ``reader`` has where there is padding."""
         fill = self.rule_of(reader).fill if reader.kind == "sum" else 0.0
-        return tirx.const(fill, self.dtype(tensor))
+        return self.numbers.const(fill, self.dtype(tensor))
 
 
 def _without_masking(op: Op) -> Op:
@@ -246,13 +230,3 @@ def _complaining(name: str, kind: str, compute: Callable[[], _Value]) -> _Value:
         raise
     except UnsupportedKernelError as error:
         raise _NamedError(f"{name} ({kind}): {error}") from None
-
-
-def values_of_views(layer: Layer, executable: Executable) -> tuple[StageValues, int]:
-    """Return the values of what views in front of a layer's only other operator make, and the position of that."""
-    graph = layer.graph
-    (position,) = [each for each in layer.ops if not graph.ops[each].is_view]
-    views = Layer(graph, tuple(each for each in layer.ops if each != position), layer.analysis)
-    values = StageValues(views, executable)
-    values.describe(())
-    return values, position

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import tirx
-
+from dsascape.workloads.arithmetic.numbers import Numbers
 from dsascape.workloads.graph import Tensor
 from dsascape.workloads.index import Index, by_stride
 from dsascape.workloads.loopnest import Access, LoopNest
@@ -33,15 +32,15 @@ def logical(tensor: Tensor, stored: Sequence[Any]) -> list[Any]:
     return [stored[place[dim]] for dim in range(len(tensor.order))]
 
 
-def loops_of(nest: LoopNest, element: Sequence[Any]) -> dict[int, Any]:
+def loops_of(n: Numbers, nest: LoopNest, element: Sequence[Any]) -> dict[int, Any]:
     """Return the values of the loops that write ``element``."""
     loops: dict[int, Any] = {p: 0 for p, loop in enumerate(nest.loops) if loop.extent == 1}
     for index, coordinate in zip(nest.write.indices, element, strict=True):
         rest = coordinate - index.offset if index.offset else coordinate
         moving = [t for t in sorted(index.terms, key=by_stride) if nest.loops[t[0]].extent > 1]
         for number, (loop, stride) in enumerate(moving):
-            value = rest if stride == 1 else tirx.floordiv(rest, stride)
-            loops[loop] = tirx.floormod(value, nest.loops[loop].extent) if number else value
+            value = rest if stride == 1 else n.floor_divide(rest, stride)
+            loops[loop] = n.floor_modulo(value, nest.loops[loop].extent) if number else value
     return loops
 
 
@@ -62,28 +61,25 @@ def is_whole(read: Access) -> bool:
     return fixed and any(index.window > 1 for index in read.indices)
 
 
-def affine(index: Index, loops: Mapping[int, Any]) -> Any:
+def affine(n: Numbers, index: Index, loops: Mapping[int, Any]) -> Any:
     """Return the index before it is divided."""
-    value: Any = tirx.const(index.offset, "int32")
+    value: Any = n.const(index.offset, "int32")
     for loop, stride in index.terms:
         value = value + loops[loop] * stride
     return value
 
 
-def divided(index: Index, loops: Mapping[int, Any], *, surely: bool = False) -> tuple[Any, list[Any]]:
+def divided(
+    n: Numbers, index: Index, loops: Mapping[int, Any], *, surely: bool = False
+) -> tuple[Any, list[Any]]:
     """Return the element and, where it has to divide, that it does, unless it ``surely`` does."""
-    value = affine(index, loops)
+    value = affine(n, index, loops)
     if index.divisor == 1:
         return value, []
-    exact = [tirx.floormod(value, index.divisor) == 0] if index.rounding == "exact" and not surely else []
-    return tirx.floordiv(value, index.divisor), exact
+    exact = [n.equal(n.floor_modulo(value, index.divisor), 0)] if index.rounding == "exact" and not surely else []
+    return n.floor_divide(value, index.divisor), exact
 
 
 def reach(nest: LoopNest, index: Index) -> tuple[int, int]:
     """Return the first element that the whole nest addresses, borders aside, and the one behind the last."""
     return index.span([(0, loop.extent) for loop in nest.loops])
-
-
-def stored_extent(source: Stored, dim: int) -> int:
-    """Return how many elements of a dimension are stored."""
-    return int(source.stage.shape[source.order.index(dim)])

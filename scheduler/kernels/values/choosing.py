@@ -7,14 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tvm import te, tirx
-
-from dsascape.tuner.codegen.access import affine
-from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError
-from dsascape.tuner.codegen.functions import const, dtype_of
-from dsascape.tuner.codegen.low_bit import widened
-from dsascape.tuner.codegen.names import FEW_BITS
-from dsascape.tuner.codegen.sources import Sources
+from dsascape.scheduler.kernels.values.access import affine
+from dsascape.scheduler.kernels.values.low_bit import widened
+from dsascape.scheduler.kernels.values.sources import Sources
+from dsascape.workloads.arithmetic.elementwise import FEW_BITS, Operator, UnsupportedKernelError
+from dsascape.workloads.arithmetic.numbers import Numbers
 from dsascape.workloads.loopnest import LoopNest
 
 Loops = Mapping[int, Any]
@@ -49,11 +46,11 @@ def _check_resized(op: Operator, nest: LoopNest) -> None:
         raise UnsupportedKernelError("aligns corners where a size times its scale is no whole number")
 
 
-def _place(chosen: Any, size: int) -> Any:
+def _place(n: Numbers, chosen: Any, size: int) -> Any:
     """Return the element that an index in memory means: negative ones count from the end; never outside."""
-    chosen = chosen.astype("int32")
-    chosen = tirx.Select(chosen < 0, chosen + size, chosen)
-    return te.max(te.min(chosen, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
+    chosen = n.cast(chosen, "int32")
+    chosen = n.select(chosen < 0, chosen + size, chosen)
+    return n.maximum(n.minimum(chosen, n.const(size - 1, "int32")), n.const(0, "int32"))
 
 
 def _gathered(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) -> Any:
@@ -61,17 +58,17 @@ def _gathered(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) -> A
     data = nest.reads[0]
     dim = next(d for d, index in enumerate(data.indices) if index.opaque)
     listed, named = sources.tensor(op.inputs[1]), [loops[loop] for loop, _ in data.indices[dim].terms]
-    chosen = _place(sources.sharing.unnamed(lambda: listed.at(named)), data.shape[dim])
-    element = [chosen if d == dim else affine(index, loops) for d, index in enumerate(data.indices)]
+    chosen = _place(sources.numbers, sources.numbers.unnamed(lambda: listed.at(named)), data.shape[dim])
+    element = [chosen if d == dim else affine(sources.numbers, index, loops) for d, index in enumerate(data.indices)]
     return sources.tensor(data.tensor).at(element)
 
 
 def _gathered_elements(sources: Sources, _: Operator, nest: LoopNest, loops: Loops) -> Any:
     """Return the element at the same place but for one dimension, along which an index chooses."""
     data, listed = nest.reads
-    chosen = sources.sharing.unnamed(lambda: sources.read(nest, listed, loops))
+    chosen = sources.numbers.unnamed(lambda: sources.read(nest, listed, loops))
     element = [
-        _place(chosen, size) if index.opaque else affine(index, loops)
+        _place(sources.numbers, chosen, size) if index.opaque else affine(sources.numbers, index, loops)
         for index, size in zip(data.indices, data.shape, strict=True)
     ]
     return sources.tensor(data.tensor).at(element)
@@ -80,15 +77,15 @@ def _gathered_elements(sources: Sources, _: Operator, nest: LoopNest, loops: Loo
 def _gathered_slices(sources: Sources, _: Operator, nest: LoopNest, loops: Loops) -> Any:
     """Return the element whose leading dimensions the last dimension of the indices lists."""
     data, listed = nest.reads
-    lead = [affine(index, loops) for index in listed.indices[:-1]]
+    lead = [affine(sources.numbers, index, loops) for index in listed.indices[:-1]]
     names = sources.tensor(listed.tensor)
     element, count = [], 0
     for index, size in zip(data.indices, data.shape, strict=True):
         if index.opaque:
-            element.append(_place(sources.sharing.unnamed(partial(names.at, [*lead, count])), size))
+            element.append(_place(sources.numbers, sources.numbers.unnamed(partial(names.at, [*lead, count])), size))
             count += 1
         else:
-            element.append(affine(index, loops))
+            element.append(affine(sources.numbers, index, loops))
     return sources.tensor(data.tensor).at(element)
 
 
@@ -96,11 +93,11 @@ def _triangle(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) -> A
     """Return the element if it lies on the side of the diagonal that is kept, else zero."""
     if len(op.inputs) > 1 and op.inputs[1] and op.scalar(1) is None:
         raise UnsupportedKernelError("its diagonal is not known before the network runs")
-    row, column = (affine(index, loops) for index in nest.write.indices[-2:])
+    row, column = (affine(sources.numbers, index, loops) for index in nest.write.indices[-2:])
     beyond = column - row - int(op.scalar(1) or 0)
     value = sources.read(nest, nest.reads[0], loops)
     kept = beyond >= 0 if op.attributes.get("upper", 1) else beyond <= 0
-    return tirx.Select(kept, value, const(value, 0))
+    return op.numbers.select(kept, value, op.numbers.like(value, 0))
 
 
 def _one_hot(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) -> Any:
@@ -108,11 +105,11 @@ def _one_hot(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) -> An
     values = op.constants.get(2)
     if values is None:
         raise UnsupportedKernelError("its two values are not known before the network runs")
-    axis, shape = int(op.attributes.get("axis", -1)), nest.write.shape
-    size, place = shape[axis], affine(nest.write.indices[axis], loops)
-    chosen = sources.read(nest, nest.reads[0], loops).astype("int32")
-    off, on = (tirx.const(value.item(), op.dtype) for value in values)
-    return tirx.Select(tirx.EQ(tirx.Select(chosen < 0, chosen + size, chosen), place), on, off)
+    n, axis, shape = op.numbers, int(op.attributes.get("axis", -1)), nest.write.shape
+    size, place = shape[axis], affine(n, nest.write.indices[axis], loops)
+    chosen = n.cast(sources.read(nest, nest.reads[0], loops), "int32")
+    off, on = (n.const(value.item(), op.dtype) for value in values)
+    return n.select(n.equal(n.select(chosen < 0, chosen + size, chosen), place), on, off)
 
 
 _CHOOSERS: Mapping[str, Chooser] = {
@@ -133,7 +130,7 @@ def _interpolated(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) 
     ):
         if present:
             raise UnsupportedKernelError(f"interpolates with {what}")
-    read = nest.reads[0]
+    n, read = op.numbers, nest.reads[0]
     source, sloped = sources.tensor(read.tensor), float(op.attributes.get("cubic_coeff_a", -0.75))
 
     def mixed(dim: int, element: Sequence[Any]) -> Any:
@@ -141,37 +138,37 @@ def _interpolated(sources: Sources, op: Operator, nest: LoopNest, loops: Loops) 
         if dim == len(read.indices):
             return source.at(element)
         index, size = read.indices[dim], read.shape[dim]
-        place = affine(index, loops)
+        place = affine(sources.numbers, index, loops)
         if index.window == 1 and not index.clamp:
             return mixed(dim + 1, [*element, place])
-        first = tirx.floordiv(place, index.divisor)
-        fraction = tirx.floormod(place, index.divisor).astype("float32") * tirx.const(1 / index.divisor, "float32")
+        first = n.floor_divide(place, index.divisor)
+        fraction = n.cast(n.floor_modulo(place, index.divisor), "float32") * n.const(1 / index.divisor, "float32")
         total: Any = None
-        for number, weight in enumerate(weigh(fraction, sloped)):
-            near = te.max(te.min(first + number, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
+        for number, weight in enumerate(weigh(n, fraction, sloped)):
+            near = n.maximum(n.minimum(first + number, n.const(size - 1, "int32")), n.const(0, "int32"))
             part = mixed(dim + 1, [*element, near])
-            part = part * (weight if dtype_of(part) == "float32" else weight.astype(dtype_of(part)))
+            part = part * (weight if n.dtype_of(part) == "float32" else n.cast(weight, n.dtype_of(part)))
             total = part if total is None else total + part
         return total
 
     return mixed(0, [])
 
 
-def _linear(fraction: Any, _: float) -> Sequence[Any]:
-    return const(fraction, 1) - fraction, fraction
+def _linear(n: Numbers, fraction: Any, _: float) -> Sequence[Any]:
+    return n.like(fraction, 1) - fraction, fraction
 
 
-def _cubic(fraction: Any, sloped: float) -> Sequence[Any]:
+def _cubic(n: Numbers, fraction: Any, sloped: float) -> Sequence[Any]:
     """Return Keys' weights of the two elements in front of a place and of the two behind it."""
 
     def weight(distance: Any, factors: Sequence[float]) -> Any:
-        total = const(fraction, factors[0])
+        total = n.like(fraction, factors[0])
         for factor in factors[1:]:
-            total = total * distance + const(fraction, factor)
+            total = total * distance + n.like(fraction, factor)
         return total
 
     near, far = (sloped + 2, -sloped - 3, 0, 1), (sloped, -5 * sloped, 8 * sloped, -4 * sloped)
-    one = const(fraction, 1)
+    one = n.like(fraction, 1)
     return (
         weight(fraction + one, far), weight(fraction, near), weight(one - fraction, near),
         weight(one + one - fraction, far),
