@@ -1,6 +1,5 @@
 """Runs of generated code in this process, for tests of results rather than times."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,6 @@ from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import as_it_runs, kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
-from dsascape.scheduler.cpu.tuning import CpuTuning
-from dsascape.scheduler.cpu.view import CpuView
 from dsascape.tuner.codegen.building import cpu_module
 from dsascape.tuner.codegen.kernels import GeneratedCode, GroupTiles, argument, generate, network_array, stored_array
 from dsascape.tuner.measure.arrays import Arena
@@ -22,28 +19,13 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.bounded import computed_elements
 from dsascape.workloads.executable import Executable, drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
-from tests.hw_models.cpu.cpus import cpu
-
-NARROW = CpuView(cpu(), CpuTuning(chunks_per_thread=1))
-"""A machine with short vectors, on which small networks have several tiles."""
-LANES = NARROW.lanes("fp32")
+from tests.scheduler.kernels.drawn import LANES, NARROW, varied
 
 
 def tiles_of(plan: FusionPlan) -> dict[int, LoopTiles]:
     """Return the tiles that the scheduler chooses."""
     schedule = kernel_by_kernel(plan, CpuCosts(NARROW, Analysis(plan.graph), "fp32"))
     return {kernel.group: kernel.tiles for kernel in schedule.runs}
-
-
-def varied(graph: Graph) -> Executable:
-    """Return the network with another value in every element of its weights, between 0.5 and 1.5."""
-    found = executable(graph)
-    generator = np.random.default_rng(0)
-    values = {
-        name: generator.uniform(0.5, 1.5, value.shape).astype(value.dtype) if value.dtype == np.float32 else value
-        for name, value in found.values.items()
-    }
-    return replace(found, values=values)
 
 
 def generated(plan: FusionPlan, tiles: GroupTiles | None = None) -> GeneratedCode:

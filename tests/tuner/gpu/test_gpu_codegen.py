@@ -3,7 +3,6 @@
 No GPU is needed: the same blocks and threads run as loops on this machine.
 """
 
-from collections.abc import Callable
 from typing import get_args
 
 import pytest
@@ -17,9 +16,8 @@ from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import Gpu, load_hardware
 from dsascape.scheduler.gpu.checked import gpu_limits
 from dsascape.scheduler.gpu.code import block_needs
-from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.steps import program_of
-from dsascape.scheduler.gpu.tiles import FrontTiles, GpuTiles
+from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.steps import RowPadding
@@ -31,6 +29,7 @@ from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import executable
 from tests.graphs import Net, networks
+from tests.scheduler.kernels.drawn import GRIDS, any_tiles
 from tests.tiers import examples
 from tests.tuner.gpu.looped import FUSED, SEVERAL_SHAPES, VIEW, check, difference, schedule_on, values_of, whole
 from tests.tuner.runs import varied
@@ -105,53 +104,12 @@ def test_any_tiles_give_the_same_results_and_take_what_the_schedule_says(name: s
     assert (code.threads, code.shared_bytes) == (needs.threads, needs.shared_bytes)
 
 
-@st.composite
-def any_tiles(draw: st.DrawFn) -> tuple[str, GpuTiles]:
-    """Draw a kernel and tiles for it that nobody would choose."""
-    name = draw(st.sampled_from(sorted(DRAWN)))
-    net = Net()
-    graph = net.graph(DRAWN[name](net), dtype="fp32")
-    layer = layer_of(Analysis(graph), range(len(graph.ops)))
-    assert layer is not None
-    shape = layer.sink.shape
-    tile = tuple(draw(st.integers(1, size)) for size in shape)
-    part = tuple(draw(st.integers(1, size)) for size in tile)
-    order = tuple(draw(st.permutations(range(len(shape)))))
-    nests = nests_of(layer)
-    depth_step = draw(st.one_of(st.none(), st.integers(1, 9))) if nests.anchor_ends_last else None
-    fronts = tuple(
-        FrontTiles(
-            tuple(draw(st.integers(1, 3)) for _ in nests.nests[number].compiled.nest.write.shape),
-            draw(st.one_of(st.none(), st.integers(1, 5))), "lanes",
-        )
-        for number in nests.fronts
-    )  # fmt: skip
-    split, stages = draw(st.sampled_from([1, 1, 2, 3, 7])), draw(st.integers(1, 4))
-    padded = depth_step is not None and draw(st.booleans())
-    rows = tuple([draw(any_rows(len(read.order))) for read in nests.nests[nests.anchor].reads[:2]]) if padded else ()
-    return name, GpuTiles(tile, order, part, split, depth_step, stages, "lanes", 1, fronts, rows=rows)
-
-
-def any_rows(rank: int) -> st.SearchStrategy[RowPadding | None]:
-    return st.one_of(st.none(), st.builds(RowPadding, st.integers(1, 5), st.integers(1, rank)))
-
-
-DRAWN: dict[str, Callable[[Net], str]] = {
-    "convolution": lambda net: net.relu(net.conv(net.input(1, 5, 9, 7), 6)),
-    "product": lambda net: net.relu(net.dense(net.input(1, 9, 20), 12)),
-    "softmax": lambda net: net.softmax(net.input(2, 3, 29)),
-    "normalisation": lambda net: net.layer_norm(net.input(2, 3, 17)),
-    "two convolutions": lambda net: net.conv(net.relu(net.conv(net.input(1, 4, 8, 6), 5)), 6, 1),
-    "pointwise, then depthwise": lambda net: net.depthwise(net.relu(net.conv(net.input(1, 4, 8, 6), 5, 1))),
-}
-
-
-@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30, few=4), deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn=any_tiles(), order=st.sampled_from(get_args(Loops)))
 def test_a_legal_program_of_any_tiles_computes_the_same(drawn: tuple[str, GpuTiles], order: Loops) -> None:
     name, tiles = drawn
     net = Net()
-    graph = net.graph(DRAWN[name](net), dtype="fp32")
+    graph = net.graph(GRIDS[name](net), dtype="fp32")
     layer = layer_of(Analysis(graph), range(len(graph.ops)))
     assert layer is not None
     program, network = program_of(layer, tiles, 32), varied(graph)

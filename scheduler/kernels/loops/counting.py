@@ -1,0 +1,200 @@
+"""Counts of an interpreted run: executions, registers loaded and stored, vectors, transactions, lines of caches.
+
+The rules are a compiler's and a machine's, applied to what really happens, event by event:
+
+- Lanes of a vector that load neighbours, or the same element, load one register; others load one each (a gather).
+- In one iteration of all loops that are not unrolled (a band), each register is loaded once; in the next one again,
+  unless that needs exactly the registers of the last: then it is hoisted. A band that needs more registers than there
+  are spills as many as are too many: each is stored and loaded once.
+- Registers that are loaded, and what is stored, go through caches of whole lines, each an LRU of its size.
+- Threads of a warp that load together ask for sectors of global memory (transactions), or for words of the banks of
+  shared memory, one after the other where these meet in a bank (wavefronts).
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dsascape.scheduler.kernels.loops.nodes import Role
+from dsascape.scheduler.kernels.loops.observed import Access, Event, Execution
+from dsascape.workloads.operators.registry import Array
+
+Part = tuple[str, Role]
+"""A stage, and the role of a statement in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedMachine:
+    """What counts depend on."""
+
+    registers: int = 32
+    """Of a vector each, for all that one thread has in a band."""
+    line_bytes: int = 64
+    caches_bytes: tuple[int, ...] = ()
+    """Capacity of each level, the innermost first."""
+    warp: int = 32
+    sector_bytes: int = 32
+    bank_bytes: int = 4
+    banks: int = 32
+
+
+@dataclass
+class Moved:
+    """Traffic between one statement and one array."""
+
+    elements: int = 0
+    """Lanes that load or store."""
+    registers: int = 0
+    """Registers loaded, hoisted ones aside, or stored: instructions of one thread or of one vector."""
+    gathered: int = 0
+    """Those among them of gathers and scatters: one for each lane."""
+    transactions: int = 0
+    """Sectors of global memory, or wavefronts of shared memory, that warps ask for."""
+
+
+@dataclass
+class Counts:
+    """An observer of a run that counts; figures are complete after `finish`."""
+
+    machine: CountedMachine = field(default_factory=CountedMachine)
+    executions: Counter[Part] = field(default_factory=Counter)
+    """Statements run: one for all lanes of a vector, one for each thread."""
+    elements: Counter[Part] = field(default_factory=Counter)
+    """Lanes that have run them."""
+    bands: Counter[Part] = field(default_factory=Counter)
+    """Iterations of the innermost loops that are not unrolled: each has a branch and moves addresses."""
+    loads: dict[tuple[Part, str], Moved] = field(default_factory=dict)
+    """By statement and array; of buffers in registers only ``elements``."""
+    stores: dict[tuple[Part, str], Moved] = field(default_factory=dict)
+    spills: Counter[Part] = field(default_factory=Counter)
+    """Registers stored and loaded again, as a band has too many."""
+    misses: Sequence[Counter[str]] = ()
+    """Lines that each level of caches does not have, by array."""
+    _element_bytes: dict[str, int] = field(default_factory=dict)
+    _caches: list[OrderedDict[int, None]] = field(default_factory=list)
+    _bands: dict[Part, "_Band"] = field(default_factory=dict)
+    _last: dict[tuple[Part, str], frozenset[bytes]] = field(default_factory=dict)
+    _now: Part = ("", "store")
+    _are_threads: bool = False
+
+    def __post_init__(self) -> None:
+        self.misses = [Counter() for _ in self.machine.caches_bytes]
+        self._caches = [OrderedDict() for _ in self.machine.caches_bytes]
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        if isinstance(event, Execution):
+            self._execute(event)
+        else:
+            self._access(event)
+
+    def finish(self) -> "Counts":
+        """Count what the last bands have loaded, and return the counts."""
+        for part in list(self._bands):
+            self._close(part)
+        return self
+
+    def copied_bytes(self, part: Part) -> Mapping[tuple[str, str], int]:
+        """Return the bytes that a statement of a copy has moved, by the arrays that it read and wrote."""
+        (target,) = [array for each, array in self.stores if each == part]
+        sizes = self._element_bytes
+        return {
+            (array, target): moved.elements * sizes[array]
+            for (each, array), moved in self.loads.items() if each == part
+        }  # fmt: skip
+
+    def _execute(self, event: Execution) -> None:
+        part = event.statement.stage, event.statement.role
+        self._now, self._are_threads = part, event.are_threads
+        self.executions[part] += event.lanes if event.are_threads else 1
+        self.elements[part] += event.lanes
+        band = self._bands.get(part)
+        if band is not None and band.number != event.band:
+            self._close(part)
+        self._bands.setdefault(part, _Band(event.band))
+
+    def _access(self, event: Access) -> None:
+        memory, key = event.memory, (self._now, event.memory.name)
+        self._element_bytes[memory.name] = memory.data.dtype.itemsize
+        moved = (self.stores if event.is_store else self.loads).setdefault(key, Moved())
+        moved.elements += event.lanes.size
+        band = self._bands[self._now]
+        if memory.scope == "register":
+            band.held[memory.name].add(event.addresses.tobytes())
+        elif event.is_store:
+            self._count(moved, event)
+        elif (name := event.addresses.tobytes()) not in band.loaded.setdefault(memory.name, {}):
+            band.loaded[memory.name][name] = event, self._are_threads
+
+    def _close(self, part: Part) -> None:
+        """End a band: count what it has loaded that the one before it had not."""
+        band = self._bands.pop(part)
+        self.bands[part] += 1
+        for array, registers in band.loaded.items():
+            own = frozenset(registers)
+            if self._last.get((part, array)) != own:
+                for event, _ in registers.values():
+                    self._count(self.loads[part, array], event)
+            self._last[part, array] = own
+        needed = sum(map(len, band.loaded.values())) + sum(map(len, band.held.values()))
+        self.spills[part] += max(needed - self.machine.registers, 0)
+
+    def _count(self, moved: Moved, event: Access) -> None:
+        """Count one access of all lanes: its instructions, and what it asks memory for."""
+        size = event.memory.data.dtype.itemsize
+        if self._are_threads:
+            moved.registers += event.lanes.size
+            moved.transactions += self._transactions(event)
+        else:
+            apart = np.unique(np.diff(event.addresses))
+            is_one = apart.size == 0 or (apart.size == 1 and int(apart[0]) in (0, size))
+            moved.registers += 1 if is_one else event.lanes.size
+            moved.gathered += 0 if is_one else event.lanes.size
+        ends = np.stack([event.addresses, event.addresses + size - 1], axis=1) // self.machine.line_bytes
+        for line in dict.fromkeys(ends.reshape(-1).tolist()):
+            self._look_up(line, event.memory.name)
+
+    def _transactions(self, event: Access) -> int:
+        warps = event.lanes // self.machine.warp
+        if event.memory.scope != "shared":
+            return _distinct(warps, event.addresses // self.machine.sector_bytes)
+        words = event.addresses // self.machine.bank_bytes
+        pairs = np.unique(np.stack([warps, words], axis=1), axis=0)
+        of_banks = np.stack([pairs[:, 0], pairs[:, 1] % self.machine.banks], axis=1)
+        banks, asked = np.unique(of_banks, axis=0, return_counts=True)
+        return sum(int(asked[banks[:, 0] == warp].max()) for warp in np.unique(warps))
+
+    def _look_up(self, line: int, array: str) -> None:
+        """Look a line up in each cache until one has it; those before it take it in."""
+        for cache, misses, size in zip(self._caches, self.misses, self.machine.caches_bytes, strict=True):
+            if line in cache:
+                cache.move_to_end(line)
+                return
+            misses[array] += 1
+            cache[line] = None
+            if len(cache) * self.machine.line_bytes > size:
+                cache.popitem(last=False)
+
+
+class _Sets(dict[str, set[bytes]]):
+    """Sets by name, empty ones for new names."""
+
+    def __missing__(self, name: str) -> set[bytes]:
+        self[name] = set()
+        return self[name]
+
+
+@dataclass
+class _Band:
+    """Registers of one statement in one iteration of all loops that are not unrolled."""
+
+    number: int
+    loaded: dict[str, dict[bytes, tuple[Access, bool]]] = field(default_factory=dict)
+    held: dict[str, set[bytes]] = field(default_factory=_Sets)
+
+
+def _distinct(one: Array, other: Array) -> int:
+    """Return the number of distinct pairs."""
+    return int(np.unique(np.stack([one, other], axis=1), axis=0).shape[0])
