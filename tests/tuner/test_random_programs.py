@@ -1,6 +1,6 @@
 """Whatever is legal compiles and computes the right values: steps drawn at random for kernels with an anchor.
 
-That the loops are right is the interpreter's to say (`tests/scheduler/kernels/test_interpreter.py`); here code is tried.
+That loops are right is the interpreter's to say (`tests/scheduler/kernels/test_interpreter.py`); code is tried here.
 """
 
 

@@ -1,6 +1,6 @@
 """The loop program of a kernel: a tree of loops with statements in it, and the buffers that these read and write.
 
-It is what the machine model costs and what the code generator emits; there is no other description of a kernel's loops.
+It is what the code generator emits and the interpreter runs; the machine model costs tiles that it reads off it.
 Loops have names that occur once in a program. Elements are given as affine expressions of loops (`Affine`).
 """
 

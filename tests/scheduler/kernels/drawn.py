@@ -82,22 +82,34 @@ def difference(
     """Return by how much the results of ``program`` differ from ``values``, relative to the largest number there is."""
     with np.errstate(all="ignore"):
         found = interpret(program, layer, network, values, observer)
-    made_of = max([float(np.abs(values[name]).max()) for name in layer.inputs if values[name].dtype.kind == "f"] or [1])
-    worst = 0.0
+    made_of, worst = max([_largest(values[name]) for name in layer.inputs]), 0.0
     for name, got in found.items():
-        computed = computed_elements(layer.graph, name)
-        own = got if computed is None else np.where(computed, got, values[name])
-        apart = np.abs(own.astype(np.float64) - values[name].astype(np.float64))
-        scale = max(float(np.abs(values[name]).max()), made_of)
-        worst = max(worst, float("inf") if np.isnan(apart).any() else float(apart.max() / scale))
+        computed, wanted = computed_elements(layer.graph, name), values[name]
+        own = got if computed is None else np.where(computed, got, wanted)
+        with np.errstate(invalid="ignore"):
+            apart = np.where(own == wanted, 0, np.abs(own.astype(np.float64) - wanted.astype(np.float64)))
+        is_wrong = bool(np.isnan(apart).any())
+        worst = max(worst, float("inf") if is_wrong else float(apart.max()) / max(_largest(wanted), made_of))
     return worst
 
 
-def cpu_programs(graph: Graph) -> Iterator[tuple[LoopProgram, Layer, Executable]]:
-    """Yield the built-in choice of each kernel of a network on a CPU, convolutions written out where it has them so."""
+def _largest(value: Array) -> float:
+    """Return the largest magnitude of finite numbers, at least 1 for those that are no floating-point numbers."""
+    finite = np.abs(value[np.isfinite(value)]) if value.dtype.kind == "f" else np.ones(1)
+    return max(float(finite.max(initial=0.0)), 1e-30)
+
+
+def cpu_programs(
+    graph: Graph, network: Executable | None = None
+) -> Iterator[tuple[LoopProgram, Layer, Executable]]:
+    """Yield the built-in choice of each kernel of a network on a CPU, convolutions written out where it has them so.
+
+    ``network``: with the weights to compute with; None: with various ones.
+    """
     schedule = as_it_runs(kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(NARROW, Analysis(graph), "fp32")))
     decided: Mapping[int, Decided] = {kernel.group: kernel.decided for kernel in schedule.runs}
-    analysis, network = Analysis(schedule.plan.graph), varied(schedule.plan.graph)
+    analysis = Analysis(schedule.plan.graph)
+    network = varied(schedule.plan.graph) if network is None else network
     algorithms = frozenset([
         (op, each.algorithm) for place, each in decided.items()
         if isinstance(each, LoopTiles) and each.algorithm

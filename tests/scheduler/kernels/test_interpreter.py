@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of, steps_of
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.gpu.checked import gpu_limits
 from dsascape.scheduler.gpu.steps import program_of as grid_program
 from dsascape.scheduler.gpu.tiles import GpuTiles
@@ -22,7 +22,7 @@ from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.interpreter import interpret
 from dsascape.scheduler.kernels.loops.memories import InterpreterError
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.nodes import Loop, Nodes, Statement
+from dsascape.scheduler.kernels.loops.nodes import Loop, Nodes, Statement, loops_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import (
     ComputeAt,
@@ -35,6 +35,8 @@ from dsascape.scheduler.kernels.loops.steps import (
     Vectorise,
 )
 from dsascape.workloads import Graph
+from dsascape.workloads.bounded import graph_with_bounded_nests
+from dsascape.workloads.executable import executable
 from tests.graphs import Net, networks
 from tests.scheduler.kernels.drawn import (
     GRID,
@@ -53,6 +55,7 @@ from tests.scheduler.kernels.drawn import (
     whole_layer,
 )
 from tests.tiers import examples
+from tests.workloads.test_masked_attention import written_out
 
 ANY = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -269,3 +272,32 @@ def test_a_program_of_one_statement_has_no_loops() -> None:
     program: LoopProgram = loop_program(NaiveProgram(layer), ())
 
     assert difference(program, layer, network, reference_values(network)) == 0
+
+
+def attention(tokens: int, window: int) -> Graph:
+    """Return attention of each token to itself and those before it, or to the ``window`` nearest of these."""
+    ahead = np.arange(tokens) - np.arange(tokens).reshape(-1, 1)
+    return graph_with_bounded_nests(written_out(tokens, "where", kept=(ahead <= 0) & (ahead > -(window or tokens))))
+
+
+class TestAttention:
+    @pytest.mark.parametrize("window", [0, 3])
+    def test_that_is_masked_takes_what_the_mask_keeps(self, window: int) -> None:
+        graph = attention(13, window)
+        network, bounded = executable(graph), 0
+        values = reference_values(network)
+        for program, layer, own in cpu_programs(graph, network):
+            bounded += any(loop.reach for loop in loops_of(program.body))
+            assert difference(program, layer, own, {**own.values, **values}) <= TOLERANCE
+        assert bounded
+
+    @pytest.mark.parametrize("window", [0, 3, 14])
+    def test_with_running_statistics_corrects_its_sums(self, window: int) -> None:
+        graph, rows = attention(22, window), UpstreamTiles((0, 1, 2, 3), (1, 1, 1, 1), 3)
+        network, layer = executable(graph), whole_layer(graph)
+        scores = UpstreamTiles((0, 1, 2, 3), (1, 1, 5, 3), 3)
+        tiles = LoopTiles((1, 1, 10, 4), (0, 1, 2, 3), 2, (1, 1, 5, 4), 3, 6, (rows, scores), True)
+        program = program_of(layer, tiles, LANES)
+
+        assert program.running
+        assert difference(program, layer, network, reference_values(network)) <= TOLERANCE
