@@ -28,7 +28,8 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.bounded import computed_elements, graph_with_bounded_nests
 from dsascape.workloads.executable import executable
 from dsascape.workloads.operators.registry import Array
-from tests.tuner.runs import LANES, outcomes
+from tests.scheduler.kernels.drawn import LANES
+from tests.tuner.runs import outcomes
 from tests.tuner.test_attention_code import behind_caches, model
 from tests.workloads.test_masked_attention import written_out
 

@@ -28,7 +28,8 @@ from dsascape.tuner.bundle.contents import MANIFEST
 from dsascape.tuner.bundle.linking import architecture_of
 from dsascape.tuner.measure import Job
 from tests.graphs import Net
-from tests.tuner.runs import LANES, tiles_of, written_onnx
+from tests.scheduler.kernels.drawn import LANES
+from tests.tuner.runs import tiles_of, written_onnx
 
 pytestmark = pytest.mark.tvm
 

@@ -25,7 +25,8 @@ from dsascape.tuner.measure import (
 )
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from tests.tuner.runs import LANES, tiles_of
+from tests.scheduler.kernels.drawn import LANES
+from tests.tuner.runs import tiles_of
 from tests.tuner.servers import Server, free_port
 
 pytestmark = pytest.mark.tvm

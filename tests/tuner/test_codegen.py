@@ -18,9 +18,10 @@ from dsascape.tuner.codegen.kernels import GroupTiles
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.workloads import Graph, load_network
 from tests.graphs import Net, networks
+from tests.scheduler.kernels.drawn import LANES
 from tests.tiers import examples
 from tests.tuner.loops import loops_around
-from tests.tuner.runs import LANES, deviations, generated
+from tests.tuner.runs import deviations, generated
 
 pytestmark = pytest.mark.tvm
 

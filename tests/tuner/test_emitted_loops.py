@@ -19,7 +19,7 @@ from dsascape.tuner.codegen.kernels import GeneratedCode, generate
 from dsascape.workloads import load_network
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import executable
-from tests.tuner.runs import LANES, NARROW
+from tests.scheduler.kernels.drawn import LANES, NARROW
 
 pytestmark = pytest.mark.tvm
 

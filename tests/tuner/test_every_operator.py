@@ -16,8 +16,9 @@ from dsascape.tuner.measure import Job, MeasureError, measure_plan
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.workloads import Graph, WorkloadError, import_onnx
 from dsascape.workloads.executable import executable
+from tests.scheduler.kernels.drawn import LANES
 from tests.tiers import NIGHT
-from tests.tuner.runs import LANES, outcomes, tiles_of
+from tests.tuner.runs import outcomes, tiles_of
 from tests.workloads import small_kernels, small_movements
 from tests.workloads.small_operators import MAKERS
 

@@ -40,7 +40,8 @@ from dsascape.tuner.on_device.flushing import after_first
 from dsascape.tuner.on_device.reference import deviation, reference
 from dsascape.workloads.executable import executable
 from tests.graphs import Net
-from tests.tuner.runs import LANES, generated, tiles_of
+from tests.scheduler.kernels.drawn import LANES
+from tests.tuner.runs import generated, tiles_of
 
 pytestmark = pytest.mark.tvm
 

@@ -22,7 +22,8 @@ from dsascape.tuner.on_device.session import Session
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.nest_by_nest import PATCHES
 from tests.graphs import Net
-from tests.tuner.runs import LANES, NARROW, deviations, tiles_of
+from tests.scheduler.kernels.drawn import LANES, NARROW
+from tests.tuner.runs import deviations, tiles_of
 
 pytestmark = pytest.mark.tvm
 

@@ -23,7 +23,8 @@ from dsascape.tuner.measure import (
 )
 from dsascape.tuner.measure.device import local_device
 from tests.graphs import Net
-from tests.tuner.runs import LANES, tiles_of, written_onnx
+from tests.scheduler.kernels.drawn import LANES
+from tests.tuner.runs import tiles_of, written_onnx
 from tests.tuner.servers import Server, free_port
 
 pytestmark = pytest.mark.tvm

@@ -10,7 +10,8 @@ from dsascape.scheduler.cpu.search.tiling import candidates
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from tests.scheduler.cpu.test_rows_between_products import layer
 from tests.scheduler.cpu.test_shared_rows_of_operands import decode
-from tests.tuner.runs import NARROW, outcomes, tiles_of
+from tests.scheduler.kernels.drawn import NARROW
+from tests.tuner.runs import outcomes, tiles_of
 
 pytestmark = pytest.mark.tvm
 

@@ -27,7 +27,8 @@ from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import executable
 from tests.graphs import Net
-from tests.tuner.runs import LANES, deviations, generated
+from tests.scheduler.kernels.drawn import LANES
+from tests.tuner.runs import deviations, generated
 
 pytestmark = pytest.mark.tvm
 

@@ -27,10 +27,11 @@ from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, cpu_session
 from dsascape.workloads import Graph, import_onnx
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
+from tests.scheduler.kernels.drawn import varied
 from tests.tiers import examples
 from tests.tuner.gpu.looped import VIEW, check, difference, values_of
 from tests.tuner.loops import loops_around
-from tests.tuner.runs import deviations, generated, varied
+from tests.tuner.runs import deviations, generated
 
 pytestmark = pytest.mark.tvm
 

@@ -17,12 +17,13 @@ from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.checks import StepError
-from dsascape.scheduler.kernels.loops.counting import CountedMachine, Counts
+from dsascape.scheduler.kernels.loops.counting import CountedMachine, Counts, Part
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.interpreter import interpret
 from dsascape.scheduler.kernels.loops.memories import InterpreterError
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.nodes import Loop, Nodes, Statement, loops_of
+from dsascape.scheduler.kernels.loops.nodes import Loop, Nodes, loops_of
+from dsascape.scheduler.kernels.loops.observed import Access, Event
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import (
     ComputeAt,
@@ -109,7 +110,8 @@ TILED: Steps = (
     Vectorise("matmul1.sum", 4), Unroll("matmul1.sum"), Vectorise("matmul1", 4),
 )  # fmt: skip
 """Tiles of two rows of one vector, in two by two of them."""
-SUMS, RESULTS = ("matmul1.sum", "update"), ("matmul1", "store")
+SUMS: Part = ("matmul1.sum", "update")
+RESULTS: Part = ("matmul1", "store")
 
 
 def counted(steps: Steps, machine: CountedMachine | None = None, rows: int = 4) -> Counts:
@@ -252,17 +254,16 @@ def shorter(nodes: Nodes) -> Nodes:
 
 def test_iterations_at_once_are_told_in_the_order_of_the_loops() -> None:
     layer, graph = product()
-    told: list[Statement | int] = []
-    program = loop_program(NaiveProgram(layer), ())
+    addresses = list[int]()
 
-    def note(event: object) -> None:
-        if getattr(event, "is_store", False):
-            told.append(int(event.addresses[0]))  # type: ignore[attr-defined]
+    def note(event: Event) -> None:
+        if isinstance(event, Access) and event.is_store:
+            addresses.append(int(event.addresses[0]))
 
-    interpret(program, layer, varied(graph), reference_values(varied(graph)), note)
-    stores = told[4 * 8 : 4 * 8 + 4 * 8]  # those of the first iteration of the depth, behind the first values
-    assert stores == sorted(stores)
-    assert len(told) == 4 * 8 * (1 + 6 + 1)
+    interpret(loop_program(NaiveProgram(layer), ()), layer, varied(graph), reference_values(varied(graph)), note)
+    first = addresses[4 * 8 : 2 * 4 * 8]  # those of the first iteration of the depth, behind the first values
+    assert first == sorted(first)
+    assert len(addresses) == 4 * 8 * (1 + 6 + 1)
 
 
 def test_a_program_of_one_statement_has_no_loops() -> None:

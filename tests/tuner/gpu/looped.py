@@ -27,7 +27,7 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import Executable, drawn_inputs
 from dsascape.workloads.operators.registry import Array
 from tests.graphs import Net
-from tests.tuner.runs import varied
+from tests.scheduler.kernels.drawn import varied
 
 
 def view(hardware: str) -> GpuView:

@@ -29,10 +29,9 @@ from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import executable
 from tests.graphs import Net, networks
-from tests.scheduler.kernels.drawn import GRIDS, any_tiles
+from tests.scheduler.kernels.drawn import GRIDS, any_tiles, varied
 from tests.tiers import examples
 from tests.tuner.gpu.looped import FUSED, SEVERAL_SHAPES, VIEW, check, difference, schedule_on, values_of, whole
-from tests.tuner.runs import varied
 
 pytestmark = pytest.mark.tvm
 

@@ -28,8 +28,8 @@ from dsascape.tuner.on_device.cross_gpu import PIPELINE
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
+from tests.scheduler.kernels.drawn import varied
 from tests.tuner.gpu.looped import FUSED, VIEW, block, scheduled
-from tests.tuner.runs import varied
 
 pytestmark = pytest.mark.tvm
 

@@ -23,9 +23,9 @@ from dsascape.workloads import load_network
 from dsascape.workloads.executable import Executable, executable
 from dsascape.workloads.operators.registry import Array
 from tests.graphs import Net
+from tests.scheduler.kernels.drawn import varied
 from tests.tuner.gpu.looped import FUSED, SEVERAL_SHAPES, schedule_on, scheduled, values_of, whole
 from tests.tuner.gpu.pocl import OpenClLaunch, knows_processor, run_on_pocl
-from tests.tuner.runs import varied
 
 pytestmark = [
     pytest.mark.tvm,

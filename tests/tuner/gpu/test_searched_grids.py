@@ -16,9 +16,9 @@ from dsascape.tuner.codegen.gpu.phases import Loops
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.tuner.search.analysis import SearchMachine
 from dsascape.tuner.search.kinds.table import space_of
+from tests.scheduler.kernels.drawn import varied
 from tests.tiers import examples
 from tests.tuner.gpu.looped import difference, values_of
-from tests.tuner.runs import varied
 from tests.tuner.search.kernels import SMALL
 
 pytestmark = pytest.mark.tvm

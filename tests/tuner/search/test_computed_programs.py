@@ -21,8 +21,9 @@ from dsascape.tuner.search.kinds.kind import KernelSpace
 from dsascape.tuner.search.kinds.table import space_of
 from dsascape.tuner.search.mutations import crossed
 from dsascape.tuner.search.options import SpaceOptions
+from tests.scheduler.kernels.drawn import NARROW
 from tests.tiers import examples
-from tests.tuner.runs import NARROW, deviations
+from tests.tuner.runs import deviations
 from tests.tuner.search.kernels import SMALL
 from tests.tuner.search.reformer.pairs import PAIRS, split_of
 from tests.tuner.search.test_space import CAMPAIGN
