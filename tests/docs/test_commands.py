@@ -75,14 +75,14 @@ def test_the_files_that_the_tutorial_shows_are_those_of_the_examples() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_command_is_one_that_dsascape_takes_with_names_and_files_that_are_there(name: str) -> None:
-    page = read(name)
+    page, reads = read(name), parser()
     made = set(page.files)
     for each in page.commands:
         words = each.words
         if words[0] != "dsascape":
             made.update(words)  # other programs make files of theirs
             continue
-        arguments = parser().parse_args(words[1:])
+        arguments = reads.parse_args(words[1:])
         named = {kind: str(getattr(arguments, kind, None) or "") for kind in KNOWN}
         assert {kind: what for kind, what in named.items() if not is_known(kind, what)} == {}, each.line
         needed = {file for file in files_read(words) if not (ROOT / file).exists()}

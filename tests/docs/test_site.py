@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from dsascape.hw_models import preset_names
+from dsascape.hw_models.machine_files.load import preset_text
 from tests.docs.pages import ROOT, page
 from tests.experiments.browser import PROGRAM, browser
 from tests.experiments.browser import Page as BrowserPage
@@ -60,6 +62,15 @@ def test_the_readme_leads_to_the_same_pages_as_the_first_one(request: pytest.Fix
         readme.write_text(text.replace(shown, wanted), encoding="utf-8")
     else:
         assert shown == wanted, "pytest tests/docs --update-golden copies the table of docs/index.md"
+
+
+def test_every_preset_stands_in_the_list_of_machines_with_its_kind() -> None:
+    _, _, rest = page("machine.md").text.partition("\n## Machines that come along\n")
+    rows = re.findall(r"^\| `(\w+)`[^|]*\| ([^|]*) \|", rest.partition("\n## ")[0], re.MULTILINE)
+    listed = [(name, kind) for kind, names in rows for name in re.findall(r"`(\w+)`", names)]
+
+    kinds = {name: re.findall(r"^kind: (\w+)", preset_text(name), re.MULTILINE)[0] for name in preset_names()}
+    assert sorted(listed) == sorted(kinds.items())
 
 
 def test_figures_of_accuracy_in_the_readme_are_those_of_the_page() -> None:
