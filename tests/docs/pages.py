@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 _FILE = re.compile(r"# file: (\S+)\n")
-_SHELL = re.compile(r"```(?:sh|console|text)\n(.*?)```|^((?:    .*\n)+)", re.DOTALL | re.MULTILINE)
+_SHELL = re.compile(r"```(?:sh|console|text)\n(.*?)```|^((?:    [^\n]*\n)+)", re.DOTALL | re.MULTILINE)
 """Blocks that may hold commands: fenced ones, and those that are indented."""
 _COMMAND = re.compile(r"\$ |(?:dsascape|python3?|pip|make|docker|git|tar) ")
 
