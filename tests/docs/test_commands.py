@@ -12,15 +12,12 @@ import pytest
 import dsascape
 from dsascape.experiments.shell.cli import main, parser
 from tests.docs.pages import ROOT, Command, Page
-from tests.tiers import NIGHT
 
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 RUN = ["README.md", "docs/index.md", "docs/tutorial.md", "docs/loops.md", "docs/what-if.md"]
 """Pages whose commands run, one after the other."""
 AT_NIGHT = [f"docs/{name}.md" for name in ("commands", "compare", "convolutions", "pins", "search", "table")]
 """Pages whose commands run at night only."""
-LONG = re.compile(r"dsascape (measure|calibrate|tune|bundle|run experiments/quickstart\.yaml)\b")
-"""Commands that take a minute or more, or measure: only `make night` runs them."""
 MADE = ("--out", "--schedule-out", "--trace", "--annotate", "--picture")
 """Options whose files the command writes."""
 FILE = re.compile(r"[\w./-]+\.(yaml|json|onnx|py|csv|xz)")
@@ -51,7 +48,7 @@ def test_commands_run_in_a_clone_and_print_what_the_page_says(
 
     text, ran = page.text, 0
     for each in of_dsascape(page):
-        if (LONG.match(each.line) and not NIGHT) or any(PLACEHOLDER.match(word) for word in each.words):
+        if any(PLACEHOLDER.match(word) for word in each.words):
             continue
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
