@@ -69,7 +69,7 @@ def test_commands_run_in_a_clone_and_print_what_the_page_says(
 def test_the_files_that_the_tutorial_shows_are_those_of_the_examples() -> None:
     shown = [content for language, content in read("docs/tutorial.md").blocks if language == "yaml"]
 
-    assert shown == [(ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("npu.yaml", "npu-sweep.yaml")]
+    assert shown == [(ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("rk3588_npu.yaml", "rk3588_npu_sweep.yaml")]
 
 
 @pytest.mark.parametrize("name", PAGES)
