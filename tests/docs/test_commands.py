@@ -72,6 +72,13 @@ def test_the_files_that_the_tutorial_shows_are_those_of_the_examples() -> None:
     assert shown == [(ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("rk3588_npu.yaml", "rk3588_npu_sweep.yaml")]
 
 
+def test_the_table_of_commands_has_all_of_them() -> None:
+    (listed,) = re.findall(r"\{([\w,-]+)\}", parser().format_usage().replace("\n", ""))
+    rows = re.findall(r"^\| (`[^|]*`) \|", read("docs/commands.md").text, re.MULTILINE)
+
+    assert sorted(re.findall(r"\w+", " ".join(rows))) == sorted(listed.replace(" ", "").split(","))
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_every_command_is_one_that_dsascape_takes_with_names_and_files_that_are_there(name: str) -> None:
     page, reads = read(name), parser()
