@@ -7,12 +7,13 @@ import sys
 import time
 from pathlib import Path
 from pkgutil import resolve_name
+from textwrap import dedent
 from typing import Any
 
 import pytest
 import yaml
 
-from dsascape.hw_models import preset_names
+from dsascape.hw_models import load_hardware, preset_names
 from dsascape.hw_models.machine_files.load import preset_text
 from tests.docs.pages import ROOT, page
 from tests.experiments.browser import PROGRAM, browser
@@ -71,6 +72,18 @@ def test_every_preset_stands_in_the_list_of_machines_with_its_kind() -> None:
 
     kinds = {name: re.findall(r"^kind: (\w+)", preset_text(name), re.MULTILINE)[0] for name in preset_names()}
     assert sorted(listed) == sorted(kinds.items())
+
+
+@pytest.mark.parametrize("name", ["machine.md", "architecture.md", "tutorial.md"])
+def test_machine_files_on_pages_load(name: str, tmp_path: Path) -> None:
+    fenced = [content for language, content in page(name).blocks if language == "yaml"]
+    indented = re.findall(r"(?:^    .*\n)+", page(name).text, re.MULTILINE)
+    files = [each for each in (*fenced, *map(dedent, indented)) if re.search(r"^base: ", each, re.MULTILINE)]
+
+    assert files
+    for number, text in enumerate(files):
+        (tmp_path / f"machine_{number}.yaml").write_text(text, encoding="utf-8")
+        load_hardware(tmp_path / f"machine_{number}.yaml")
 
 
 def test_figures_of_accuracy_in_the_readme_are_those_of_the_page() -> None:
