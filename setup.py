@@ -26,6 +26,10 @@ SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", 
 CHECKS = {"": [], "strict": STRICT, "sanitized": [*STRICT, *SANITIZED]}[os.environ.get("DSASCAPE_BUILD", "")]
 """Flags of compilers like GCC."""
 
+try:
+    runpy.run_path(str(Path("src", "dsascape", "__init__.py")))
+except ImportError as mistake:  # a clone without symbolic links
+    sys.exit(f"dsascape: {mistake}")
 IN_C_FOLDER = runpy.run_path(str(Path("src", "dsascape", "hw_models", "in_c", "__init__.py")))
 
 

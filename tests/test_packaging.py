@@ -52,6 +52,54 @@ class TestWhatIsConfigured:
         assert "stcp920" in ran.stdout
 
 
+class TestACloneWithoutSymbolicLinks:
+    SENTENCE = "dsascape: src/dsascape/hw_models is not a folder: "
+
+    @pytest.fixture
+    def clone(self, tmp_path: Path) -> Path:
+        """A tree as git makes it where it makes no links: each is a text file with the path of its folder."""
+        for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "Makefile"):
+            shutil.copy(ROOT / name, tmp_path)
+        (tmp_path / "src" / "dsascape").mkdir(parents=True)
+        for path in (ROOT / "src" / "dsascape").iterdir():
+            if path.is_symlink():
+                (tmp_path / "src" / "dsascape" / path.name).write_text(str(path.readlink()), encoding="utf-8")
+            elif path.is_file():
+                shutil.copy(path, tmp_path / "src" / "dsascape")
+        return tmp_path
+
+    @pytest.mark.parametrize("source", ["import dsascape", "import dsascape.scheduler"])
+    def test_is_refused_by_every_import_with_one_sentence(self, clone: Path, source: str) -> None:
+        ran = self.run(clone, "-c", source)
+
+        assert ran.returncode == 1
+        assert f"ImportError: {self.SENTENCE.removeprefix('dsascape: ')}" in ran.stderr.splitlines()[-1]
+
+    @pytest.mark.parametrize("arguments", [["-m", "dsascape", "models"], ["setup.py", "--version"]])
+    def test_is_refused_by_commands_without_a_traceback(self, clone: Path, arguments: list[str]) -> None:
+        ran = self.run(clone, *arguments)
+
+        assert ran.returncode != 0
+        assert ran.stdout == ""
+        assert ran.stderr.startswith(self.SENTENCE)
+        assert "core.symlinks=true" in ran.stderr
+        assert ran.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize("editable", [[], ["-e"]], ids=["as a user", "as make does"])
+    def test_is_not_installed(self, clone: Path, editable: list[str]) -> None:
+        install = ["-m", "pip", "install", "--no-index", "--no-deps", "--no-build-isolation", "--target", "there"]
+        ran = self.run(clone, *install, *editable, ".")
+
+        assert ran.returncode != 0
+        assert self.SENTENCE in ran.stderr
+        assert "Traceback" not in ran.stderr
+
+    def run(self, clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PYTHONPATH": str(clone / "src")}
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the source archive of what git tracks, as it is in the working tree."""

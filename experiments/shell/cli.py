@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -86,6 +87,7 @@ def _command(module: str, name: str) -> Command:
 
 
 _PLACES = "dsascape.experiments.shell.places:check_places"
+_NOT_ON_WINDOWS = "folders are locked as Linux and macOS do (fcntl); on Windows use WSL, or the image of the Dockerfile"
 _MISTAKE = 2
 """Exit code for mistakes of the user; an exception of another kind has its own ``exit_code``."""
 _WHERE = "device that runs the code: local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
@@ -333,6 +335,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = parser().parse_args(argv)
         arguments.command_line = shlex.join(["dsascape", *argv])
+        if find_spec("fcntl") is None:
+            raise UsageError(_NOT_ON_WINDOWS)
     except UsageError as error:
         return _complain(str(error), "--json" in argv)
     except SystemExit as stop:

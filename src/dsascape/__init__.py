@@ -17,7 +17,19 @@ Each name is imported when it is first used, so that ``import dsascape`` takes n
 """
 
 import importlib
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+if not Path(__file__).with_name("hw_models").is_dir():
+    _mistake = (
+        "src/dsascape/hw_models is not a folder: this clone has no symbolic links, which is Windows' default; make them"
+        " with git clone -c core.symlinks=true (on Windows in developer mode), or clone in WSL"
+    )
+    if sys.argv[:1] == ["-m"]:  # python -m dsascape
+        sys.stderr.write(f"dsascape: {_mistake}\n")
+        raise SystemExit(2)
+    raise ImportError(_mistake)
 
 if TYPE_CHECKING:
     from dsascape.experiments.api import measure, policy_names, report, schedule_document, simulate, sweep, what_if

@@ -1,20 +1,21 @@
 """The site: every page is in its navigation, the API reference is complete, and no page loads anything remote."""
 
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from pkgutil import resolve_name
+from textwrap import dedent
 from typing import Any
 
 import pytest
 import yaml
 
-from dsascape.experiments.shell.cli import main
-from tests.docs.pages import ROOT, Page, page
+from dsascape.hw_models import load_hardware, preset_names
+from dsascape.hw_models.machine_files.load import preset_text
+from tests.docs.pages import ROOT, page
 from tests.experiments.browser import PROGRAM, browser
 from tests.experiments.browser import Page as BrowserPage
 
@@ -38,9 +39,63 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_links_between_pages_lead_somewhere(name: str) -> None:
-    linked = re.findall(r"\]\((?!https?:)([^)#\s]+)", page(name).text)
+    linked = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", page(name).text)
 
-    assert [target for target in linked if not (DOCS / target).exists()] == []
+    assert [target for target, _ in linked if not (DOCS / target).exists()] == []
+    headings = [(target, heading) for target, heading in linked if heading and not target.startswith("../")]
+    assert [each for each in headings if each[1] not in anchors(each[0] or name)] == []
+
+
+def anchors(name: str) -> set[str]:
+    """Return the anchors of a page's headings, as the site and GitHub name them."""
+    headings = re.findall(r"^#+ (.*)$", page(name).text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_leads_to_the_same_pages_as_the_first_one(request: pytest.FixtureRequest) -> None:
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    (table,) = re.findall(r"^\| \| read \|\n(?:\|.*\n)+", page("index.md").text, re.MULTILINE)
+    (shown,) = re.findall(r"^\| \| read \|\n(?:\|.*\n)+", text, re.MULTILINE)
+
+    wanted = table.replace("](", "](docs/")
+    if request.config.getoption("--update-golden"):
+        readme.write_text(text.replace(shown, wanted), encoding="utf-8")
+    else:
+        assert shown == wanted, "pytest tests/docs --update-golden copies the table of docs/index.md"
+
+
+def test_every_preset_stands_in_the_list_of_machines_with_its_kind() -> None:
+    _, _, rest = page("machine.md").text.partition("\n## Machines that come along\n")
+    rows = re.findall(r"^\| `(\w+)`[^|]*\| ([^|]*) \|", rest.partition("\n## ")[0], re.MULTILINE)
+    listed = [(name, kind) for kind, names in rows for name in re.findall(r"`(\w+)`", names)]
+
+    kinds = {name: re.findall(r"^kind: (\w+)", preset_text(name), re.MULTILINE)[0] for name in preset_names()}
+    assert sorted(listed) == sorted(kinds.items())
+
+
+@pytest.mark.parametrize("name", ["machine.md", "architecture.md", "tutorial.md"])
+def test_machine_files_on_pages_load(name: str, tmp_path: Path) -> None:
+    fenced = [content for language, content in page(name).blocks if language == "yaml"]
+    indented = re.findall(r"(?:^    .*\n)+", page(name).text, re.MULTILINE)
+    files = [each for each in (*fenced, *map(dedent, indented)) if re.search(r"^base: ", each, re.MULTILINE)]
+
+    assert files
+    for number, text in enumerate(files):
+        (tmp_path / f"machine_{number}.yaml").write_text(text, encoding="utf-8")
+        load_hardware(tmp_path / f"machine_{number}.yaml")
+
+
+def test_figures_of_accuracy_in_the_readme_are_those_of_the_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^\| predicted \|.*\n.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    cells = [[each.strip() for each in line.strip("| ").split("|")] for line in table.splitlines()]
+    rows = page("accuracy.md").text.splitlines()
+
+    assert len(cells) > 5
+    for _, _, cases, error, correlation in cells:
+        held = re.compile(rf"\| {cases} \| {re.escape(error)} \| [^|]+ \| {re.escape(correlation)} \|")
+        assert any(held.search(row) for row in rows), f"no row of docs/accuracy.md has {cases}, {error}, {correlation}"
 
 
 @pytest.mark.parametrize("name", REFERENCE)
@@ -96,23 +151,10 @@ def settled(opened: BrowserPage, script: str) -> Any:
     return value
 
 
-@pytest.mark.parametrize("name", ["api.md"])
+@pytest.mark.parametrize("name", ["api.md", "tutorial.md"])
 def test_examples_print_what_the_page_says(name: str, request: pytest.FixtureRequest) -> None:
     printed = page(name).printed()
     if request.config.getoption("--update-golden"):
         (DOCS / name).write_text(printed, encoding="utf-8")
     else:
         assert printed == page(name).text, "pytest tests/docs --update-golden writes the page anew"
-
-
-@pytest.mark.parametrize("name", ["docs/index.md", "README.md", "docs/loops.md", "docs/what-if.md"])
-def test_commands_print_what_the_page_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = Page((ROOT / name).read_text(encoding="utf-8")).blocks
-    asked = [each for _, content in blocks for each in f"\n{content}".split("\n$ ")[1:] if each.startswith("dsascape")]
-
-    assert asked
-    for each in asked:
-        command, *shown = each.rstrip().split("\n")
-        assert main(shlex.split(command)[1:]) == 0
-        printed = capsys.readouterr().out.splitlines()
-        assert [line for line in shown if line not in (*printed, "...")] == []

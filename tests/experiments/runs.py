@@ -43,7 +43,8 @@ class Faulty(Unfused):
 """
 ON_STCP920 = ["--hardware", "stcp920", "--batch", "4"]
 TINY = ["simulate", "bert-tiny", *ON_STCP920, "--policy", "fixed-pattern"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+_ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])}
 COMMAND = [sys.executable, "-c", "from dsascape.experiments.shell.cli import entry_point; entry_point()"]
 
 

@@ -30,6 +30,19 @@ def test_help_imports_none_of_the_heavy_libraries() -> None:
     assert not heavy & set(loaded.stdout.split())
 
 
+@pytest.mark.parametrize("argv", [["hardware"], ["run", "no-study.yaml"]])
+def test_a_system_that_locks_no_files_is_told_in_one_sentence(argv: list[str]) -> None:
+    program = "import sys; sys.modules['fcntl'] = None; from dsascape.experiments.shell.cli import main; "
+    program += f"sys.exit(main({argv}))"
+    asked = [sys.executable, "-c", program]
+    ran = subprocess.run(asked, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+    assert (ran.returncode, ran.stdout) == (2, ""), ran.stderr
+    assert ran.stderr.startswith("dsascape: ")
+    assert "WSL" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
 def test_a_point_imports_only_the_modules_it_needs(tmp_path: Path) -> None:
     argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "fixed-pattern", "--json"]
     program = f"import sys; from dsascape.experiments.shell.cli import main; main({argv}); print(*sys.modules)"
