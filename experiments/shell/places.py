@@ -1,8 +1,8 @@
 """Places that a command writes to, checked in one way before any work: they can be written, and are no input of it.
 
 Which options of a command are outputs stands in its parser (`shell.written`); every other option whose value is a file
-is an input, and so is what a YAML file among them names, and what has the weights of an ONNX file. Files are told apart by what they are, not by what they are
-called: a link to an input, and a second name of it, are that input.
+is an input, and so is what a YAML file among them names, and what has the weights of an ONNX file. Files are told apart
+by what they are, not by what they are called: a link to an input, and a second name of it, are that input.
 """
 
 import argparse

@@ -105,7 +105,9 @@ def test_no_command_writes_over_an_input_of_its_own(command: str, way: str, file
     assert {each: Path(each).read_bytes() for each in read} == before
 
 
-@pytest.mark.parametrize("name", ["net.onnx", "weights.bin", "machine.yaml", "below.yaml", "pins.yaml", "mine.py", "study.yaml"])
+@pytest.mark.parametrize(
+    "name", ["net.onnx", "weights.bin", "machine.yaml", "below.yaml", "pins.yaml", "mine.py", "study.yaml"]
+)
 def test_a_results_folder_does_not_take_the_place_of_what_its_experiment_names(
     name: str, files: Path, terminal: Terminal
 ) -> None:
