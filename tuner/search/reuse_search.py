@@ -168,8 +168,9 @@ class ReuseSearch(Search):
         self.continued = len(self._known)
 
     def run(self) -> Iterator[UnitDone]:
-        """Tune each operator in the plan's order; yield each batch of programs that has been tried.
+        """Tune the tasks that take most time first, each behind what it reuses; yield each batch that has been tried.
 
+        So few trials go to heavy tasks; the papers have as many as the plan needs, in any order.
         Where times are measured, the fastest programs and the built-in choice are run again in the end.
         """
         begin = time.monotonic()
@@ -177,21 +178,29 @@ class ReuseSearch(Search):
         clock = _Clock(begin - self.elapsed_s)
         for each in self.tasks:
             self._answered(each, BUILTIN, [each.task.program()], clock)
-        done: dict[Operator, _Kernel] = {}
-        for operator, source in self._order:
-            kernel = self._kernel_of(operator)
-            yield from self._tuned(kernel, None if source is None else done[source], clock)
-            done[operator] = kernel
-        for kernel in self._tunable:
-            first = done[kernel.operator]
-            if first.each is not kernel.each:
-                yield from self._tuned(kernel, first, clock)
-        for each in self._left():
-            yield from self._fresh(each, min(self.options.unit, self._budget), clock)
+        sources, done = dict(self._order), dict[Operator, _Kernel]()
+        tunable = {id(kernel.each): kernel for kernel in self._tunable}
+        for each in sorted(self.tasks, key=self._seconds, reverse=True):
+            own = tunable.get(id(each))
+            if own is None:
+                yield from self._fresh(each, min(self.options.unit, self._budget), clock)
+                continue
+            for operator in chain_of(own.operator, sources):
+                if operator not in done:
+                    source = sources[operator]
+                    done[operator] = own if operator == own.operator else self._kernel_of(operator)
+                    yield from self._tuned(done[operator], None if source is None else done[source], clock)
+            if done[own.operator].each is not each:
+                yield from self._tuned(own, done[own.operator], clock)
         self.train()
         if not self._asked.is_repeatable:
-            for own in self.confirmations():
-                self.try_programs(self._asked, own, clock.elapsed_s)
+            for again in self.confirmations():
+                self.try_programs(self._asked, again, clock.elapsed_s)
+
+    def _seconds(self, each: Searching) -> float:
+        """Return the time of a task in all networks, with the fastest of its programs that is known."""
+        number = self.tasks.index(each)
+        return each.latency * sum([weights.get(number, 0) for weights in self.weights])
 
     def _kernel_of(self, operator: Operator) -> _Kernel:
         found = next((kernel for kernel in self._tunable if kernel.operator == operator), None)
@@ -307,6 +316,14 @@ class _Clock:
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self.begin_s
+
+
+def chain_of(operator: Operator, sources: Mapping[Operator, Operator | None]) -> list[Operator]:
+    """Return an operator behind all that it is tuned from, the one that is tuned from nothing first."""
+    found = [operator]
+    while (source := sources[found[-1]]) is not None:
+        found.append(source)
+    return found[::-1]
 
 
 def _kernel(each: Searching) -> _Kernel | None:

@@ -27,7 +27,7 @@ from dsascape.tuner.search.reuse.kernels import graph_of
 from dsascape.tuner.search.reuse.nests import operator_of
 from dsascape.tuner.search.reuse.operators import FeatureRatios, Operator, ReuseError
 from dsascape.tuner.search.reuse.plan import plan_json, read_plan
-from dsascape.tuner.search.reuse_search import ReuseSearch, reuse_json
+from dsascape.tuner.search.reuse_search import ReuseSearch, chain_of, reuse_json
 from dsascape.tuner.search.runners import Answer
 from dsascape.tuner.search.simulated_grids import SimulatedGrids
 from dsascape.tuner.search.space import Program
@@ -124,6 +124,25 @@ def test_what_reuses_comes_behind_what_it_reuses_and_takes_few_trials(whole: Who
     assert read_plan(plan_json(plan)) == plan
     assert search.trials <= OPTIONS.trials
     assert all(each.best is not None for each in search.tasks)
+
+
+def test_the_heaviest_task_comes_behind_nothing_but_what_it_reuses(whole: Whole) -> None:
+    search, plan = whole.search, whole.search.plan
+    assert plan is not None
+    sources = {
+        each.operator: None if each.reuses is None else plan.tunings[each.reuses].operator for each in plan.tunings
+    }
+    weighed_s = {each.task.key: (each.before.seconds or 0.0) * each.task.weight for each in search.tasks if each.before}
+    heaviest = max(search.tasks, key=lambda each: weighed_s[each.task.key])
+    order = list(dict.fromkeys([each.task for each in whole.records if each.unit]))
+    chain = chain_of(operator_of(heaviest.task.naive, lambda _: heaviest.space.reusable().kinds), sources)
+    assert order.index(heaviest.task.key) == len(chain) - 1
+
+
+def test_a_chain_begins_with_what_is_tuned_from_nothing(whole: Whole) -> None:
+    one, two, three = whole.search.operators[:3]
+    assert chain_of(three, {one: None, two: one, three: two}) == [one, two, three]
+    assert chain_of(one, {one: None, two: one, three: two}) == [one]
 
 
 def test_a_killed_run_goes_on_where_it_stopped(whole: Whole, tmp_path: Path) -> None:
