@@ -245,6 +245,8 @@ def _show_outcome(
         f" {record.energy_j:.4g} J,"
         f" {count(record.kernels, 'kernel')}; bound by [bold]{record.bottleneck}[/bold]"
     )
+    if record.expected_latency_s == record.latency_s:
+        console.print("  a lower bound of the time, which good code comes near; no efficiency is stated")
     if record.clock_share < 1:
         drawn_w = record.energy_j / record.latency_s
         console.print(f"  power is limited: clocks fall to {record.clock_share:.0%} of the sustained, {drawn_w:.0f} W")
