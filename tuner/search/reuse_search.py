@@ -60,6 +60,8 @@ class ReuseSearch(Search):
         self._asked, self._bridge_task = runner, bridge_task
         self._alone: dict[Operator, _Kernel] = {}
         self._known: dict[tuple[str, str], Answer] = {}
+        self._timed: dict[str, list[Record]] = {}
+        """Records of earlier runs with a time, by task."""
         self._tunable = [kernel for each in self.tasks if (kernel := _kernel(each)) is not None]
         self._bridges: list[Searching] = []
         self.groups = groups(self.operators) if options.tuner == "selective" else ()
@@ -159,13 +161,24 @@ class ReuseSearch(Search):
         return self._alone[key]
 
     def go_on(self) -> None:
-        """Take note of the answers of earlier runs."""
+        """Take note of the answers of earlier runs; raise ``DatabaseError`` for a damaged file, as `Search.go_on`."""
         for record in self.candidates.records():
             if record.unit == CONFIRMED:
                 continue
             self._known[record.task, record.steps] = record.answer
             self.elapsed_s = max(self.elapsed_s, record.elapsed_s)
+            if record.answer.seconds is not None:
+                self._timed.setdefault(record.task, []).append(record)
         self.continued = len(self._known)
+        for each in self.tasks:
+            self._check_stored(each)
+
+    def _check_stored(self, each: Searching) -> None:
+        """Raise ``DatabaseError`` for a time of earlier runs that a task cannot have (`Search.check_times`)."""
+        own = sorted(self._timed.get(each.task.key, []), key=lambda record: record.answer.seconds or 0.0)
+        told = [*own[:1], *[record for record in own[1:] if record.unit == BUILTIN]]
+        found = [(self.program_of(each, record.steps), record.answer) for record in told]
+        self.check_times(each, [(program, answer) for program, answer in found if program is not None])
 
     def run(self) -> Iterator[UnitDone]:
         """Tune the tasks that take most time first, each behind what it reuses; yield each batch that has been tried.
@@ -206,6 +219,7 @@ class ReuseSearch(Search):
         found = next((kernel for kernel in self._tunable if kernel.operator == operator), None)
         if found is None:
             found = self._bridge(operator)
+            self._check_stored(found.each)
             self._bridges.append(found.each)
         return found
 

@@ -254,7 +254,8 @@ class Search:
             self.unit = max(self.unit, unit)
         self.continued = self.trials
         for each in self.tasks:
-            self._check_times(each)
+            before = [] if each.before is None else [(each.task.program(), each.before)]
+            self.check_times(each, [*([] if each.best is None else [each.best]), *before])
         if self._reformer is not None:
             self._reformer.continue_with(self.candidates.decisions())
 
@@ -272,17 +273,15 @@ class Search:
         if not is_first or (unit == BUILTIN and len(programs) > 1):
             raise self.candidates.damaged(f"task {each.task.key} has other programs in place of its built-in choice")
 
-    def _check_times(self, each: Searching) -> None:
-        """Raise ``DatabaseError`` for stored times of a task that cannot be.
+    def check_times(self, each: Searching, known: Sequence[tuple[Program, Answer]]) -> None:
+        """Raise ``DatabaseError`` for a task's stored answers, the least and the built-in choice's, that cannot be.
 
-        Where times are repeatable, the least one and that of the built-in choice are found again; measured ones are not
-        a thousandth of what the machine model expects.
+        Where times are repeatable, they are found again; measured ones are not a thousandth of what the machine model
+        expects.
         """
         runner = self._runner if self._runner is not None and self._runner.is_repeatable else self._prior
         if runner is None:
             return
-        known = [] if each.best is None else [each.best]
-        known += [] if each.before is None or each.before.seconds is None else [(each.task.program(), each.before)]
         answers = runner.answers(each.task, [program for program, _ in known])
         for (_, stored), again in zip(known, answers, strict=True):
             if again.seconds is None or stored.seconds is None:
