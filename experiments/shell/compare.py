@@ -13,6 +13,7 @@ from dsascape.experiments.report.change_tables import (
     FLIP_HEADINGS,
     GROUP_HEADINGS,
     HEADINGS,
+    answer,
     change_rows,
     flip_rows,
     group_rows,
@@ -85,7 +86,9 @@ def _write(text: str) -> None:
 
 
 def _show(comparison: Comparison, slower: Sequence[Change], limit: str) -> None:
-    say(f"{comparison.before.place} and {comparison.after.place}: {headline(comparison)}")
+    if slower:
+        say(f"{count(len(slower), 'point')} slower by more than {limit}, or running no more")
+    say(answer(comparison), f"{comparison.before.place} and {comparison.after.place}: {headline(comparison)}")
     say(*comparison.before.remarks, *comparison.after.remarks)
     moved = comparison.moved
     if moved:
@@ -96,8 +99,6 @@ def _show(comparison: Comparison, slower: Sequence[Change], limit: str) -> None:
     for title, labels in sides(comparison):
         rest = f"  and {len(labels) - _MOST_ROWS} more" if len(labels) > _MOST_ROWS else ""
         say(f"{title}:", *[f"  {label}" for label in labels[:_MOST_ROWS]], *([rest] if rest else []))
-    if slower:
-        say(f"{count(len(slower), 'point')} slower by more than {limit}, or running no more")
 
 
 def _data(comparison: Comparison) -> dict[str, Any]:
@@ -105,6 +106,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
     return {
         "before": comparison.before.place,
         "after": comparison.after.place,
+        "answer": answer(comparison),
         "common": len(comparison.changes),
         "moved": [_change(each) for each in comparison.moved],
         "flips": [asdict(each) for each in comparison.flips],
