@@ -367,7 +367,8 @@ class TestRun:
 
     def test_the_report_shows_the_effects_at_the_fastest_point(self, study: Path, terminal: Terminal) -> None:
         folder = study.parent / "out"
-        terminal.out("run", str(study), "--out", str(folder), "--workers", "1")
+        lines = terminal.out("run", str(study), "--out", str(folder), "--workers", "1").splitlines()
+        assert lines[-1].startswith("What if? bert-tiny, batch 4, takes 1.26 ms on stcp920 under fixed-pattern.")
         report = (folder / "report.html").read_text(encoding="utf-8")
 
         assert '<section id="what-if">' in report
