@@ -60,13 +60,13 @@ ONE: dict[str, Any] = {"name": "one", "weight": 2, "trials": 16, "before_s": 3e-
 """A task that takes 6 ms of a network, and 4 ms tuned."""
 
 
-def answered(*changes: dict[str, Any], failed: int = 0) -> list[str]:
+def answered(*changes: dict[str, Any], failed: int = 0, runner: str = "simulate") -> list[str]:
     """What is said of one or more tasks like ``ONE``, in a network of 10 ms in all."""
     tasks: list[dict[str, Any]] = [{**ONE, **each} for each in changes]
     gained_s = sum([each["weight"] * (each["before_s"] - each["after_s"]) for each in tasks if each["after_s"]])
     return tuning_answer({
-        "model": "net", "hardware": "m", "trials": sum([each["trials"] for each in tasks]), "failed": failed,
-        "seconds_before": 10e-3, "seconds_after": 10e-3 - gained_s, "tasks": tasks,
+        "model": "net", "hardware": "m", "runner": runner, "failed": failed,
+        "trials": sum([each["trials"] for each in tasks]), "seconds_before": 10e-3, "seconds_after": 10e-3 - gained_s, "tasks": tasks,
     })  # fmt: skip
 
 
@@ -93,8 +93,14 @@ class TestAnswer:
 
     def test_no_gain_is_said_and_failures_are(self) -> None:
         assert answered({"after_s": 3e-3}, failed=3) == [
-            "No faster program was found: net on m stays at 10 ms after 16 trials of 1 task, 3 of them failed."
+            "No program was found that is faster: net on m stays at 10 ms after 16 trials of 1 task, 3 of them failed."
         ]
+
+    def test_a_measured_gain_below_what_times_vary_by_is_none(self) -> None:
+        """0.08 of 10 ms."""
+        assert answered({"after_s": 2.96e-3})[0].startswith("Tuned, net on m takes 0.8 % less time")
+        (told,) = answered({"after_s": 2.96e-3}, runner="local")
+        assert told.startswith("No program was found that is faster by 1% or more: net on m stays at 10 ms after 16 ")
 
     def test_a_task_without_a_time_is_named(self) -> None:
         assert answered({}, {"name": "two", "after_s": None})[-1] == "No time of two: no program of it ran."
