@@ -112,10 +112,14 @@ def _followed(
 
 
 def _put(spec: AnyHardware, values: Mapping[str, str]) -> AnyHardware:
+    """Return ``spec`` with values that follow others; raise ``HardwareError``, which says so, where they do not fit."""
     data = plain(spec)
     for path, value in values.items():
         put(data, path, value, spec.name)
-    return _checked(data, spec.name) if values else spec
+    try:
+        return _checked(data, spec.name) if values else spec
+    except HardwareError as error:
+        raise HardwareError(f"{error} (scaled by the node and the area of the die; the change may state it)") from error
 
 
 def plain(spec: AnyHardware) -> dict[str, Any]:

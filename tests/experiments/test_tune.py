@@ -66,7 +66,8 @@ def answered(*changes: dict[str, Any], failed: int = 0, runner: str = "simulate"
     gained_s = sum([each["weight"] * (each["before_s"] - each["after_s"]) for each in tasks if each["after_s"]])
     return tuning_answer({
         "model": "net", "hardware": "m", "runner": runner, "failed": failed,
-        "trials": sum([each["trials"] for each in tasks]), "seconds_before": 10e-3, "seconds_after": 10e-3 - gained_s, "tasks": tasks,
+        "trials": sum([each["trials"] for each in tasks]), "tasks": tasks,
+        "seconds_before": 10e-3, "seconds_after": 10e-3 - gained_s,
     })  # fmt: skip
 
 

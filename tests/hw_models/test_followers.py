@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsascape.hw_models import AnyHardware, ClusteredDsa, Cpu, Gpu, load_hardware, preset_names, with_values
+from dsascape.hw_models import AnyHardware, ClusteredDsa, Cpu, Gpu, HardwareError, load_hardware, preset_names, with_values
 from dsascape.hw_models.common.silicon import logic_over_7nm, sram_mm2_per_mib
 from dsascape.hw_models.common.technology import over_45nm, sram_pj_per_byte
 from dsascape.hw_models.machine_files.load import plain
@@ -115,6 +115,10 @@ class TestArea:
         ratio = after.energy.static_power_w / before.energy.static_power_w
         assert 0.5 < ratio < 0.7
         assert after.energy.clocks_w == rounded(before.energy.clocks_w * ratio)
+
+    def test_what_follows_and_does_not_fit_says_why_it_changed(self) -> None:
+        with pytest.raises(HardwareError, match=r"needs more than energy.static_power: 2773.53 W \(scaled by the node"):
+            with_values(load_hardware("a100"), {"energy.node": "90 nm"})
 
     @pytest.mark.parametrize(
         ("machine", "values"),
