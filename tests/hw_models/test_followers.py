@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsascape.hw_models import AnyHardware, ClusteredDsa, Cpu, Gpu, HardwareError, load_hardware, preset_names, with_values
+from dsascape.hw_models import (
+    AnyHardware,
+    ClusteredDsa,
+    Cpu,
+    Gpu,
+    HardwareError,
+    load_hardware,
+    preset_names,
+    with_values,
+)
 from dsascape.hw_models.common.silicon import logic_over_7nm, sram_mm2_per_mib
 from dsascape.hw_models.common.technology import over_45nm, sram_pj_per_byte
 from dsascape.hw_models.machine_files.load import plain
