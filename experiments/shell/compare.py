@@ -174,9 +174,10 @@ def _told(match: ProfileMatch, rows: Sequence[ProfileRow], snapshot: Snapshot) -
     """Return the headline of a comparison with a profile."""
     simulated, profiled = (sum(getattr(g, name) for g in match.groups) for name in ("simulated_s", "profiled_s"))
     covered = profiled / total if (total := sum(row.seconds for row in rows)) else 0.0
+    ratio = f" ({simulated / profiled - 1:+.0%})" if profiled else ""
     return (
-        f"{snapshot.points[0].label}: {count(len(match.groups), 'group')} of layers match, with {covered:.0%} of the"
-        f" profile's time; simulated {quantity(simulated, 's')}, profiled {quantity(profiled, 's')}"
+        f"{snapshot.points[0].label}: simulated {quantity(simulated, 's')}, profiled {quantity(profiled, 's')}{ratio},"
+        f" by {count(len(match.groups), 'group')} of layers that match, with {covered:.0%} of the profile's time"
     )
 
 
