@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx
+from google.protobuf.message import DecodeError, Message
 
 from dsascape.wording import count
 from dsascape.workloads.graph import WorkloadError
@@ -85,10 +86,28 @@ def annotated(content: bytes, where: str, predictions: Sequence[Prediction], fac
     return Annotated(model.SerializeToString(), len(told), tuple(missing))
 
 
-def external_files(content: bytes) -> bool:
-    """Return whether weights of the ONNX file ``content`` lie in other files, which it names by relative paths."""
-    graph = onnx.load_from_string(content).graph
-    return any(each.data_location == onnx.TensorProto.EXTERNAL for each in graph.initializer)
+def external_files(content: bytes) -> frozenset[str]:
+    """Return the files, by paths relative to the ONNX file ``content``, that have values of its tensors.
+
+    Raises ``WorkloadError`` for what is no ONNX file.
+    """
+    try:
+        tensors = list(_tensors(onnx.load_from_string(content)))
+    except DecodeError as error:
+        raise WorkloadError(f"is not an ONNX model ({error})") from error
+    external = [each for each in tensors if each.data_location == onnx.TensorProto.EXTERNAL]
+    return frozenset([entry.value for each in external for entry in each.external_data if entry.key == "location"])
+
+
+def _tensors(message: Message) -> Iterator[onnx.TensorProto]:
+    """Yield the tensors of a model: its initializers, and those of attributes, branches and functions."""
+    if isinstance(message, onnx.TensorProto):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for each in [value] if isinstance(value, Message) else value:
+                yield from _tensors(each)
 
 
 def _write(node: onnx.NodeProto, prediction: Prediction, nodes: int, *, is_first: bool, at_nodes: bool) -> None:

@@ -54,7 +54,7 @@ def what_if_of(
         value = value_at(data, path)
         text = readable(value) if isinstance(value, str) else shown(value)
         swings.append(Swing(path, text, sources.get(path, Source(CHANGED)), tuple(effect for _, effect in group)))
-    swings.sort(key=lambda swing: (-swing.most("latency_change"), -swing.most("energy_change")))
+    swings.sort(key=lambda swing: (*swing.rank("latency_change"), *swing.rank("energy_change")))
     gains = tuple(_gains(base.record, swings, chosen, lambda each: _effect(each, point.hardware, base.record, run)))
     return WhatIf(base.record, schedule, tuple(swings), gains)
 
@@ -73,7 +73,8 @@ def _effect(
 ) -> Effect:
     """Return the effect of one variation of ``spec``; a machine that is refused or cannot run gives the reason."""
     try:
-        record = run(machine_with(spec, variation))
+        machine = machine_with(spec, variation)
+        record = run(machine)
     except EXPECTED as error:
         reason = str(error).partition("\n")[0].removeprefix(f"{spec.name}: ").removeprefix(f"{variation.path}: ")
         return Effect(variation.text, variation.factor, refusal=reason)
@@ -84,9 +85,11 @@ def _effect(
         variation.text, factor, record.latency_s, record.energy_j,
         latency_change=slower,
         energy_change=record.energy_j / base.energy_j - 1 if base.energy_j else 0.0,
+        area_change=machine.area_mm2 / spec.area_mm2 - 1 if machine.area_mm2 and spec.area_mm2 else 0.0,
         bottleneck=record.bottleneck,
         resource=_moved_resource(base, record) if abs(slower) >= SMALLEST else "",
         is_anomaly=better * slower > TOLERANCE,
+        is_less=number is not None and number.is_resource and factor is not None and factor < 1,
     )  # fmt: skip
 
 

@@ -14,6 +14,11 @@ HALF, DOUBLE = 0.5, 2.0
 _NAMES = ("name", "kind")
 _MORE_IS_BETTER, _LESS_IS_BETTER = ("B/s", "Hz"), ("ps",)
 _CAPACITY = "capacity"
+_SHAPES = frozenset({
+    "depth", "element_threads", "issue_cycles", "most_sums", "native_tile", "operand_reuse", "registers_per_thread",
+    "registers_unit", "shared_by", "step_bytes", "taps_together", "threads_per_block", "tile_multiple", "warp",
+})  # fmt: skip
+"""Whole numbers that say how something is shaped, shared or paced, not how much of it there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,12 @@ class Number:
     def is_rate(self) -> bool:
         """Whether it is a bandwidth, a frequency or a time."""
         return self.unit in (*_MORE_IS_BETTER, *_LESS_IS_BETTER)
+
+    @property
+    def is_resource(self) -> bool:
+        """Whether it says how much there is of something: a bandwidth, a frequency, a capacity or a count."""
+        is_count = self.is_whole and not self.unit and _SHAPES.isdisjoint(self.path.split("."))
+        return self.better > 0 or is_count
 
     @property
     def better(self) -> int:

@@ -14,6 +14,7 @@ from dsascape.experiments.point.pipeline import schedule_of
 from dsascape.experiments.question.points import Workload
 from dsascape.experiments.real.measured_kinds import measured_kind
 from dsascape.hw_models import AnyHardware, HardwareError
+from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
 from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.scheduler import Placing, Policy, make_policy, network_of
 from dsascape.scheduler.kernels.loops.files import steps_json
@@ -36,6 +37,7 @@ from dsascape.tuner.search.search import Search, UnitDone, search_label
 from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.tasks import Task, joined
 from dsascape.tuner.search.tuners import SearchOptions
+from dsascape.wording import count
 from dsascape.workloads import Graph, WorkloadError
 from dsascape.workloads.analysis import Analysis
 
@@ -214,6 +216,64 @@ def task_rows(search: Search) -> Iterator[dict[str, Any]]:
     """Yield what there is to say of each task, those that take most of the networks' time before first."""
     rows = [_task_row(each, search) for each in search.tasks]
     yield from sorted(rows, key=lambda row: -(row["before_s"] or 0.0) * row["weight"])
+
+
+_MOST_NAMED = 3
+_LEAST_GAIN, _LEAST_MEASURED_GAIN = 0.0005, 0.01
+"""Least relative gain that is called one; of measured times, which vary (assumed: by a hundredth)."""
+_SEVERAL_TIMES = 1.1
+"""Ratio of times from which a gain is told as one, in place of a percentage."""
+
+
+def tuning_answer(data: Mapping[str, Any]) -> list[str]:
+    """Return what a search has brought in sentences: how much, in how many trials, where it came from, what is left.
+
+    ``data`` is what ``tune --json`` has.
+    """
+    tasks, before_s, after_s = data["tasks"], data["seconds_before"], data["seconds_after"]
+    names = data["model"] if isinstance(data["model"], str) else ", ".join(data["model"])
+    tried = [task for task in tasks if task["trials"]]
+    some = f"{len(tried)} of {count(len(tasks), 'task')}" if len(tried) < len(tasks) else count(len(tasks), "task")
+    failed = f", {data['failed']:,} of them failed" if data["failed"] else ""
+    spent = f"after {count(data['trials'], 'trial')} of {some}{failed}"
+    gains = sorted([(_gained_s(task), task["name"]) for task in tasks], key=lambda gain: -gain[0])
+    gained_s = sum([gain_s for gain_s, _ in gains])
+    what = f"{names[:60]} on {data['hardware']}"
+    least = _LEAST_GAIN if data["runner"] == SIMULATE else _LEAST_MEASURED_GAIN
+    if gained_s < least * before_s:
+        by = "" if data["runner"] == SIMULATE else f" by {least:.0%} or more"
+        told = [f"No program was found that is faster{by}: {what} stays at {_shown(before_s)} {spent}."]
+    else:
+        ratio = before_s / after_s
+        is_much = ratio >= _SEVERAL_TIMES
+        faster = f"is {ratio:.2f} times as fast" if is_much else f"takes {100 * (1 - 1 / ratio):.1f} % less time"
+        largest = [(name, own / gained_s) for own, name in gains[:_MOST_NAMED]]
+        shares = [f"{name} ({share:.0%})" for name, share in largest if share >= _LEAST_SHARE]
+        told = [
+            f"Tuned, {what} {faster}: {_shown(after_s)} in place of {_shown(before_s)}, {spent}.",
+            f"The gain comes from {', '.join(shares)}.",
+        ]
+    left = [task for task in tasks if not task["trials"] and task["weight"]]
+    if left and tried:
+        share = sum([(task["before_s"] or 0.0) * task["weight"] for task in left]) / before_s if before_s else 0.0
+        told.append(f"{count(len(left), 'task')} with {share:.0%} of the time had no trial: more --trials reach them.")
+    lacking = [task["name"] for task in tasks if task["after_s"] is None]
+    told += [f"No time of {', '.join(lacking[:_MOST_NAMED])}: no program of it ran."] if lacking else []
+    return told
+
+
+_LEAST_SHARE = 0.01
+"""Least share of the gain with which a task is named."""
+
+
+def _gained_s(task: Mapping[str, Any]) -> float:
+    """Return the seconds that a task gains in all networks."""
+    times = task["before_s"], task["after_s"]
+    return 0.0 if None in times else max(times[0] - times[1], 0.0) * task["weight"]
+
+
+def _shown(seconds: float) -> str:
+    return format_ps(round(seconds * PS_PER_S))
 
 
 def _task_row(each: Searching, search: Search) -> dict[str, Any]:

@@ -14,6 +14,8 @@ FLIP_HEADINGS = ("at", "was faster", "is faster now", "its time before", "after"
 GROUP_HEADINGS = ("layers", "profile", "simulated", "profiled", "simulated by profiled")
 _MOST_ROWS = 30
 _MOST_IN_GROUP = 3
+_LEAST = 5e-4
+"""Least relative change of a time that the answer calls one."""
 _ARROW = " \N{RIGHTWARDS ARROW} "
 
 
@@ -48,6 +50,36 @@ def explanation(change: Change) -> str:
     return "; ".join(parts) or MISSING
 
 
+def answer(comparison: Comparison) -> str:
+    """Return in a sentence whether the second set of results is slower, faster or the same, and where most."""
+    points = comparison.changes
+    moved = [each for each in points if abs(each.slower or 0.0) >= _LEAST]
+    moved.sort(key=lambda each: -abs(each.slower or 0.0))
+    slower, faster = ([each for each in moved if sign * (each.slower or 0.0) > 0] for sign in (1, -1))
+    same = len(points) - len(moved) - len(comparison.failing) - len(comparison.repaired)
+    failing = f"{count(len(comparison.failing), 'point')} no longer running" if comparison.failing else ""
+    if len(points) == len(moved) == 1:
+        return f"{moved[0].before.label} takes {_more(moved[0])}: {_time(moved[0], 1)}, before {_time(moved[0], 0)}."
+    told = [
+        f"{word} at {'all' if len(some) == len(points) else f'{len(some)} of'} {count(len(points), 'point')}"
+        f" ({'most ' if len(some) > 1 else ''}{_more(some[0])}: {some[0].before.label})"
+        for some, word in ((slower, "slower"), (faster, "faster"))
+        if some
+    ]
+    if not moved:
+        told = [f"no time changes at {count(same, 'point')}"] if same else []
+        energies = [each for each in points if abs(each.relative("energy_j") or 0.0) >= _LEAST]
+        told += [f"energy does at {len(energies)}"] if energies else []
+    elif same:
+        told.append(f"{same} as before")
+    sentence = "; ".join([*told, *([failing] if failing else [])]) or "no point has a time on both sides"
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _more(change: Change) -> str:
+    return f"{100 * abs(change.slower or 0.0):.1f} % {'more' if (change.slower or 0.0) > 0 else 'less'} time"
+
+
 def headline(comparison: Comparison) -> str:
     """Return the numbers of points that moved, are new, are missing, and run no more."""
     slower = sum((each.slower or 0.0) > 0 for each in comparison.moved)
@@ -65,7 +97,7 @@ def headline(comparison: Comparison) -> str:
 
 def markdown(comparison: Comparison) -> str:
     """Return the comparison as Markdown: a headline and tables of what moved, flipped, is new, missing or failing."""
-    lines = [f"**{_cell(headline(comparison))}**", ""]
+    lines = [f"**{_cell(answer(comparison))}**", "", _cell(headline(comparison)), ""]
     moved = comparison.moved
     if moved:
         lines += [*table_lines(HEADINGS, change_rows(moved[:_MOST_ROWS])), ""]

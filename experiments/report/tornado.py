@@ -1,4 +1,4 @@
-"""Tornado charts: what a halved or doubled value of the machine changes, the largest change on top."""
+"""Tornado charts: what a halved or doubled value of the machine changes, the largest gain on top."""
 
 from collections.abc import Sequence
 
@@ -38,10 +38,15 @@ def change_text(change: float) -> str:
 
 
 def with_effect(swings: Sequence[Swing], figure: str) -> list[Swing]:
-    """Return the values with a noteworthy effect on the ``figure`` (latency or energy), the largest first."""
+    """Return the values with a noteworthy effect on the ``figure`` (latency or energy), the largest effect first."""
     change = CHANGES[figure]
     ranked = sorted(swings, key=lambda swing: -swing.most(change))
     return [swing for swing in ranked if swing.most(change) >= SMALLEST]
+
+
+def by_gain(swings: Sequence[Swing], figure: str) -> list[Swing]:
+    """Return values in the order of charts: by what they gain, the most first, and then by least loss."""
+    return sorted(swings, key=lambda swing: swing.rank(CHANGES[figure]))
 
 
 def named(swing: Swing) -> str:

@@ -39,8 +39,8 @@ def tuning_page(data: Mapping[str, Any], before_s: float, curve: Sequence[UnitDo
     )
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("tuning.html.j2").render(
-        title=title, told=told, curve=_drawn(title, before_s, curve), headings=_HEADINGS,
-        rows=[_row(task) for task in data["tasks"]],
+        title=title, told=told, answer=" ".join(data["answer"]), curve=_drawn(title, before_s, curve),
+        headings=_HEADINGS, rows=[_row(task) for task in data["tasks"]],
     )  # fmt: skip
 
 

@@ -6,9 +6,9 @@ import pandas as pd
 
 from dsascape.experiments.report.layout import Figure, Section
 from dsascape.experiments.report.tables import Table, table_of
-from dsascape.experiments.report.tornado import MOST_BARS, change_text, effect_text, tornado, with_effect
+from dsascape.experiments.report.tornado import MOST_BARS, by_gain, change_text, effect_text, tornado, with_effect
 from dsascape.experiments.report.words import MISSING, enumeration, percent, quantity
-from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Gain, WhatIf
+from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Effect, Gain, Swing, WhatIf
 from dsascape.wording import count
 
 MARKS_EXPLAINED = (
@@ -17,10 +17,73 @@ MARKS_EXPLAINED = (
     " source: without a comment. Without brackets: published or measured."
 )
 _MOST_WEAK = 3
+_MOST_TIED = 2
+"""Changes named beside the best one that gain as much."""
+_MOST_FREE = 3
+"""Resources named of which less costs no time."""
 _SCHEDULES = {
     "anew": "The policy plans and schedules anew for each changed machine.",
     "keep": "The schedule of the unchanged machine runs on each changed one.",
 }
+
+
+def answer_of(study: WhatIf) -> list[str]:
+    """Return the answer in sentences: the change that gains most, and the halving that loses least."""
+    base, runs = study.base, study.runs
+    tried = sum([len(swing.effects) for swing in study.swings])
+    where = f"on {base.hardware} under {base.policy}"
+    first = f"{base.model}, batch {base.batch}, takes {quantity(base.latency_s, 's')} {where}."
+    if not runs:
+        return [first, f"No changed machine ran ({count(tried, 'value')} tried): the reasons are listed below."]
+    return [first, _gain_told(study), *_loss_told(study)]
+
+
+def _gain_told(study: WhatIf) -> str:
+    best, base = study.gains_most, study.base
+    if not best:
+        some = count(len(study.runs), "changed value")
+        return f"None of {some} makes it faster by {100 * SMALLEST:g} % or more, one at a time."
+    (swing, effect), *others = best
+    assert effect.latency_s is not None
+    share = f"{-100 * effect.latency_change:.1f} % less time, {quantity(effect.latency_s, 's')}"
+    then = f"bound by {effect.bottleneck}"
+    still = f"still {then}" if effect.bottleneck == base.bottleneck else f"then {then}"
+    told = f"{_changed(swing, effect)} gains most: {share}, {still}."
+    several = others[: _MOST_TIED + 1]
+    if not several:
+        return told
+    named = [_changed(*each, is_first=False) for each in several[:_MOST_TIED]]
+    named += [f"{count(len(others) - _MOST_TIED, 'other value')}"] if len(others) > _MOST_TIED else []
+    return f"{told[:-1]}; as much as {enumeration(named)}."
+
+
+def _loss_told(study: WhatIf) -> Iterator[str]:
+    less = study.less_of
+    free = [run for run in less if run[1].latency_change < SMALLEST]
+    costly = less[len(free) :]
+    if free:
+        named = [swing.path for swing, _ in free[:_MOST_FREE]]
+        named += [count(len(free) - _MOST_FREE, "other value")] if len(free) > _MOST_FREE else []
+        named[0] += _saved(free[0][1])
+        yield f"Halved one at a time, at no cost in time: {enumeration(named)}."
+    if costly:
+        swing, effect = costly[0]
+        lost = f"{100 * effect.latency_change:.1f} % more time{_saved(effect)}"
+        least = "costs" if len(costly) == 1 else f"hurts least{' of the others' if free else ''}:"
+        yield f"{_changed(swing, effect)} {least} {lost}."
+
+
+def _saved(effect: Effect) -> str:
+    """Return in brackets what a change saves of area and energy; empty where that is nothing noteworthy."""
+    changes = {"area": effect.area_change, "energy": effect.energy_change}
+    told = [f"{-100 * change:.1f} % less {name}" for name, change in changes.items() if change <= -SMALLEST]
+    return f" ({enumeration(told)})" if told else ""
+
+
+def _changed(swing: Swing, effect: Effect, *, is_first: bool = True) -> str:
+    """Return a change as the subject of a sentence, such as ``Doubling clusters (4 to 8)``."""
+    verb = {0.5: "halving", 2.0: "doubling"}.get(effect.factor or 0.0, "setting")
+    return f"{verb.capitalize() if is_first else verb} {swing.path} ({swing.base} to {effect.setting})"
 
 
 def what_if_figures(study: WhatIf) -> Iterator[Figure]:
@@ -39,7 +102,7 @@ def what_if_figures(study: WhatIf) -> Iterator[Figure]:
         yield Figure(
             f"{point}: change of the {figure} ({amount}) with one value of the machine at a time; the new value is at"
             f" the bar.{some}{told}",
-            svg=tornado(shown, figure, f"whatif-{figure}"),
+            svg=tornado(by_gain(shown, figure), figure, f"whatif-{figure}"),
         )
     if study.gains:
         yield Figure(
@@ -69,8 +132,9 @@ def dependence(study: WhatIf) -> str:
 
 
 def what_if_section(study: WhatIf | None) -> Section:
-    """Return the section of a report; empty without a what-if study."""
-    return Section("what-if", "What if", () if study is None else tuple(what_if_figures(study)))
+    """Return the section of a report, the answer first; empty without a what-if study."""
+    own = () if study is None else (Figure(" ".join(answer_of(study))), *what_if_figures(study))
+    return Section("what-if", "What if", own)
 
 
 def gain_cells(gain: Gain) -> tuple[str, str, str, str]:

@@ -13,6 +13,7 @@ from dsascape.experiments.report.change_tables import (
     FLIP_HEADINGS,
     GROUP_HEADINGS,
     HEADINGS,
+    answer,
     change_rows,
     flip_rows,
     group_rows,
@@ -85,7 +86,9 @@ def _write(text: str) -> None:
 
 
 def _show(comparison: Comparison, slower: Sequence[Change], limit: str) -> None:
-    say(f"{comparison.before.place} and {comparison.after.place}: {headline(comparison)}")
+    if slower:
+        say(f"{count(len(slower), 'point')} slower by more than {limit}, or running no more")
+    say(answer(comparison), f"{comparison.before.place} and {comparison.after.place}: {headline(comparison)}")
     say(*comparison.before.remarks, *comparison.after.remarks)
     moved = comparison.moved
     if moved:
@@ -96,8 +99,6 @@ def _show(comparison: Comparison, slower: Sequence[Change], limit: str) -> None:
     for title, labels in sides(comparison):
         rest = f"  and {len(labels) - _MOST_ROWS} more" if len(labels) > _MOST_ROWS else ""
         say(f"{title}:", *[f"  {label}" for label in labels[:_MOST_ROWS]], *([rest] if rest else []))
-    if slower:
-        say(f"{count(len(slower), 'point')} slower by more than {limit}, or running no more")
 
 
 def _data(comparison: Comparison) -> dict[str, Any]:
@@ -105,6 +106,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
     return {
         "before": comparison.before.place,
         "after": comparison.after.place,
+        "answer": answer(comparison),
         "common": len(comparison.changes),
         "moved": [_change(each) for each in comparison.moved],
         "flips": [asdict(each) for each in comparison.flips],
@@ -172,9 +174,10 @@ def _told(match: ProfileMatch, rows: Sequence[ProfileRow], snapshot: Snapshot) -
     """Return the headline of a comparison with a profile."""
     simulated, profiled = (sum(getattr(g, name) for g in match.groups) for name in ("simulated_s", "profiled_s"))
     covered = profiled / total if (total := sum(row.seconds for row in rows)) else 0.0
+    ratio = f" ({simulated / profiled - 1:+.0%})" if profiled else ""
     return (
-        f"{snapshot.points[0].label}: {count(len(match.groups), 'group')} of layers match, with {covered:.0%} of the"
-        f" profile's time; simulated {quantity(simulated, 's')}, profiled {quantity(profiled, 's')}"
+        f"{snapshot.points[0].label}: simulated {quantity(simulated, 's')}, profiled {quantity(profiled, 's')}{ratio},"
+        f" by {count(len(match.groups), 'group')} of layers that match, with {covered:.0%} of the profile's time"
     )
 
 

@@ -152,17 +152,22 @@ def show_measurement(measurement: Measurement, data: dict[str, Any], comparison:
     console = Console()
     whole = measurement.network
     ran = whole.timing is not None or bool(whole.error)
-    console.print(
-        f"[bold]{shown_text(data['model'])}[/bold] under {shown_text(measurement.policy)}"
-        f" for {shown_text(measurement.target)}{f' on {_device(measurement)}' if ran else ''}"
+    model = f"[bold]{shown_text(data['model'])}[/bold]"
+    where = (
+        f"under {shown_text(measurement.policy)} for {shown_text(measurement.target)}"
+        f"{f' on {_device(measurement)}' if ran else ''}"
     )
     if whole.timing is None:
+        console.print(f"{model} {where}")
         console.print(f"  no time: {shown_text(whole.error)}" if whole.error else "  no time, as nothing has run")
     else:
         flushed = ", caches flushed before it" if measurement.flushed else ""
+        predicted = "" if comparison is None else _predicted(comparison)
+        console.print(f"{model} takes [bold]{_time(whole.timing.seconds)}[/bold], measured{predicted}")
+        console.print(f"  {where}")
         console.print(
-            f"  {_time(whole.timing.seconds)} for {count(len(measurement.kernels), 'kernel')} in a row{flushed}, spread"
-            f" {whole.timing.spread:.1%}; outputs differ from onnxruntime's by {whole.deviation or 0:.1g}"
+            f"  {count(len(measurement.kernels), 'kernel')} in a row{flushed}, spread {whole.timing.spread:.1%};"
+            f" outputs differ from onnxruntime's by {whole.deviation or 0:.1g}"
         )
     if whole.joules is not None:
         console.print(f"  {whole.joules:.3g} J a run by the processor's energy counters, all that runs there included")
@@ -173,6 +178,8 @@ def show_measurement(measurement: Measurement, data: dict[str, Any], comparison:
     layers = {entry["name"]: str(entry.get("layer", entry["name"])) for entry in data["kernels"]}
     failed = [kernel for kernel in measurement.kernels if kernel.error]
     if failed:
+        several = f"{len(failed)} of {count(len(measurement.kernels), 'kernel')}"
+        console.print(f"  [bold]{several} failed[/bold]; figures of the others hold")
         rows: Sequence[Sequence[object]] = [(layers[k.name], ", ".join(k.operators), k.error or "") for k in failed]
         table("Kernels that failed", ("kernel", "operators", "why"), rows)()
     if comparison is not None:
@@ -202,14 +209,22 @@ def _device(measurement: Measurement) -> str:
     return f"{shown_text(device.processor)} ({caches}), {workers}"
 
 
+def _predicted(comparison: Comparison) -> str:
+    """Return the network's prediction beside its measured time, if both are there; else an empty text."""
+    whole = comparison.measurement.network.timing
+    if comparison.network_s is None or whole is None:
+        return ""
+    error = comparison.network_s / whole.seconds - 1
+    return f"; {shown_text(comparison.hardware)} predicts {_time(comparison.network_s)} ({error:+.1%})"
+
+
 def _show_prediction(comparison: Comparison, data: dict[str, Any]) -> None:
-    """Print the network's prediction and the accuracy of the kernels' predictions."""
+    """Print a prediction without a measured time, and the accuracy of the kernels' predictions."""
     if comparison.network_s is None:
         return
     console = Console()
-    whole = comparison.measurement.network.timing
-    error = "" if whole is None else f" ({comparison.network_s / whole.seconds - 1:+.1%})"
-    console.print(f"  predicted on {shown_text(comparison.hardware)}: {_time(comparison.network_s)}{error}")
+    if not _predicted(comparison):
+        console.print(f"  predicted on {shown_text(comparison.hardware)}: {_time(comparison.network_s)}")
     if data["spearman"] is not None:
         console.print(
             f"  kernels: mean error {data['mape']:.1%}, rank correlation {data['spearman']:.3f} (Spearman),"

@@ -1,22 +1,25 @@
 """Places that a command writes to, checked in one way before any work: they can be written, and are no input of it.
 
 Which options of a command are outputs stands in its parser (`shell.written`); every other option whose value is a file
-is an input, and so is what a YAML file among them names. Files are told apart by what they are, not by what they are
-called: a link to an input, and a second name of it, are that input.
+is an input, and so is what a YAML file among them names, and what has the weights of an ONNX file. Files are told apart
+by what they are, not by what they are called: a link to an input, and a second name of it, are that input.
 """
 
 import argparse
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from dsascape.experiments.shell.written import OUTPUTS
 from dsascape.hw_models.text.record_file import reason_of, shown_path
 from dsascape.hw_models.text.whole_file import FileError
 from dsascape.hw_models.text.yaml_file import YamlError, read_yaml
+from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.reimport import read_bytes
 
 _Identity = tuple[object, ...]
 _PATHS = (".onnx", ".yaml", ".yml", ".json", ".py", ".csv", ".xz", ".sqlite")
@@ -152,11 +155,23 @@ def _files(path: Path, deepest: int) -> Iterator[Path]:
         yield from _places(path, _READ_IN_FOLDERS)
     else:
         yield path
+    if is_file and path.suffix == ".onnx":
+        yield from [path.parent / name for name in _weights_of(path)]
     if is_file and path.suffix in (".yaml", ".yml") and deepest:
         for text in _texts_in(path):
             for other in {path.parent / text, Path(text)}:
                 if other.exists():
                     yield from _files(other, deepest - 1)
+
+
+def _weights_of(path: Path) -> Iterable[str]:
+    """Return the files with weights of an ONNX file, relative to it; none of a file that is wrong."""
+    external_files = resolve_name("dsascape.workloads.annotate:external_files")  # with it, onnx is imported
+    try:
+        names: Iterable[str] = external_files(read_bytes(path))
+    except WorkloadError:
+        return ()
+    return [name for name in names if "\0" not in name and len(name) <= _LONGEST_PATH]
 
 
 def _texts_in(path: Path) -> Iterator[str]:

@@ -33,6 +33,7 @@ from dsascape.experiments.report.best_of_study import best_of
 from dsascape.experiments.report.build import Written, begin_study, end_study, write_report
 from dsascape.experiments.report.summary import Summary
 from dsascape.experiments.report.tables import Table
+from dsascape.experiments.report.what_if_section import answer_of
 from dsascape.experiments.results.folder import read_note
 from dsascape.experiments.results.store import ResultStore
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, shown_text
@@ -104,7 +105,9 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
     counts += [f"{best.infeasible} beyond a constraint"] if best.infeasible else []
     lines = [f"{', '.join(counts)}; {written.path}", *_reasons(failed.values()), *written.remarks]
     sentence = "" if best.sentence in written.summary.headline else best.sentence
-    lines += [each for each in (sentence, *best.front, best.warning) if each]
+    varied = "" if written.study.what_if is None else " ".join(answer_of(written.study.what_if))
+    data |= {"what_if": varied} if varied else {}
+    lines += [each for each in (sentence, *best.front, best.warning, varied and f"What if? {varied}") if each]
     answer = Answer(data, lambda: _show(written.summary, lines), POINTS_FAILED if failed else 0)
     if not arguments.profile:
         return answer

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import cast
 
 from dsascape.experiments.point.decompose import leaves_batches_open
 from dsascape.experiments.point.far_beyond import warnings_of
@@ -168,13 +169,13 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     data |= {"pins": [pin.model_dump(mode="json") for pin in pinned]} if pinned else {}
     if outcome.record.language:
         data["language"] = {**outcome.record.language, "paced_by": paced_by(outcome.record.language)}
-    varied = None
-    if arguments.what_if is not None:  # only then is the module that draws imported
-        varied = resolve_name("dsascape.experiments.shell.what_if:what_if")(arguments, point, unwritten)
-        data["what_if"] = varied.data
+    varied = _varied(arguments, point, unwritten)
+    data |= {} if varied is None else {"what_if": varied.data}
     tries_fewer = arguments.schedule is None and leaves_batches_open(requested_policy(arguments))
 
     def show() -> None:
+        if varied is not None and loops is None:
+            varied.show()
         if loops is None:
             _show_outcome(outcome, layers, operators, tries_fewer=tries_fewer)
             _show_pins(pinned)
@@ -184,13 +185,20 @@ def simulate(arguments: argparse.Namespace) -> Answer:
                 Console().print(shown_text(said))
         else:
             sys.stdout.write(loops + "\n")
-        if varied is not None:
+        if varied is not None and loops is not None:
             varied.show()
 
     answer = Answer(data, show, unwritten=tuple(unwritten))
     if not arguments.profile:
         return answer
     return profiled(answer, memo_figures(), "Stored results of this process", as_json=arguments.json)
+
+
+def _varied(arguments: argparse.Namespace, point: DesignPoint, unwritten: list[str]) -> Answer | None:
+    """Return the effects of changed values; None, without importing what draws, where none are asked for."""
+    if arguments.what_if is None:
+        return None
+    return cast("Answer", resolve_name("dsascape.experiments.shell.what_if:what_if")(arguments, point, unwritten))
 
 
 def _bound_told(bound: LayerBound | None) -> dict[str, float]:
@@ -237,6 +245,8 @@ def _show_outcome(
         f" {record.energy_j:.4g} J,"
         f" {count(record.kernels, 'kernel')}; bound by [bold]{record.bottleneck}[/bold]"
     )
+    if record.expected_latency_s == record.latency_s:
+        console.print("  a lower bound of the time, which good code comes near; no efficiency is stated")
     if record.clock_share < 1:
         drawn_w = record.energy_j / record.latency_s
         console.print(f"  power is limited: clocks fall to {record.clock_share:.0%} of the sustained, {drawn_w:.0f} W")

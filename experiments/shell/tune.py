@@ -28,6 +28,7 @@ from dsascape.experiments.real.tuning import (
     shape_tasks,
     task_rows,
     tuned_on,
+    tuning_answer,
     write_results,
 )
 from dsascape.experiments.real.tuning_batches import Waiting
@@ -115,6 +116,7 @@ def _tuned(
         "decisions": [json.loads(decision_json(each)) for each in search.decisions], "kernels": str(folder / FILE),
         "curve": str(folder / PICTURE), "report": str(folder / REPORT), "waiting": waiting_json(waiting),
     }  # fmt: skip
+    data["answer"] = tuning_answer(data)
     if waiting is not None and not search.trials:
         data |= {"seconds_before": None, "seconds_after": None}
         return Answer(data, lambda: show_waiting(waiting))
@@ -257,16 +259,11 @@ def _before_s(search: Search) -> float:
 def _show(data: dict[str, Any], decisions: Sequence[Decision], waiting: Waiting | None = None) -> None:
     console, tasks = Console(), data["tasks"]
     names = data["model"] if isinstance(data["model"], str) else ", ".join(data["model"])
-    console.print(
-        f"[bold]{shown_text(names)}[/bold] under {shown_text(data['policy'])}, {data['tuner']} on"
-        f" {shown_text(data['hardware'])} ({shown_text(data['runner'])}): {count(data['trials'], 'trial')} of"
-        f" {count(len(tasks), 'task')}, {data['failed']} failed"
-    )
-    ratio = data["seconds_before"] / data["seconds_after"] if data["seconds_after"] else 1.0
-    console.print(
-        f"  {_time(data['seconds_before'])} -> {_time(data['seconds_after'])}, {ratio:.2f} times as fast;"
-        f" kernels: {shown_text(data['kernels'])}, report: {shown_text(data['report'])}"
-    )
+    first, *others = data["answer"]
+    console.print(f"[bold]{shown_text(first)}[/bold]")
+    say(*[f"  {each}" for each in others])
+    say(f"  By {data['tuner']} ({data['runner']}), {names} under {data['policy']}")
+    say(f"  kernels: {data['kernels']}, report: {data['report']}")
     for decision in decisions[:_MOST_TASKS]:
         console.print(f"  {shown_text(str(decision))}")
     rows: Sequence[Sequence[object]] = [

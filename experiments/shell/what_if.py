@@ -15,10 +15,10 @@ from dsascape.experiments.engine.what_if import what_if_of
 from dsascape.experiments.question.config import ScheduleMode
 from dsascape.experiments.question.points import DesignPoint
 from dsascape.experiments.question.variations import Variation, read_requests
-from dsascape.experiments.report.tornado import CHANGES, change_text, effect_text, named, with_effect
+from dsascape.experiments.report.tornado import CHANGES, by_gain, change_text, effect_text, named, with_effect
 from dsascape.experiments.report.what_if_page import what_if_page, what_if_picture
-from dsascape.experiments.report.what_if_section import GAIN_HEADINGS, dependence, gain_cells
-from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Swing, WhatIf
+from dsascape.experiments.report.what_if_section import GAIN_HEADINGS, answer_of, dependence, gain_cells
+from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Effect, Swing, WhatIf
 from dsascape.experiments.shell.answers import Answer, say, table, unwritten_told
 from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.wording import count
@@ -38,7 +38,7 @@ def what_if(arguments: argparse.Namespace, point: DesignPoint, unwritten: list[s
     if picture is not None:
         with unwritten_told(unwritten):
             write_whole(picture, what_if_page(study) if picture.suffix == ".html" else what_if_picture(study))
-    return Answer(_data(study), partial(_show, study))
+    return Answer(_data(study), partial(_show, study, is_first=arguments.loops is None))
 
 
 def _simulated(arguments: argparse.Namespace, point: DesignPoint) -> WhatIf:
@@ -56,24 +56,36 @@ def _with_progress(chosen: Sequence[Variation]) -> Iterable[Variation]:
 
 
 def _data(study: WhatIf) -> dict[str, Any]:
-    """Return the effects as data for ``--json``; values are ordered by their effect on the latency."""
+    """Return the effects as data for ``--json``; values are ordered by what they gain."""
+    most, less = study.gains_most[:1], study.less_of[:1]
     return {
+        "answer": " ".join(answer_of(study)),
+        "gains_most": next((_told(*run) for run in most), None),
+        "hurts_least": next((_told(*run) for run in less), None),
         "schedule": study.schedule,
         "values": [asdict(swing) for swing in study.swings],
         "by_energy": [swing.path for swing in study.by_energy],
         "gains": [asdict(gain) for gain in study.gains],
-        "anomalies": [{"path": swing.path, **asdict(effect)} for swing, effect in study.anomalies],
+        "anomalies": [_told(*run) for run in study.anomalies],
     }
 
 
-def _show(study: WhatIf) -> None:
-    """Print the effects: a tornado of the latency and one of the energy, shares and gains, and what did not run."""
+def _told(swing: Swing, effect: Effect) -> dict[str, Any]:
+    return {"path": swing.path, "base": swing.base, **asdict(effect)}
+
+
+def _show(study: WhatIf, *, is_first: bool) -> None:
+    """Print the answer, then a tornado of the latency and one of the energy, shares and gains, and what did not run.
+
+    ``is_first``: the figures of the unchanged machine follow.
+    """
     how = "made anew for each machine" if study.schedule == "anew" else "kept from the unchanged machine"
-    say("", f"What if? One value of {study.base.hardware} changed at a time, schedules {how}")
+    say(*answer_of(study))
+    say("", f"What if? One value of {study.base.hardware} changed at a time, schedules {how}; largest gain first")
     for figure in CHANGES:
         effective = with_effect(study.swings, figure)
         if effective:
-            say("", *_tornado_lines(effective[:_MOST_LINES], figure))
+            say("", *_tornado_lines(by_gain(effective[:_MOST_LINES], figure), figure))
         if len(effective) > _MOST_LINES:
             say(f"  and {count(len(effective) - _MOST_LINES, 'value')} more with a smaller effect")
     weak = dependence(study)
@@ -91,6 +103,7 @@ def _show(study: WhatIf) -> None:
     refused = [(swing, each) for swing in study.swings for each in swing.effects if each.refusal]
     if refused:
         say("", "Not simulated:", *[f"  {swing.path} = {each.setting}: {each.refusal}" for swing, each in refused])
+    say(*(["", "The unchanged machine:"] if is_first else []))
 
 
 def _ran(swing: Swing) -> bool:

@@ -52,7 +52,8 @@ class LaneEnergy(BaseModel):
     model_config = STRICT
 
     node_nm: Annotated[Nanometres, Field(ge=SMALLEST_NM, le=LARGEST_NM)] = Field(alias="node")
-    """Technology node, from which with its size the energy of an on-chip memory follows."""
+    """Technology node, from which with its size the energy of an on-chip memory follows. A change of the node scales
+    all energies on the chip, areas and static power that the change does not state."""
     estimate: Literal["nominal", "low"] = "nominal"
     """Estimate of the energy of operations and instructions: ``nominal``, as stated here; or ``low``, scaled from 45 nm
     as logic scales, which is near published figures of bare multiplier arrays

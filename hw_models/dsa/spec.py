@@ -69,7 +69,8 @@ class Energy(BaseModel):
     model_config = STRICT
 
     node_nm: Annotated[Nanometres, Field(ge=SMALLEST_NM, le=LARGEST_NM)] = Field(default=12.0, alias="node")
-    """Technology node, from which with its size the energy of an SRAM follows; the default is an assumption."""
+    """Technology node, from which with its size the energy of an SRAM follows; the default is an assumption. A change
+    of the node scales all energies on the chip, areas and static power that the change does not state."""
     mac: dict[DType, Picojoules] = Field(min_length=1)
     """Energy of one multiply-accumulate, by dtype."""
     vector_op: Picojoules

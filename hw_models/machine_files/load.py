@@ -7,7 +7,7 @@ path relative to the file's folder. Mappings are merged key by key with the base
 
 import importlib.resources
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast, overload
@@ -16,6 +16,7 @@ import pydantic
 
 from dsascape.hw_models.common.machine_spec import MachineSpec
 from dsascape.hw_models.machine_files.efficiencies import with_rows
+from dsascape.hw_models.machine_files.followers import OF_NODE, OF_SIZE, at_node, by_area, node_of
 from dsascape.hw_models.machine_files.kinds import SPECS, hardware_kinds, spec_of
 from dsascape.hw_models.machine_files.overrides import leaves, merged, put, without_removed
 from dsascape.hw_models.machine_files.schema import Schema
@@ -80,13 +81,45 @@ def with_values(spec: _Spec, values: Mapping[str, object]) -> _Spec:
 
     None (null in YAML) switches off an optional part: ``{"global_buffer": None}``. Raises ``HardwareError`` for a path
     that ``spec`` lacks, a value other than None for a whole section, or an invalid value.
+
+    Values that are not among those given follow them as in `hw_models.machine_files.followers`.
     """
+
+    def changed(start: AnyHardware) -> AnyHardware:
+        data = plain(start)
+        for path, value in values.items():
+            put(data, path, value, spec.name)
+        if None in values.values():
+            data = without_removed(data, _schema(spec.kind), _schema(spec.kind))
+        return _checked(data, spec.name)
+
+    return cast(_Spec, _followed(spec, changed, [normal_form(path) for path in values]))
+
+
+def _followed(
+    start: AnyHardware, change: Callable[[AnyHardware], AnyHardware], stated: Collection[str]
+) -> AnyHardware:
+    """Return the changed machine, in which values that are not ``stated`` follow its node and its area."""
+    changed = change(start)
+    if changed.kind != start.kind:
+        return changed
+    node_nm = node_of(plain(changed))
+    if node_nm is not None and (values := at_node(plain(start), node_nm)):
+        smaller = _put(start, values)
+        start = _put(smaller, by_area(start, smaller, OF_NODE))
+        changed = change(start)
+    return _put(changed, by_area(start, changed, OF_SIZE, stated))
+
+
+def _put(spec: AnyHardware, values: Mapping[str, str]) -> AnyHardware:
+    """Return ``spec`` with values that follow others; raise ``HardwareError``, which says so, where they do not fit."""
     data = plain(spec)
     for path, value in values.items():
         put(data, path, value, spec.name)
-    if None in values.values():
-        data = without_removed(data, _schema(spec.kind), _schema(spec.kind))
-    return cast(_Spec, _checked(data, spec.name))
+    try:
+        return _checked(data, spec.name) if values else spec
+    except HardwareError as error:
+        raise HardwareError(f"{error} (scaled by the node and the area of the die; the change may state it)") from error
 
 
 def plain(spec: AnyHardware) -> dict[str, Any]:
@@ -138,13 +171,17 @@ def _of_file(path: Path, data: dict[str, Any], above: tuple[Path, ...]) -> AnyHa
     if len(files) > _MOST_BASES:
         raise HardwareError(f"{where}: base: the chain of base files is longer than {_MOST_BASES}")
     try:
-        start = plain(_loaded(path.parent / base if is_path(base) else base, files))
+        start = _loaded(path.parent / base if is_path(base) else base, files)
     except HardwareError as error:
         raise HardwareError(f"{where}: base: {error}") from error
-    own_name = re.sub(r"[^\w .,:+()/-]", "-", path.stem).lstrip(" .,:+()/-")[:80] or start["name"]
-    whole = merged(start, {"name": own_name, **changes})
-    kind = whole["kind"]
-    return _checked(without_removed(whole, _schema(kind), _schema(kind)) if kind == start["kind"] else whole, where)
+    own_name = re.sub(r"[^\w .,:+()/-]", "-", path.stem).lstrip(" .,:+()/-")[:80] or start.name
+
+    def changed(start: AnyHardware) -> AnyHardware:
+        whole = merged(plain(start), {"name": own_name, **changes})
+        kind = whole["kind"]
+        return _checked(without_removed(whole, _schema(kind), _schema(kind)) if kind == start.kind else whole, where)
+
+    return _followed(start, changed, list(leaves(changes)))
 
 
 @cache

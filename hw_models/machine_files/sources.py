@@ -29,6 +29,8 @@ ASSUMED, CALIBRATED, DERIVED = "assumed", "calibrated", "derived"
 DEFAULT, CHANGED, NO_SOURCE = "default", "set", "no source"
 _MARKS = ((ASSUMED, r"\bassum\w+"), (CALIBRATED, r"\bcalibrated on\b"), (DERIVED, r"\bderived\b"))
 """Marks with the words of a comment that give them; the weakest kind of source comes first."""
+FOLLOWS = "derived: from the value of the base, by the node and the area that this file states"
+"""Comment of a value that no file states (`hw_models.machine_files.followers`)."""
 _COMMENT = re.compile(r"[\s,]*#\s*(.*?)\s*$")
 
 
@@ -89,7 +91,13 @@ def _comments(name_or_path: str | Path) -> Iterator[tuple[str, str]]:
         text = read_text(path)
         base = parse_yaml(text, shown_path(path)).get("base")
         if isinstance(base, str):
-            yield from _comments(path.parent / base if is_path(base) else base)
+            below = path.parent / base if is_path(base) else base
+            yield from _comments(below)
+            before, after = plain(load_hardware(below)), load_hardware(path)
+            own = plain(after)
+            for each in parameter_paths(after):
+                if value_at(before, each) != value_at(own, each):
+                    yield each, FOLLOWS  # what the file itself states is yielded below
     else:
         text = preset_text(str(name_or_path))
     yield from comments_in(text).items()

@@ -20,6 +20,8 @@ NUMBER = r"[+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?"
 """Pattern of a number in front of a unit; underscores may part its digits."""
 _NUMBER_AND_UNIT = re.compile(rf"\s*({NUMBER})\s*([A-Za-zμ%][A-Za-z0-9μ/^ ]*?)\s*", re.ASCII)
 _LONGEST_TEXT = 64
+_LONGEST_NUMBER = 12
+"""Characters of a number that is not one of a unit's rounding errors, as in 710559.000000000116."""
 _LARGEST = 2**53
 """Largest value accepted: beyond it a float no longer represents every integer."""
 
@@ -217,5 +219,6 @@ def readable(text: str) -> str:
     for unit, factor in sorted(units.items(), key=lambda each: -each[1]):
         written = f"{value / factor:.12f}".rstrip("0").rstrip(".")
         if parse_quantity(f"{written} {unit}", units) == value:
-            candidates.append((written.startswith("0"), len(written), f"{written} {unit}"))
-    return min(candidates, key=lambda each: each[:2])[2] if candidates else text
+            is_rounded = len(written) <= _LONGEST_NUMBER
+            candidates.append((not is_rounded, written.startswith("0"), len(written), f"{written} {unit}"))
+    return min(candidates, key=lambda each: each[:3])[3] if candidates else text

@@ -142,6 +142,7 @@ class TestSimulate:
 
         assert "bert-tiny, batch 4, fp16 on stcp920 under fixed-pattern" in shown
         assert "bound by" in shown
+        assert "a lower bound of the time" in shown
         assert "component" in shown
         assert "ddr" in shown
 

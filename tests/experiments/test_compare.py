@@ -200,9 +200,34 @@ class TestCommand:
 
         lines = terminal.out("compare", a, b, "--markdown").splitlines()
 
-        assert lines[0] == "**1 common point, 1 slower, 0 faster, 0 unchanged, 0 new, 0 missing**"
-        assert lines[3] == "|---|---|---|---|---|---|"
-        assert lines[4].startswith(r"| a\|b\_c\*\<d\>, batch 4, fp16 on machine under fixed-pattern | 1.00 s |")
+        assert lines[0].startswith(r"**a\|b\_c\*\<d\>, batch 4, fp16 on machine under fixed-pattern takes 50.0 % more")
+        assert lines[2] == "1 common point, 1 slower, 0 faster, 0 unchanged, 0 new, 0 missing"
+        assert lines[5] == "|---|---|---|---|---|---|"
+        assert lines[6].startswith(r"| a\|b\_c\*\<d\>, batch 4, fp16 on machine under fixed-pattern | 1.00 s |")
+
+    @pytest.mark.parametrize(
+        ("before", "after", "told"),
+        [
+            ({"x": 1.0}, {"x": 1.5}, "NET under x takes 50.0 % more time: 1.50 s, before 1.00 s."),
+            ({"x": 2.0}, {"x": 1.0}, "NET under x takes 50.0 % less time: 1.00 s, before 2.00 s."),
+            ({"x": 1.0}, {"x": 1.0}, "No time changes at 1 point."),
+            ({"x": 1.0, "y": 1.0}, {"x": 1.2, "y": 1.1},
+             "Slower at all 2 points (most 20.0 % more time: NET under x)."),
+            ({"x": 1.0, "y": 1.0, "z": 1.0}, {"x": 1.2, "y": 0.5, "z": 1.0},
+             "Slower at 1 of 3 points (20.0 % more time: NET under x); faster at 1 of 3 points (50.0 % less time:"
+             " NET under y); 1 as before."),
+        ],
+    )  # fmt: skip
+    def test_the_first_line_answers(
+        self, before: dict[str, float], after: dict[str, float], told: str, tmp_path: Path, terminal: Terminal
+    ) -> None:
+        a, b = (
+            folder_of(tmp_path / name, [row(policy, time_s) for policy, time_s in times.items()])
+            for name, times in (("a", before), ("b", after))
+        )
+        told = told.replace("NET", "net, batch 4, fp16 on machine")
+        assert terminal.out("compare", str(a), str(b)).splitlines()[0] == told
+        assert terminal.json("compare", str(a), str(b))["answer"] == told
 
     def test_policies_whose_order_flips_are_named(self, tmp_path: Path, terminal: Terminal) -> None:
         a = folder_of(tmp_path / "a", [row("x", 1.0), row("y", 2.0)])

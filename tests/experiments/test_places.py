@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,8 @@ from dsascape.experiments.shell.cli import main, parser
 from dsascape.experiments.shell.places import check_places
 from dsascape.experiments.shell.written import Written
 from dsascape.hw_models.text.whole_file import FileError
+from dsascape.workloads.annotate import external_files
+from dsascape.workloads.graph import WorkloadError
 from tests.experiments.onnx_block import block
 from tests.experiments.terminal import Terminal
 from tests.tiers import examples
@@ -48,7 +51,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tuned").mkdir()
     (tmp_path / "out").mkdir()
-    block(tmp_path).rename("net.onnx")
+    block(tmp_path, external=True).rename("net.onnx")
+    (tmp_path / "weights.bin").write_bytes(bytes(4 * 16 * 16 * 3 * 3))
     (tmp_path / "machine.yaml").write_text("base: below.yaml\n")
     (tmp_path / "below.yaml").write_text(MACHINE)
     (tmp_path / "pins.yaml").write_text("layers: {}\n")
@@ -72,7 +76,7 @@ OUTPUTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "calibrate": (("calibrate", "--from", "net.onnx"), ("--out",)),
 }
 """By command, its inputs and the options with files that it writes."""
-NAMED = {"machine.yaml": ("below.yaml",), "tuned": ("tuned/kernels.jsonl",)}
+NAMED = {"net.onnx": ("weights.bin",), "machine.yaml": ("below.yaml",), "tuned": ("tuned/kernels.jsonl",)}
 WAYS: dict[str, Callable[[Path], Path]] = {
     "the input": lambda path: path,
     "another name of the folder": lambda path: Path("out") / ".." / path,
@@ -101,7 +105,9 @@ def test_no_command_writes_over_an_input_of_its_own(command: str, way: str, file
     assert {each: Path(each).read_bytes() for each in read} == before
 
 
-@pytest.mark.parametrize("name", ["net.onnx", "machine.yaml", "below.yaml", "pins.yaml", "mine.py", "study.yaml"])
+@pytest.mark.parametrize(
+    "name", ["net.onnx", "weights.bin", "machine.yaml", "below.yaml", "pins.yaml", "mine.py", "study.yaml"]
+)
 def test_a_results_folder_does_not_take_the_place_of_what_its_experiment_names(
     name: str, files: Path, terminal: Terminal
 ) -> None:
@@ -153,6 +159,23 @@ def test_a_place_of_the_wrong_kind_is_refused_before_work(
 def test_a_second_run_may_replace_the_files_of_the_first(files: Path) -> None:
     argv = ["fuse", "net.onnx", "--policy", "unfused", "--picture", "net.svg"]
     assert [main(argv), main(argv)] == [0, 0]
+
+
+def test_weights_of_constants_and_branches_lie_beside_the_file(tmp_path: Path) -> None:
+    tensors = [onnx.TensorProto(name=name, data_location=onnx.TensorProto.EXTERNAL) for name in "abc"]
+    for each in tensors:
+        each.external_data.add(key="location", value=f"{each.name}.bin")
+        each.external_data.add(key="offset", value="0")
+    branch = onnx.helper.make_graph([onnx.helper.make_node("Constant", [], ["x"], value=tensors[0])], "branch", [], [])
+    nodes = [onnx.helper.make_node("If", ["is"], ["y"], then_branch=branch, else_branch=branch)]
+    graph = onnx.helper.make_graph(nodes, "all", [], [], [tensors[1]])
+    function = onnx.helper.make_function(
+        "own", "F", [], ["z"], [onnx.helper.make_node("Constant", [], ["z"], value=tensors[2])], []
+    )
+    model = onnx.helper.make_model(graph, functions=[function])
+    assert external_files(model.SerializeToString()) == {"a.bin", "b.bin", "c.bin"}
+    with pytest.raises(WorkloadError, match="is not an ONNX model"):
+        external_files(b"x")
 
 
 @settings(max_examples=examples(200))

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'dsascape[tune]'")
 
 from dsascape.experiments import papers
+from dsascape.experiments.real.tuning import tuning_answer
 from tests.experiments.terminal import Terminal
 from tests.tiers import examples
 
@@ -53,6 +54,57 @@ def test_json_has_the_promised_keys(terminal: Terminal, shapes: str, tmp_path: P
     for task in data["tasks"]:
         assert {"key", "operators", "weight", "trials", "before_s", "after_s", "rank_by_model", "steps"} <= set(task)
     assert sum([task["weight"] * task["after_s"] for task in data["tasks"]]) == pytest.approx(data["seconds_after"])
+
+
+ONE: dict[str, Any] = {"name": "one", "weight": 2, "trials": 16, "before_s": 3e-3, "after_s": 2e-3, "given_up": None}
+"""A task that takes 6 ms of a network, and 4 ms tuned."""
+
+
+def answered(*changes: dict[str, Any], failed: int = 0, runner: str = "simulate") -> list[str]:
+    """What is said of one or more tasks like ``ONE``, in a network of 10 ms in all."""
+    tasks: list[dict[str, Any]] = [{**ONE, **each} for each in changes]
+    gained_s = sum([each["weight"] * (each["before_s"] - each["after_s"]) for each in tasks if each["after_s"]])
+    return tuning_answer({
+        "model": "net", "hardware": "m", "runner": runner, "failed": failed,
+        "trials": sum([each["trials"] for each in tasks]), "tasks": tasks,
+        "seconds_before": 10e-3, "seconds_after": 10e-3 - gained_s,
+    })  # fmt: skip
+
+
+class TestAnswer:
+    """How much faster, in how many trials, where the gain came from, and what is left."""
+
+    def test_of_one_task(self) -> None:
+        assert answered({}) == [
+            "Tuned, net on m is 1.25 times as fast: 8 ms in place of 10 ms, after 16 trials of 1 task.",
+            "The gain comes from one (100%).",
+        ]
+
+    def test_shares_are_of_the_whole_gain_and_small_ones_are_not_named(self) -> None:
+        """2 ms, 0.5 ms and 1 us are gained."""
+        small = {"name": "three", "weight": 1, "before_s": 1e-3, "after_s": 0.999e-3}
+        told = answered(small, {"name": "two", "weight": 1, "after_s": 2.5e-3}, {})
+        assert told[1] == "The gain comes from one (80%), two (20%)."
+
+    def test_tasks_without_trials_are_told_with_their_share_of_the_time(self) -> None:
+        told = answered({"after_s": 2.9e-3}, {"name": "two", "weight": 1, "trials": 0, "after_s": 3e-3})
+        assert told[0].startswith("Tuned, net on m takes 2.0 % less time: 9.8 ms in place of 10 ms, ")
+        assert told[0].endswith("after 16 trials of 1 of 2 tasks.")
+        assert told[2] == "1 task with 30% of the time had no trial: more --trials reach them."
+
+    def test_no_gain_is_said_and_failures_are(self) -> None:
+        assert answered({"after_s": 3e-3}, failed=3) == [
+            "No program was found that is faster: net on m stays at 10 ms after 16 trials of 1 task, 3 of them failed."
+        ]
+
+    def test_a_measured_gain_below_what_times_vary_by_is_none(self) -> None:
+        """0.08 of 10 ms."""
+        assert answered({"after_s": 2.96e-3})[0].startswith("Tuned, net on m takes 0.8 % less time")
+        (told,) = answered({"after_s": 2.96e-3}, runner="local")
+        assert told.startswith("No program was found that is faster by 1% or more: net on m stays at 10 ms after 16 ")
+
+    def test_a_task_without_a_time_is_named(self) -> None:
+        assert answered({}, {"name": "two", "after_s": None})[-1] == "No time of two: no program of it ran."
 
 
 def test_a_folder_has_database_kernels_and_curve(terminal: Terminal, shapes: str, tmp_path: Path) -> None:

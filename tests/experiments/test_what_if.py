@@ -1,19 +1,28 @@
 """What if: single values of the machine are changed and simulated, ranked, marked with their sources, and drawn."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dsascape
 from dsascape.experiments.engine.what_if import what_if_of
 from dsascape.experiments.point.evaluate import evaluate
-from dsascape.experiments.question.points import DesignPoint, Workload, policy_of
+from dsascape.experiments.question.points import DesignPoint, RunRecord, Workload, policy_of
 from dsascape.experiments.question.variations import Number, machine_with, numbers_of, read_requests, variations
-from dsascape.experiments.results.sensitivity import TOLERANCE, Swing, WhatIf
+from dsascape.experiments.report.what_if_section import answer_of
+from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Effect, Swing, WhatIf
 from dsascape.hw_models import HardwareError, load_hardware, parameter_paths, preset_names, with_values
+from dsascape.hw_models.machine_files.sources import CHANGED, Source
 from tests.experiments.terminal import Terminal
+from tests.tiers import examples
 
 STCP920 = load_hardware("stcp920")
 SIMULATE = ("simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "fixed-pattern", "--batch", "4")
@@ -148,15 +157,27 @@ class TestEffects:
                 assert effect.is_anomaly == (slower > TOLERANCE), swing.path
         assert len(study.anomalies) <= 1
 
-    def test_values_are_ranked_by_their_largest_effect(self) -> None:
+    def test_values_are_ranked_by_what_they_gain(self) -> None:
         study = what_if_of(point("bert-tiny", "stcp920"), {"ddr": (), "launch": (), "energy": ()})
-        latency = [swing.most("latency_change") for swing in study.swings]
-        energy = [swing.most("energy_change") for swing in study.by_energy]
+        latency = [-min(each.latency_change for each in swing.effects) for swing in study.swings]
+        energy = [-min(each.energy_change for each in swing.effects) for swing in study.by_energy]
 
-        assert latency == sorted(latency, reverse=True)
-        assert latency[-1] == 0
-        assert energy == sorted(energy, reverse=True)
+        for gains in (latency, energy):
+            noteworthy = [gain for gain in gains if gain >= SMALLEST]
+            assert gains[: len(noteworthy)] == sorted(noteworthy, reverse=True)
+        assert study.gains_most[0][0] is study.swings[0]
         assert swing_of(study, "launch").source.mark == "calibrated"
+
+    def test_the_machine_is_smaller_by_what_is_halved(self) -> None:
+        study = what_if_of(point("bert-tiny", "stcp920"), {"local_buffer.capacity": (), "launch": ()}, "keep")
+        half_mm2 = with_values(STCP920, {"local_buffer.capacity": "640 KiB"}).area_mm2
+        whole_mm2 = STCP920.area_mm2
+
+        assert half_mm2 is not None
+        assert whole_mm2 is not None
+        assert swing_of(study, "local_buffer.capacity").effects[0].area_change == half_mm2 / whole_mm2 - 1
+        assert [each.area_change for each in swing_of(study, "launch").effects] == [0, 0]
+        assert [swing.path for swing, _ in study.less_of] == ["local_buffer.capacity"]
 
     def test_shares_of_the_critical_path_stand_beside_what_more_of_the_resource_gains(self) -> None:
         study = what_if_of(point("resnet50", "stcp920", "graphturbo", 16), {"ddr.bandwidth": ()})
@@ -170,10 +191,105 @@ class TestEffects:
         assert all(gain.faster is None for gain in study.gains[1:])
 
 
+@cache
+def unchanged() -> RunRecord:
+    return evaluate(point("bert-tiny", "stcp920")).record
+
+
+def study_of(changes: Mapping[str, tuple[float | str, float | str]]) -> WhatIf:
+    """A study in which half and twice a value change the latency as said, or do not run for the reason said."""
+    base = replace(unchanged(), latency_s=1e-3, bottleneck="ddr")
+    swings = []
+    for path, own in changes.items():
+        effects = [
+            Effect(text, factor, refusal=change)
+            if isinstance(change, str)
+            else Effect(
+                text, factor, 1e-3 * (1 + change), 1.0, change, bottleneck="ddr", is_less=factor < 1 and path != "time",
+                is_anomaly=change > TOLERANCE and factor > 1,
+            )
+            for text, factor, change in zip(("1", "4"), (0.5, 2.0), own, strict=True)
+        ]
+        swings.append(Swing(path, "2", Source(CHANGED), tuple(effects)))
+    return WhatIf(base, "anew", tuple(swings))
+
+
+class TestAnswer:
+    """The sentences with which terminal, page, report and ``--json`` begin."""
+
+    def told(self, changes: Mapping[str, tuple[float | str, float | str]]) -> list[str]:
+        return answer_of(study_of(changes))[1:]
+
+    def test_the_doubling_that_gains_most_and_the_halving_that_loses_least(self) -> None:
+        assert self.told({"a": (0.5, -0.25), "b": (0.02, -0.125), "time": (-0.2, 0.01)}) == [
+            "Doubling a (2 to 4) gains most: 25.0 % less time, 750 µs, still bound by ddr.",
+            "Halving b (2 to 1) hurts least: 2.0 % more time.",
+        ]
+        assert self.told({"b": (0.02, -0.125)})[1] == "Halving b (2 to 1) costs 2.0 % more time."
+
+    def test_of_a_time_the_halving_gains(self) -> None:
+        told = self.told({"time": (-0.2, 0.4)})
+        assert told == ["Halving time (2 to 1) gains most: 20.0 % less time, 800 µs, still bound by ddr."]
+
+    def test_ties_are_named(self) -> None:
+        tied = {"a": (0.5, -0.25), "b": (0.02, -0.2495), "c": (0.3, -0.2492), "d": (0.3, -0.2492)}
+        gained, lost = self.told(tied)
+        assert gained.endswith("; as much as doubling b (2 to 4), doubling c (2 to 4) and 1 other value.")
+        assert lost.startswith("Halving b")
+
+    def test_what_costs_nothing_is_told_apart_from_what_costs_least(self) -> None:
+        free = dict.fromkeys("abcde", (0.0009, -0.2))
+        _, free_told, lost = self.told({**free, "f": (0.3, 0.0), "g": (0.2, 0.0)})
+        assert free_told == "Halved one at a time, at no cost in time: a, b, c and 2 other values."
+        assert lost == "Halving g (2 to 1) hurts least of the others: 20.0 % more time."
+
+    def test_no_gain_and_no_run_are_said(self) -> None:
+        assert self.told({"a": (0.3, 0.0), "b": (0.2, "too many")})[0] == (
+            "None of 3 changed values makes it faster by 0.1 % or more, one at a time."
+        )
+        told = self.told({"a": ("too few", "too many")})
+        assert told == ["No changed machine ran (2 values tried): the reasons are listed below."]
+
+    def test_an_anomaly_is_no_gain(self) -> None:
+        """Twice as much that is slower, and half of the same that is faster, are mistakes of the schedule."""
+        study = study_of({"a": (0.0, 0.1)})
+        half, double = study.swings[0].effects
+        odd = replace(half, latency_change=-0.1, is_anomaly=True)
+        study = replace(study, swings=(replace(study.swings[0], effects=(odd, double)),))
+        assert (study.gains_most, study.less_of) == ((), ())
+
+    def test_a_rate_of_another_dtype_is_no_saving(self) -> None:
+        paths = ("macs_per_cycle.fp16", "macs_per_cycle.int8")
+        assert study_of(dict.fromkeys(paths, (0.0, 0.0))).base.dtype == "fp16"
+        assert [swing.path for swing, _ in study_of(dict.fromkeys(paths, (0.0, 0.0))).less_of] == [paths[0]]
+
+    @settings(max_examples=examples(200))
+    @given(
+        changes=st.dictionaries(
+            st.sampled_from("abcdef"),
+            st.tuples(st.floats(-0.9, 3), st.floats(-0.9, 3) | st.just("cannot run")),
+            min_size=1,
+        )
+    )
+    def test_the_answer_is_the_best_of_the_table(self, changes: Mapping[str, tuple[float | str, float | str]]) -> None:
+        study = study_of(changes)
+        usable = [(swing, each) for swing, each in study.runs if not each.is_anomaly]
+        least = min([each.latency_change for _, each in usable], default=0.0)
+        assert bool(study.gains_most) == (least <= -SMALLEST)
+        if study.gains_most:
+            assert study.gains_most[0][1].latency_change == least
+        less = [max(each.latency_change, 0) for _, each in study.less_of]
+        assert all(own <= next_ or own < SMALLEST for own, next_ in pairwise(less))
+        assert all(len(sentence) < 300 and sentence.endswith(".") for sentence in answer_of(study))
+
+
 class TestCommand:
     def test_text_has_tornadoes_shares_and_refusals(self, terminal: Terminal) -> None:
         text = terminal.out(*SIMULATE, "--what-if", "launch", "--what-if", "ddr")
 
+        assert text.splitlines()[0] == "bert-tiny, batch 4, takes 1.26 ms on stcp920 under fixed-pattern."
+        assert text.splitlines()[1].startswith("Halving launch (30.8 us to 15.4 us) gains most: ")
+        assert text.index("The unchanged machine:") > text.index("Not simulated:")
         line = next(line for line in text.splitlines() if line.startswith("launch = 30.8 us (calibrated)"))
         assert re.search(r"█+\|█+ +15.4 us -[\d.]+ %, 61.6 us \+[\d.]+ %", line)
         assert "ddr.efficiency = 1.8: has 1.8; needs to be less than or equal to 1" in text
@@ -184,6 +300,8 @@ class TestCommand:
         data = terminal.json(*SIMULATE, "--what-if", "launch=1us", "--what-if-schedule", "keep")["what_if"]
 
         assert data["schedule"] == "keep"
+        assert "takes 1.26 ms on stcp920 under fixed-pattern. Setting launch (30.8 us to 1 us) gains" in data["answer"]
+        assert (data["gains_most"]["path"], data["hurts_least"]) == ("launch", None)
         assert data["by_energy"] == ["launch"]
         (value,) = data["values"]
         assert value["path"] == "launch"
@@ -201,6 +319,7 @@ class TestCommand:
         words = "".join(root.itertext())
         assert "change of the simulated latency [%]" in words
         assert "launch = 30.8 us (calibrated)" in words
+        assert suffix == ".svg" or '<p class="answer">bert-tiny, batch 4, takes' in text
         assert "prefers-color-scheme:dark" in text
         assert not re.search(r"(src|href)=\"https?:", text)
 
@@ -248,11 +367,13 @@ class TestRun:
 
     def test_the_report_shows_the_effects_at_the_fastest_point(self, study: Path, terminal: Terminal) -> None:
         folder = study.parent / "out"
-        terminal.out("run", str(study), "--out", str(folder), "--workers", "1")
+        lines = terminal.out("run", str(study), "--out", str(folder), "--workers", "1").splitlines()
+        assert lines[-1].startswith("What if? bert-tiny, batch 4, takes 1.26 ms on stcp920 under fixed-pattern.")
         report = (folder / "report.html").read_text(encoding="utf-8")
 
         assert '<section id="what-if">' in report
         assert "launch = 30.8 us (calibrated)" in report
+        assert "<figcaption>bert-tiny, batch 4, takes 1.26 ms on stcp920 under fixed-pattern. Halving launch" in report
         assert "bert-tiny, batch 4, on stcp920 under fixed-pattern" in report
         terminal.out("report", str(folder))
         assert '<section id="what-if">' in (folder / "report.html").read_text(encoding="utf-8")

@@ -152,7 +152,8 @@ def test_any_text_is_read_or_refused_with_a_value_error(text: str) -> None:
     [
         ("1310720 B", "1.25 MiB"), ("119400000000 B/s", "119.4 GB/s"), ("100000 ps", "100 ns"), ("0 ps", "0 ps"),
         ("1000000000 Hz", "1 GHz"), ("48.0 pJ/B", "6 pJ/bit"), ("0.000468 mm2", "468 um2"), ("12.0 nm", "12 nm"),
-        ("by size", "by size"), ("stcp920", "stcp920"), ("x B", "x B"), ("", ""), ("1e-20 pJ", "1e-20 pJ"),
+        ("0.710559 mm2", "0.710559 mm2"), ("by size", "by size"), ("stcp920", "stcp920"), ("x B", "x B"), ("", ""),
+        ("1e-20 pJ", "1e-20 pJ"),
     ],
 )  # fmt: skip
 def test_a_quantity_is_shown_in_the_unit_that_makes_it_shortest(written: str, shown_as: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dsascape.hw_models import load_hardware, preset_names, with_values
-from dsascape.hw_models.machine_files.sources import NO_SOURCE, Source, comments_in, mark_of, sources_of
+from dsascape.hw_models.machine_files.sources import FOLLOWS, NO_SOURCE, Source, comments_in, mark_of, sources_of
 
 TEXT = """
 # assumed: a line of nothing but a comment belongs to nothing
@@ -58,6 +58,17 @@ def test_a_file_with_a_base_inherits_the_comments_of_what_it_does_not_state(tmp_
     assert sources["ddr.efficiency"].mark == "derived"
     assert sources["ddr.capacity"] == Source("", "[manual] LPDDR4X, 4 GiB a cluster")
     assert sources["energy.on_chip_path"] == Source("default")
+
+
+def test_a_value_that_follows_the_node_is_derived_from_that_of_the_base(tmp_path: Path) -> None:
+    machine = tmp_path / "small.yaml"
+    machine.write_text("base: stcp920\nenergy:\n  node: 7 nm  # mine\n  vector_op: 1 pJ  # assumed\n")
+    sources = sources_of(load_hardware(machine), str(machine))
+
+    assert sources["energy.node"] == Source("", "mine")
+    assert sources["energy.vector_op"] == Source("assumed", "assumed")
+    assert sources["energy.mac.fp16"] == sources["area.sram"] == Source("derived", FOLLOWS)
+    assert sources["clock"] == sources_of(load_hardware("stcp920"))["clock"]
 
 
 def test_a_value_changed_after_loading_has_no_comment_of_the_file() -> None:

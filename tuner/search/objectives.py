@@ -14,7 +14,7 @@ class Progress:
     """Progress of tasks: the least latency of each after each of its units."""
 
     history: Sequence[Sequence[float]]
-    """By task, in seconds; the last is the latency of now."""
+    """By task, in seconds; the last is the latency of now. Of a task without a unit, that of its built-in choice."""
     weights: Sequence[Mapping[int, int]]
     """By network, how often each task occurs."""
 

@@ -60,6 +60,8 @@ class ReuseSearch(Search):
         self._asked, self._bridge_task = runner, bridge_task
         self._alone: dict[Operator, _Kernel] = {}
         self._known: dict[tuple[str, str], Answer] = {}
+        self._timed: dict[str, list[Record]] = {}
+        """Records of earlier runs with a time, by task."""
         self._tunable = [kernel for each in self.tasks if (kernel := _kernel(each)) is not None]
         self._bridges: list[Searching] = []
         self.groups = groups(self.operators) if options.tuner == "selective" else ()
@@ -159,17 +161,29 @@ class ReuseSearch(Search):
         return self._alone[key]
 
     def go_on(self) -> None:
-        """Take note of the answers of earlier runs."""
+        """Take note of the answers of earlier runs; raise ``DatabaseError`` for a damaged file, as `Search.go_on`."""
         for record in self.candidates.records():
             if record.unit == CONFIRMED:
                 continue
             self._known[record.task, record.steps] = record.answer
             self.elapsed_s = max(self.elapsed_s, record.elapsed_s)
+            if record.answer.seconds is not None:
+                self._timed.setdefault(record.task, []).append(record)
         self.continued = len(self._known)
+        for each in self.tasks:
+            self._check_stored(each)
+
+    def _check_stored(self, each: Searching) -> None:
+        """Raise ``DatabaseError`` for a time of earlier runs that a task cannot have (`Search.check_times`)."""
+        own = sorted(self._timed.get(each.task.key, []), key=lambda record: record.answer.seconds or 0.0)
+        told = [*own[:1], *[record for record in own[1:] if record.unit == BUILTIN]]
+        found = [(self.program_of(each, record.steps), record.answer) for record in told]
+        self.check_times(each, [(program, answer) for program, answer in found if program is not None])
 
     def run(self) -> Iterator[UnitDone]:
-        """Tune each operator in the plan's order; yield each batch of programs that has been tried.
+        """Tune the tasks that take most time first, each behind what it reuses; yield each batch that has been tried.
 
+        So few trials go to heavy tasks; the papers have as many as the plan needs, in any order.
         Where times are measured, the fastest programs and the built-in choice are run again in the end.
         """
         begin = time.monotonic()
@@ -177,26 +191,35 @@ class ReuseSearch(Search):
         clock = _Clock(begin - self.elapsed_s)
         for each in self.tasks:
             self._answered(each, BUILTIN, [each.task.program()], clock)
-        done: dict[Operator, _Kernel] = {}
-        for operator, source in self._order:
-            kernel = self._kernel_of(operator)
-            yield from self._tuned(kernel, None if source is None else done[source], clock)
-            done[operator] = kernel
-        for kernel in self._tunable:
-            first = done[kernel.operator]
-            if first.each is not kernel.each:
-                yield from self._tuned(kernel, first, clock)
-        for each in self._left():
-            yield from self._fresh(each, min(self.options.unit, self._budget), clock)
+        sources, done = dict(self._order), dict[Operator, _Kernel]()
+        tunable = {id(kernel.each): kernel for kernel in self._tunable}
+        for each in sorted(self.tasks, key=self._seconds, reverse=True):
+            own = tunable.get(id(each))
+            if own is None:
+                yield from self._fresh(each, min(self.options.unit, self._budget), clock)
+                continue
+            for operator in chain_of(own.operator, sources):
+                if operator not in done:
+                    source = sources[operator]
+                    done[operator] = own if operator == own.operator else self._kernel_of(operator)
+                    yield from self._tuned(done[operator], None if source is None else done[source], clock)
+            if done[own.operator].each is not each:
+                yield from self._tuned(own, done[own.operator], clock)
         self.train()
         if not self._asked.is_repeatable:
-            for own in self.confirmations():
-                self.try_programs(self._asked, own, clock.elapsed_s)
+            for again in self.confirmations():
+                self.try_programs(self._asked, again, clock.elapsed_s)
+
+    def _seconds(self, each: Searching) -> float:
+        """Return the time of a task in all networks, with the fastest of its programs that is known."""
+        number = self.tasks.index(each)
+        return each.latency * sum([weights.get(number, 0) for weights in self.weights])
 
     def _kernel_of(self, operator: Operator) -> _Kernel:
         found = next((kernel for kernel in self._tunable if kernel.operator == operator), None)
         if found is None:
             found = self._bridge(operator)
+            self._check_stored(found.each)
             self._bridges.append(found.each)
         return found
 
@@ -307,6 +330,14 @@ class _Clock:
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self.begin_s
+
+
+def chain_of(operator: Operator, sources: Mapping[Operator, Operator | None]) -> list[Operator]:
+    """Return an operator behind all that it is tuned from, the one that is tuned from nothing first."""
+    found = [operator]
+    while (source := sources[found[-1]]) is not None:
+        found.append(source)
+    return found[::-1]
 
 
 def _kernel(each: Searching) -> _Kernel | None:

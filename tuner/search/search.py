@@ -18,7 +18,7 @@ from dsascape.tuner.search.reformer.splitting import Split
 from dsascape.tuner.search.runners import Answer, Runner
 from dsascape.tuner.search.searching import Searching
 from dsascape.tuner.search.space import Program
-from dsascape.tuner.search.task_scheduler import TaskFacts, next_task
+from dsascape.tuner.search.task_scheduler import TaskFacts, cut_to, next_task, unit_trials
 from dsascape.tuner.search.tasks import Task
 from dsascape.tuner.search.tuners import LEARNING, TUNERS, SearchOptions
 
@@ -110,9 +110,8 @@ class Search:
 
     @property
     def progress(self) -> Progress:
-        """Progress of the tasks; one that has had no unit and gets none counts as it is."""
-        known = [each.history or ([] if each.is_open else [each.latency]) for each in self.tasks]
-        return Progress(known, self.weights)
+        """Progress of the tasks; one that has had no unit counts as it is."""
+        return Progress([each.history or [each.latency] for each in self.tasks], self.weights)
 
     @property
     def curve(self) -> tuple[UnitDone, ...]:
@@ -165,7 +164,7 @@ class Search:
         Tasks of ``besides``, units that have no answers yet, get no other one; while some task has never had answers,
         nobody knows which of those that have had a unit promises most.
         """
-        size = max(min(self.options.unit, self.options.trials // max(len(self.tasks), 1)), 1)
+        size = unit_trials(self.options.trials, len(self.tasks), self.options.unit)
         given_out = [unit for unit in besides if unit.number > BUILTIN]
         tried = self.trials + sum([len(unit.programs) for unit in given_out])
         taken = {unit.each.task.key for unit in given_out}
@@ -177,12 +176,12 @@ class Search:
             is_known = all(self.tasks[number].history for number in open_tasks)
             if self._reformer is None and is_known and not all(unit.each.history for unit in given_out):
                 return None
-            number = self._next_task(open_tasks, rng)
+            number = self._next_task(open_tasks, rng, size)
             if number is None:
                 return None
             each = self.tasks[number]
             self.train()
-            count = min(size, self.options.trials - tried)
+            count = cut_to(self.options.trials - tried, size)
             programs = TUNERS[self.options.tuner](each, count, rng, self.options)
             if not programs:
                 each.is_exhausted = True
@@ -191,10 +190,13 @@ class Search:
             return Unit(self.unit, each, programs)
         return None
 
-    def _next_task(self, open_tasks: Sequence[int], rng: random.Random) -> int | None:
+    def _next_task(self, open_tasks: Sequence[int], rng: random.Random, size: int) -> int | None:
         if self._reformer is not None:
-            return self._reformer.next_task(self.unit, self.candidates.decide)
-        return next_task(self.progress, self._facts, self.objective, self.options.scheduler, open_tasks, rng)
+            return self._reformer.next_task(self.unit, size, self.candidates.decide)
+        scheduler = self.options.scheduler
+        warms_up = scheduler.strategy == "round-robin" or size * len(self.tasks) <= self.options.trials
+        first = [number for number in open_tasks if warms_up and not self.tasks[number].history]
+        return next_task(self.progress, self._facts, self.objective, scheduler, open_tasks, rng, first=first)
 
     def ended(self, unit: int, each: Searching, elapsed_s: float) -> UnitDone:
         """Take note of a unit that has ended, and return it."""
@@ -252,7 +254,8 @@ class Search:
             self.unit = max(self.unit, unit)
         self.continued = self.trials
         for each in self.tasks:
-            self._check_times(each)
+            before = [] if each.before is None else [(each.task.program(), each.before)]
+            self.check_times(each, [*([] if each.best is None else [each.best]), *before])
         if self._reformer is not None:
             self._reformer.continue_with(self.candidates.decisions())
 
@@ -270,17 +273,15 @@ class Search:
         if not is_first or (unit == BUILTIN and len(programs) > 1):
             raise self.candidates.damaged(f"task {each.task.key} has other programs in place of its built-in choice")
 
-    def _check_times(self, each: Searching) -> None:
-        """Raise ``DatabaseError`` for stored times of a task that cannot be.
+    def check_times(self, each: Searching, known: Sequence[tuple[Program, Answer]]) -> None:
+        """Raise ``DatabaseError`` for a task's stored answers, the least and the built-in choice's, that cannot be.
 
-        Where times are repeatable, the least one and that of the built-in choice are found again; measured ones are not
-        a thousandth of what the machine model expects.
+        Where times are repeatable, they are found again; measured ones are not a thousandth of what the machine model
+        expects.
         """
         runner = self._runner if self._runner is not None and self._runner.is_repeatable else self._prior
         if runner is None:
             return
-        known = [] if each.best is None else [each.best]
-        known += [] if each.before is None or each.before.seconds is None else [(each.task.program(), each.before)]
         answers = runner.answers(each.task, [program for program, _ in known])
         for (_, stored), again in zip(known, answers, strict=True):
             if again.seconds is None or stored.seconds is None:

@@ -1,13 +1,21 @@
-"""Which task gets the next unit of trials (Ansor, section 6 and appendix A)."""
+"""Which task gets the next unit of trials (Ansor, section 6 and appendix A).
+
+The paper warms up with a round of one unit for each task, in any order, and has trials for many rounds. Two departures
+are for fewer trials: the warm-up begins with the tasks that the objective weighs most (for the total latency: weight
+times time), and where there are not enough trials for a round there is none: a task without a unit counts with its
+built-in choice as if that had been one, so that heavy tasks get several units before light ones get any.
+"""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from dsascape.tuner.search.objectives import Objective, Progress
 
 Strategy = Literal["gradient", "round-robin"]
+LEAST_UNIT = 8
+"""Trials of a unit, at least: fewer tell little of a task (assumed)."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,16 @@ class TaskFacts:
     """Equal for similar tasks."""
 
 
+def unit_trials(trials: int, tasks: int, unit: int) -> int:
+    """Return the trials of a unit: ``unit``, less where that is too much for each of the ``tasks``, but not tiny."""
+    return max(min(unit, trials // max(tasks, 1)), min(unit, LEAST_UNIT), 1)
+
+
+def cut_to(left: int, size: int) -> int:
+    """Return the trials of the next unit of ``size`` where ``left`` are left; the last two share evenly."""
+    return min(left, size) if left >= 2 * size or left <= size else -(-left // 2)
+
+
 def gradients(
     progress: Progress, facts: Sequence[TaskFacts], objective: Objective, options: SchedulerOptions
 ) -> list[float]:
@@ -62,19 +80,21 @@ def gradients(
 
 def next_task(
     progress: Progress, facts: Sequence[TaskFacts], objective: Objective, options: SchedulerOptions,
-    open_tasks: Sequence[int], rng: random.Random,
+    open_tasks: Sequence[int], rng: random.Random, *, first: Collection[int] = (),
 ) -> int | None:  # fmt: skip
     """Return the task that gets the next unit, of those that are open; None where no task promises anything.
 
-    Those without a unit are first; each history has one latency per unit.
+    Each history has one latency per unit; of tasks without a unit, that of the built-in choice. Tasks that are
+    ``first`` (the warm-up) are before all others, those that the objective weighs most before the rest.
     """
     if not open_tasks:
         return None
-    fresh = [task for task in open_tasks if not progress.history[task]]
-    if fresh:
-        return fresh[0]
     if options.strategy == "round-robin":
-        return min(open_tasks, key=lambda task: len(progress.history[task]))
+        return min(open_tasks, key=lambda task: (task not in first, len(progress.history[task])))
+    waiting = [task for task in open_tasks if task in first]
+    if waiting:
+        weighed = objective.slopes(progress)
+        return max(waiting, key=lambda task: abs(weighed[task] * progress.latencies[task]))
     if rng.random() < options.epsilon:
         return rng.choice(open_tasks)
     slopes = gradients(progress, facts, objective, options)

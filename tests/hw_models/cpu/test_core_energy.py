@@ -74,7 +74,8 @@ def test_a_second_core_that_halves_the_time_pays_static_power_half_as_long() -> 
     spec = with_values(cpu(), {"cores.big.cycle_energy": "200 pJ", "kernel_call": "0 ps", "parallel_region": "0 ps"})
     work = chunk(fma=2000, accumulators=8)
     one, two = (
-        run(with_values(spec, {"cores.big.count": count}), (2000, work), threads=count) for count in (1, 2)
+        run(with_values(spec, {"cores.big.count": count, "energy.static_power": "1 W"}), (2000, work), threads=count)
+        for count in (1, 2)
     )
 
     assert (one.makespan_ps, two.makespan_ps) == (2_000_000_000, 1_000_000_000)

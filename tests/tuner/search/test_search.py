@@ -113,6 +113,18 @@ def test_every_tuner_tries_as_many_as_asked_for_and_is_never_worse_than_the_buil
     assert [unit.latency_s for unit in units] == sorted([unit.latency_s for unit in units], reverse=True)
 
 
+def test_with_few_trials_the_heaviest_tasks_get_them(tmp_path: Path) -> None:
+    """Twenty trials of five tasks are units of eight, six and six: none for what takes least."""
+    own = search(tmp_path, replace(OPTIONS, trials=20, tuner="random"))
+    assert [unit.trials for unit in own.run()] == [8, 14, 20]
+    before_s = [each.before.seconds if each.before is not None else None for each in own.tasks]
+    weighed_s = [(seconds or 0.0) * each.task.weight for seconds, each in zip(before_s, own.tasks, strict=True)]
+    tried = [number for number, each in enumerate(own.tasks) if each.trials]
+    heaviest = sorted(range(len(own.tasks)), key=lambda number: -weighed_s[number])
+    assert set(tried) == set(heaviest[: len(tried)])
+    assert len(tried) < len(own.tasks)
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a search that was not stopped."""

@@ -3,6 +3,8 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsascape.tuner.search.objectives import (
     Objective,
@@ -13,7 +15,7 @@ from dsascape.tuner.search.objectives import (
     StopEarly,
     TotalLatency,
 )
-from dsascape.tuner.search.task_scheduler import SchedulerOptions, TaskFacts, gradients, next_task
+from dsascape.tuner.search.task_scheduler import SchedulerOptions, TaskFacts, cut_to, gradients, next_task, unit_trials
 
 GREEDY = SchedulerOptions(epsilon=0.0)
 ALONE = [TaskFacts(1000, "a"), TaskFacts(1000, "b"), TaskFacts(1000, "c")]
@@ -89,10 +91,60 @@ def test_the_gradient_of_a_stalled_task_shrinks() -> None:
 
 def test_each_task_gets_a_unit_first_then_that_of_the_largest_gradient() -> None:
     rng = random.Random(0)
-    assert next_task(progress([1.0], [], []), ALONE, TotalLatency(), GREEDY, [0, 1, 2], rng) == 1
+    fresh = progress([9.0], [1.0], [2.0])
+    assert next_task(fresh, ALONE, TotalLatency(), GREEDY, [0, 1, 2], rng, first={1, 2}) == 2
     started = progress([1.0], [3.0], [2.0])
     assert next_task(started, ALONE, TotalLatency(), GREEDY, [0, 1, 2], rng) == 1
     assert next_task(started, ALONE, TotalLatency(), GREEDY, [0, 2], rng) == 2
+
+
+def test_the_first_round_begins_with_what_takes_most_of_the_network() -> None:
+    """Once 5 s, four times 2 s, once 6 s: 5, 8 and 6 s of the network."""
+    own = Progress([[5.0], [2.0], [6.0]], [{0: 1, 1: 4, 2: 1}])
+    order, fresh = [], {0, 1, 2}
+    while fresh:
+        order.append(next_task(own, ALONE, TotalLatency(), GREEDY, [0, 1, 2], random.Random(0), first=fresh))
+        fresh.discard(order[-1] or 0)
+    assert order == [1, 2, 0]
+    met = next_task(own, ALONE, Requirements([1e3]), GREEDY, [0, 1, 2], random.Random(0), first={0, 1, 2})
+    assert met == 0, "a round is one unit for each, in their order where the objective weighs none"
+
+
+def test_with_trials_for_few_tasks_heavy_ones_get_several_units_before_light_ones_get_any() -> None:
+    """8, 3 and 1 s, nothing found: a task is worth its latency by its units, the first task 8, 8/2, 8/3, 8/4."""
+    units, order = [0, 0, 0], []
+    for _ in range(6):
+        own = progress(*([latency] * max(each, 1) for latency, each in zip((8.0, 3.0, 1.0), units, strict=True)))
+        task = next_task(own, ALONE, TotalLatency(), GREEDY, [0, 1, 2], random.Random(0))
+        assert task is not None
+        units[task] += 1
+        order.append(task)
+    assert order[0] == 0
+    assert units == [4, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("trials", "tasks", "unit", "size"),
+    [(1000, 13, 64, 64), (312, 26, 64, 12), (34, 13, 64, 8), (34, 13, 4, 4), (3, 13, 64, 8), (5, 0, 64, 8)],
+)
+def test_units_are_smaller_with_few_trials_but_not_tiny(trials: int, tasks: int, unit: int, size: int) -> None:
+    assert unit_trials(trials, tasks, unit) == size
+
+
+@given(st.integers(1, 500), st.integers(1, 64))
+def test_units_are_cut_to_what_is_left_and_none_is_a_scrap(trials: int, size: int) -> None:
+    left, units = trials, []
+    while left:
+        units.append(cut_to(left, size))
+        left -= units[-1]
+    assert sum(units) == trials
+    assert max(units) <= size
+    assert min(units) >= min(size // 2, trials)
+    assert len(units) == -(-trials // size)
+
+
+def test_34_trials_are_four_units_of_eight_and_less() -> None:
+    assert [cut_to(left, 8) for left in (34, 26, 18, 10, 5)] == [8, 8, 8, 5, 5]
 
 
 def test_a_few_units_go_to_any_task() -> None:
@@ -105,6 +157,7 @@ def test_a_few_units_go_to_any_task() -> None:
 def test_without_a_scheduler_tasks_take_turns() -> None:
     options, rng = SchedulerOptions("round-robin"), random.Random(0)
     assert next_task(progress([9.0, 9.0], [1.0], [5.0]), ALONE, TotalLatency(), options, [0, 1, 2], rng) == 1
+    assert next_task(progress([9.0], [1.0], [5.0]), ALONE, TotalLatency(), options, [0, 1, 2], rng, first=[2]) == 2
 
 
 def test_nothing_is_chosen_where_no_task_promises_anything() -> None:

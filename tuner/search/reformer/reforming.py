@@ -1,9 +1,9 @@
 """The reformer in a search: which task is next, when a kernel is joined, and what its search begins with.
 
-Trials are shared out by AGO's weights (eq. 1): a kernel gets the next unit if it has had the fewest trials for its
-weight, those of its mini sub-graphs among them; within a kernel, so does a mini sub-graph. A kernel is joined when none
-of its mini sub-graphs is left to tune: each is stable, has nothing left to try, or their part of the kernel's trials is
-spent.
+Trials are shared out by AGO's weights (eq. 1): a kernel gets the next unit if it has the fewest trials for its weight
+with that unit, those of its mini sub-graphs among them, so that heavy kernels are first; within a kernel, so does a
+mini sub-graph. A kernel is joined when none of its mini sub-graphs is left to tune: each is stable, has nothing left to
+try, or their part of the kernel's trials is spent.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,15 +68,15 @@ class Reformer:
             if isinstance(each, JoinDecision) and each.task in known:
                 self._take(known[each.task], each)
 
-    def next_task(self, unit: int, store: Callable[[JoinDecision], None]) -> int | None:
-        """Return the place of the task that gets the next unit; None where nothing is left to tune.
+    def next_task(self, unit: int, trials: int, store: Callable[[JoinDecision], None]) -> int | None:
+        """Return the place of the task that gets the next unit, of ``trials``; None where nothing is left to tune.
 
         ``unit`` is the last unit that has ended. ``store`` gets the decision about a kernel before its first unit.
         """
-        for split in sorted(self._splits, key=self._spent):
+        for split in sorted(self._splits, key=lambda split: self._spent(split, trials)):
             parts = [] if split.whole.key in self._joins else self._left(split)
             if parts:
-                return min(parts, key=lambda part: self._tasks[part.place].trials / part.weight).place
+                return min(parts, key=lambda part: (self._tasks[part.place].trials + trials) / part.weight).place
             if split.minis and split.whole.key not in self._joins:
                 decision = self._join(split, unit)
                 store(decision)
@@ -86,9 +86,10 @@ class Reformer:
                 return place
         return None
 
-    def _spent(self, split: Split) -> float:
-        """Return the trials that a kernel and its mini sub-graphs have had, for its weight."""
-        return self._trials_of([split.whole.key, *[mini.task.key for mini in split.minis]]) / (split.weight or 1.0)
+    def _spent(self, split: Split, more: int) -> float:
+        """Return the trials of a kernel and its mini sub-graphs with ``more`` of them, for its weight."""
+        own = self._trials_of([split.whole.key, *[mini.task.key for mini in split.minis]])
+        return (own + more) / (split.weight or 1.0)
 
     def _trials_of(self, keys: Sequence[str]) -> int:
         return sum([self._tasks[self._place[key]].trials for key in dict.fromkeys(keys)])

@@ -2,7 +2,11 @@
 
 import math
 import random
+import shutil
+import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +20,7 @@ from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.schedule import kernel_by_kernel
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.tuner.search.analysis import SearchMachine
-from dsascape.tuner.search.database import Candidates, Record
+from dsascape.tuner.search.database import DATABASE, Candidates, DatabaseError, Record
 from dsascape.tuner.search.evolution import EvolutionOptions
 from dsascape.tuner.search.grid_space import GridSpace
 from dsascape.tuner.search.kinds.gpu import tasks_of
@@ -27,7 +31,7 @@ from dsascape.tuner.search.reuse.kernels import graph_of
 from dsascape.tuner.search.reuse.nests import operator_of
 from dsascape.tuner.search.reuse.operators import FeatureRatios, Operator, ReuseError
 from dsascape.tuner.search.reuse.plan import plan_json, read_plan
-from dsascape.tuner.search.reuse_search import ReuseSearch, reuse_json
+from dsascape.tuner.search.reuse_search import ReuseSearch, chain_of, reuse_json
 from dsascape.tuner.search.runners import Answer
 from dsascape.tuner.search.simulated_grids import SimulatedGrids
 from dsascape.tuner.search.space import Program
@@ -105,12 +109,14 @@ class Whole:
     search: ReuseSearch
     records: list[Record]
     asked: int
+    folder: Path
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    search, records = searched(tmp_path_factory.mktemp("whole"), runner := Counting())
-    return Whole(search, records, len(runner.asked))
+    folder = tmp_path_factory.mktemp("whole")
+    search, records = searched(folder, runner := Counting())
+    return Whole(search, records, len(runner.asked), folder)
 
 
 def test_what_reuses_comes_behind_what_it_reuses_and_takes_few_trials(whole: Whole) -> None:
@@ -126,6 +132,25 @@ def test_what_reuses_comes_behind_what_it_reuses_and_takes_few_trials(whole: Who
     assert all(each.best is not None for each in search.tasks)
 
 
+def test_the_heaviest_task_comes_behind_nothing_but_what_it_reuses(whole: Whole) -> None:
+    search, plan = whole.search, whole.search.plan
+    assert plan is not None
+    sources = {
+        each.operator: None if each.reuses is None else plan.tunings[each.reuses].operator for each in plan.tunings
+    }
+    weighed_s = {each.task.key: (each.before.seconds or 0.0) * each.task.weight for each in search.tasks if each.before}
+    heaviest = max(search.tasks, key=lambda each: weighed_s[each.task.key])
+    order = list(dict.fromkeys([each.task for each in whole.records if each.unit]))
+    chain = chain_of(operator_of(heaviest.task.naive, lambda _: heaviest.space.reusable().kinds), sources)
+    assert order.index(heaviest.task.key) == len(chain) - 1
+
+
+def test_a_chain_begins_with_what_is_tuned_from_nothing(whole: Whole) -> None:
+    one, two, three = whole.search.operators[:3]
+    assert chain_of(three, {one: None, two: one, three: two}) == [one, two, three]
+    assert chain_of(one, {one: None, two: one, three: two}) == [one]
+
+
 def test_a_killed_run_goes_on_where_it_stopped(whole: Whole, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         searched(tmp_path, Counting(whole.asked // 2))
@@ -134,7 +159,9 @@ def test_a_killed_run_goes_on_where_it_stopped(whole: Whole, tmp_path: Path) -> 
     assert told(again) == told(whole.records)
     assert 0 < len(rest.asked) < whole.asked
     _, third = searched(tmp_path, idle := Counting())
-    assert (told(third), idle.asked) == (told(whole.records), [])
+    assert told(third) == told(whole.records)
+    per_task = Counter([task for task, _ in idle.asked])
+    assert max(per_task.values()) <= 2, "the built-in choice and the fastest program are looked at again"
 
 
 def test_selective_tuning_tries_the_fastest_programs_of_a_group_as_they_are(tmp_path: Path) -> None:
@@ -151,6 +178,19 @@ def test_selective_tuning_tries_the_fastest_programs_of_a_group_as_they_are(tmp_
     assert others
     assert max(others) <= 3 < min(trials)
     assert {"groups"} == set(reuse_json(search))
+
+
+@pytest.mark.parametrize("which", ["min(seconds)", "max(seconds)"])
+def test_a_stored_time_that_is_another_one_is_refused(whole: Whole, which: str, tmp_path: Path) -> None:
+    """The least time of a task, or its longest one, made an eleventh of what it was."""
+    shutil.copytree(whole.folder, tmp_path / "copy")
+    with closing(sqlite3.connect(tmp_path / "copy" / DATABASE)) as connection, connection:
+        (place, seconds), *_ = connection.execute(
+            f"SELECT id, {which} FROM candidates WHERE unit > 0 AND seconds IS NOT NULL GROUP BY task ORDER BY id"
+        )
+        connection.execute("UPDATE candidates SET seconds = ? WHERE id = ?", (seconds * 0.09, place))
+    with pytest.raises(DatabaseError, match="where the machine model has"):
+        searched(tmp_path / "copy", Counting())
 
 
 def test_no_program_is_tried_twice(whole: Whole) -> None:
