@@ -1,7 +1,6 @@
 """The commands ``models``, ``hardware`` and ``policies``, which list what is available."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any
 
 from dsascape.experiments.question.points import TUNING, named_dims, stated_batch
 from dsascape.experiments.report.kinds import kinds_picture
-from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table, unwritten_told
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table, unwritten_told, write
 from dsascape.hw_models import HardwareError, load_hardware, parameter_paths, preset_names
 from dsascape.hw_models.machine_files.json_schema import for_editors
 from dsascape.hw_models.machine_files.kinds import SPECS, broken_kinds
@@ -62,7 +61,7 @@ def models(arguments: argparse.Namespace) -> Answer:
     of_tokens = "Language models, for any --context and --tokens"
     listed = [(name, model.card, model.layers, model.parameters / 1e6) for name, model in LANGUAGE_MODELS.items()]
     second = table(of_tokens, ("name", "card on huggingface.co", "layers", "parameters (M)"), listed)
-    first = table("Networks", columns, rows)
+    first = table("Networks", columns, rows, ("operators", "activations (MB)"))
 
     def show() -> None:
         first()
@@ -98,14 +97,14 @@ def hardware(arguments: argparse.Namespace) -> Answer:
     if (arguments.yaml or arguments.reference or arguments.sources) and arguments.json:
         raise HardwareError("hardware: --yaml, --reference and --sources print text; --json goes without them")
     if arguments.sources:
-        return Answer({}, partial(_write, sources_page()))
+        return Answer({}, partial(write, sources_page()))
     if arguments.reference:
-        return Answer({}, partial(_write, parameters_page()))
+        return Answer({}, partial(write, parameters_page()))
     if arguments.yaml:
         if arguments.name is None:
             raise HardwareError("hardware: --yaml prints one machine; name it")
         text = machine_file(arguments.name)
-        return Answer({}, partial(_write, text if is_path(arguments.name) else for_editors(text)))
+        return Answer({}, partial(write, text if is_path(arguments.name) else for_editors(text)))
     if arguments.name is not None:
         spec = load_hardware(arguments.name)
         data = spec.model_dump(by_alias=True, mode="json")
@@ -156,11 +155,6 @@ def parameters_page() -> str:
         tables = [*sections(spec), *sections(kind_named(kind).tuning, TUNING.removesuffix("."))]
         page += ["", f"Machines of kind `{kind}`:", "", markdown(tables).rstrip("\n")]
     return "\n".join(page) + "\n"
-
-
-def _write(text: str) -> None:
-    """Write a text unchanged."""
-    sys.stdout.write(text)
 
 
 def policies(arguments: argparse.Namespace) -> Answer:

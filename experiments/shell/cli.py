@@ -218,6 +218,7 @@ def _added(
     sub: _Parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES)
     sub.set_defaults(run=run)
     sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
+    sub.add_argument("--wide", action="store_true", help="print all columns of tables, in lines of any length")
     sub.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=_TOLD)
     return sub
 
@@ -348,7 +349,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(_in_words(error), arguments.json)
     except KeyboardInterrupt as stop:
         return _complain(str(stop) or "stopped; what was computed is kept", arguments.json, code=130)
-    _print(answer, as_json=arguments.json)
+    _print(answer, as_json=arguments.json, wide=arguments.wide)
     for message in answer.unwritten:
         sys.stderr.write(f"dsascape: {for_terminal(message)}\n")
     return _MISTAKE if answer.unwritten else answer.code
@@ -369,12 +370,12 @@ def _complain(message: str, as_json: bool, code: int = _MISTAKE) -> int:
     return code
 
 
-def _print(answer: "Answer", *, as_json: bool) -> None:
+def _print(answer: "Answer", *, as_json: bool, wide: bool) -> None:
     if as_json:
         unwritten = {"error": "; ".join(answer.unwritten)} if answer.unwritten else {}
         sys.stdout.write(json.dumps({**answer.data, **unwritten}) + "\n")
     else:
-        answer.show()
+        answer.print(wide=wide)
 
 
 def entry_point() -> None:

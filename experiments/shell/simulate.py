@@ -292,18 +292,19 @@ def _show_outcome(
     rows = [
         (
             layer.shown,
-            layer.runs,
             format_ps(round(layer.critical_s * PS_PER_S)),
             f"{layer.critical_s / record.latency_s:.1%}",
             layer.limited_by,
+            layer.runs,
             *(format_bytes(layer.traffic_bytes.get(name, 0)) for name in record.traffic_bytes),
             few_names(operators.get(layer.layer, ())),
         )
         for layer in longest
     ]
     some = f", {len(rows)} of {len(layers)}" if len(rows) < len(layers) else ""
-    headings = ("layer", "runs", "critical time", "share", "limited by", *record.traffic_bytes, "nodes")
-    table(f"Layers with most of the critical path{some} (--json has all)", headings, rows)()
+    wide = "runs", *record.traffic_bytes, "nodes"
+    headings = "layer", "time", "share", "limited by", *wide
+    table(f"Layers with most of the critical path{some} (--json has all)", headings, rows, wide)()
 
 
 def _expected(record: RunRecord) -> str:

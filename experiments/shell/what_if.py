@@ -19,13 +19,15 @@ from dsascape.experiments.report.tornado import CHANGES, change_text, effect_tex
 from dsascape.experiments.report.what_if_page import what_if_page, what_if_picture
 from dsascape.experiments.report.what_if_section import GAIN_HEADINGS, dependence, gain_cells
 from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Swing, WhatIf
-from dsascape.experiments.shell.answers import Answer, say, table, unwritten_told
+from dsascape.experiments.shell.answers import Answer, Console, say, table, unwritten_told
 from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.wording import count
 
 _MOST_LINES = 20
 _BAR_CELLS = 24
 """Length of a bar on either side of the axis, in characters."""
+_LEAST_CELLS = 12
+"""The same in a terminal that has no more room."""
 
 
 def what_if(arguments: argparse.Namespace, point: DesignPoint, unwritten: list[str]) -> Answer:
@@ -104,16 +106,20 @@ def _tornado_lines(swings: Sequence[Swing], figure: str) -> list[str]:
     width = max(map(len, names))
     changes = [[getattr(each, change) for each in swing.effects if not each.refusal] for swing in swings]
     scale = max(abs(each) for several in changes for each in several)
-    lines = [f"{'':{width}}  {f'less {figure}':>{_BAR_CELLS}}|more {figure}"]
-    for name, swing, several in zip(names, swings, changes, strict=True):
-        down = _bar(-min(0.0, *several), scale)
-        up = _bar(max(0.0, *several), scale)
-        told = ", ".join(
-            f"{each.setting} {change_text(getattr(each, change))}" for each in swing.effects if not each.refusal
-        )
-        lines.append(f"{name:<{width}}  {down:>{_BAR_CELLS}}|{up:<{_BAR_CELLS}}  {told}")
+    told = [
+        ", ".join(f"{each.setting} {change_text(getattr(each, change))}" for each in swing.effects if not each.refusal)
+        for swing in swings
+    ]
+    room = Console().width - max(map(len, told)) - 5
+    is_narrow = width + 2 * _BAR_CELLS > room  # then the name of a value has a line of its own
+    cells = min(_BAR_CELLS, max(_LEAST_CELLS, room // 2)) if is_narrow else _BAR_CELLS
+    lines = [f"{'':{0 if is_narrow else width}}  {f'less {figure}':>{cells}}|more {figure}"]
+    for name, changed, several in zip(names, told, changes, strict=True):
+        down, up = (_bar(each, scale, cells) for each in (-min(0.0, *several), max(0.0, *several)))
+        lines += [name] if is_narrow else []
+        lines.append(f"{'' if is_narrow else name:<{0 if is_narrow else width}}  {down:>{cells}}|{up:<{cells}}  {changed}")
     return lines
 
 
-def _bar(change: float, scale: float) -> str:
-    return "█" * round(_BAR_CELLS * change / scale)
+def _bar(change: float, scale: float, cells: int) -> str:
+    return "█" * round(cells * change / scale)

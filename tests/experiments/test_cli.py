@@ -61,7 +61,7 @@ class TestCatalogue:
 
         for name in exported_names():
             assert any(f" {name} " in line for line in lines), name
-        kernels = terminal.out("fuse", "bert-tiny", "--policy", "unfused").splitlines()
+        kernels = terminal.out("fuse", "bert-tiny", "--policy", "unfused", "--wide").splitlines()
         assert any("layer_norm_4" in line and line.count("layer_norm_4") == 2 for line in kernels)
 
     def test_one_model(self, terminal: Terminal) -> None:
