@@ -28,7 +28,7 @@ class Console(rich.console.Console):
     def __init__(self, *, soft_wrap: bool = False, highlight: bool = True) -> None:
         super().__init__(soft_wrap=soft_wrap, highlight=highlight, emoji=False)
         if _IS_WIDE.get() or not self.is_terminal:
-            self.width = _UNLIMITED
+            self.size = rich.console.ConsoleDimensions(_UNLIMITED, self.size.height)
 
     def on_broken_pipe(self) -> None:
         """Raise ``BrokenPipeError``, which the command line handles for all commands."""

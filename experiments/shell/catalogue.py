@@ -29,6 +29,8 @@ from dsascape.workloads.language import LANGUAGE_MODELS
 from dsascape.workloads.summary import summarise, summarise_kinds
 from dsascape.workloads.zoo import zoo_entry
 
+_UNKNOWN = "?"
+
 
 def models(arguments: argparse.Namespace) -> Answer:
     """List the networks of the zoo, or one network's operators by kind."""
@@ -122,10 +124,14 @@ def hardware(arguments: argparse.Namespace) -> Answer:
         spec = load_hardware(name)
         summary = kind_of(spec).summary(spec)
         tera = 2 * summary.peak_macs_per_s / 1e12
+        product, watts = spec.product, spec.stated_power_w
         summaries.append(
             {
                 "name": name,
                 "kind": spec.kind,
+                "part_of": product.part_of,
+                "year": product.year,
+                "power_w": watts,
                 "cores": summary.cores,
                 "peak_tops": tera,
                 "area_mm2": spec.area_mm2,
@@ -133,13 +139,19 @@ def hardware(arguments: argparse.Namespace) -> Answer:
             }
         )
         on_chip = [f"{format_bytes(memory.capacity_bytes)} x {memory.copies}" for memory in summary.on_chip]
-        peak, off_chip = f"{tera:.4g} ({summary.dtype})", summary.off_chip_bytes_per_s / 1e9
+        kind = spec.kind if product.part_of is None else f"{spec.kind} of {product.part_of}"
         total = spec.area_mm2
         area = "" if total is None else f"{total:.0f} ({spec.area_parts_mm2['other']:.0f} residual)"
-        rows.append((name, summary.arrangement, peak, ", ".join(on_chip), off_chip, area))
-    columns = ("name", "cores", "peak TOP/s", "on chip", "off chip (GB/s)", "area (mm2)")
-    about = "Machines; residual area: what a published die leaves beside MACs and SRAM, so totals are no check"
-    return _with_broken({"hardware": summaries}, table(about, columns, rows), broken_kinds())
+        rows.append(
+            (
+                name, kind, str(product.year or _UNKNOWN), _UNKNOWN if watts is None else f"{watts:.3g}",
+                tera, summary.dtype, summary.off_chip_bytes_per_s / 1e9, summary.arrangement, ", ".join(on_chip), area,
+            )
+        )  # fmt: skip
+    wide = "off chip (GB/s)", "cores", "on chip", "area (mm2)"
+    columns = "name", "kind", "year", "watts", "TOP/s", "dtype", *wide
+    about = f"Machines ({_UNKNOWN}: unknown; watts: rated, or the power limit; TOP/s: the peak; residual: a die's other area)"
+    return _with_broken({"hardware": summaries}, table(about, columns, rows, wide), broken_kinds())
 
 
 def parameters_page() -> str:

@@ -141,6 +141,7 @@ def _of_file(path: Path, data: dict[str, Any], above: tuple[Path, ...]) -> AnyHa
         start = plain(_loaded(path.parent / base if is_path(base) else base, files))
     except HardwareError as error:
         raise HardwareError(f"{where}: base: {error}") from error
+    start.pop("product", None)  # of the base: this is another machine
     own_name = re.sub(r"[^\w .,:+()/-]", "-", path.stem).lstrip(" .,:+()/-")[:80] or start["name"]
     whole = merged(start, {"name": own_name, **changes})
     kind = whole["kind"]
