@@ -31,6 +31,7 @@ from dsascape.experiments.api_arguments import (
     network_name,
     path_argument,
     several,
+    shows,
     wrong_type,
 )
 from dsascape.experiments.engine.run import measured, run_points
@@ -64,6 +65,7 @@ from dsascape.workloads.graph import Batch
 _OF_POINT = "network", "hardware", "policy", "batch", "dtype"
 
 
+@shows(OfSimulation)
 def simulate(
     network: str | Path | Graph,
     hardware: str | Path | AnyHardware,
@@ -136,6 +138,7 @@ def schedule_document(outcome: Outcome) -> dict[str, Any]:
     raise wrong_type("outcome", outcome.schedule, "a schedule of a built-in machine kind")
 
 
+@shows(OfSweep)
 def sweep(
     networks: str | Path | Sequence[str | Path],
     hardware: str | Path | AnyHardware | Sequence[str | Path | AnyHardware],
@@ -199,6 +202,7 @@ def report(folder: str | Path) -> Path:
     return write_report(path_argument("folder", folder, "the folder of a sweep, or of dsascape run")).path
 
 
+@shows(WithPins)
 def what_if(
     network: str | Path,
     hardware: str | Path | AnyHardware,
@@ -236,6 +240,7 @@ def what_if(
     return what_if_of(point, requests, schedule, str(hardware) if isinstance(hardware, str | Path) else "")
 
 
+@shows(OfMeasurement, flush_caches=False)
 def measure(
     network: str | Path,
     hardware: str | Path | AnyHardware,

@@ -1,16 +1,37 @@
 """Arguments of the Python interface, checked before anything is computed: each mistake names its argument."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
 from dsascape.hw_models import AnyHardware, MachineSpec, load_hardware
 from dsascape.hw_models.text.messages import listed, nearest, shown
 from dsascape.scheduler import Policy
 from dsascape.workloads import Graph
 
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Pinned = Mapping[str, Any] | str | Path
 """Pins of layers: a mapping of layers to what is fixed for them, or the path of a file of pins."""
+
+
+def shows(options: type, **defaults: object) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator by which ``help()`` and ``inspect.signature`` show the further keywords of a function.
+
+    ``options``: the ``TypedDict`` of its ``**more``. ``defaults``: of those whose default is not None.
+    """
+
+    def decorated(function: FunctionT) -> FunctionT:
+        shown = inspect.signature(function)
+        *named, _ = shown.parameters.values()
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=kind)
+            for name, kind in get_type_hints(options).items()
+        ]
+        function.__signature__ = shown.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
+        return function
+
+    return decorated
 
 
 class WithPins(TypedDict, total=False):

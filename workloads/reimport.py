@@ -93,6 +93,8 @@ class Sizes(TypedDict, total=False):
 
 def options_of(where: str, sizes: Sizes) -> ImportOptions:
     """Return the options for the network that messages call ``where``; raise ``WorkloadError`` for a bad size."""
+    if unknown := [name for name in sizes if name not in Sizes.__annotations__]:
+        raise TypeError(f"there is no argument {unknown[0]!r}; needs one of {', '.join(Sizes.__annotations__)}")
     dims, batch_dims = sizes.get("dims"), sizes.get("batch_dims")
     try:
         return ImportOptions(

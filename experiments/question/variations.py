@@ -80,7 +80,10 @@ def read_requests(texts: Sequence[str]) -> dict[str, tuple[Plain, ...]]:
     values: dict[str, tuple[Plain, ...]] = {}
     for text in texts:
         path, sign, given = text.partition("=")
-        several = tuple(plain_value(each.strip()) for each in given.split(",")) if sign else ()
+        try:
+            several = tuple(plain_value(each.strip()) for each in given.split(",")) if sign else ()
+        except ValueError as error:
+            raise HardwareError(f"what-if: {path.strip()}: {error}") from error
         values[path.strip()] = (*values.get(path.strip(), ()), *several)
     return values
 

@@ -150,7 +150,8 @@ def hardware(arguments: argparse.Namespace) -> Answer:
         )  # fmt: skip
     wide = "off chip (GB/s)", "cores", "on chip", "area (mm2)"
     columns = "name", "kind", "year", "watts", "TOP/s", "dtype", *wide
-    about = f"Machines ({_UNKNOWN}: unknown; watts: rated, or the power limit; TOP/s: the peak; residual: a die's other area)"
+    terms = "watts: rated, or the power limit; TOP/s: the peak; residual: what a published die has besides"
+    about = f"Machines ({_UNKNOWN}: unknown; {terms})"
     return _with_broken({"hardware": summaries}, table(about, columns, rows, wide), broken_kinds())
 
 

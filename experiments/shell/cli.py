@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import itertools
 import json
 import logging
 import os
@@ -28,6 +29,7 @@ from dsascape.experiments.shell.common_options import (
 )
 from dsascape.experiments.shell.table_options import table_options
 from dsascape.experiments.shell.written import MEASURED, RESULTS, TUNED, written_file, written_folder
+from dsascape.wording import near_names
 
 if TYPE_CHECKING:
     from dsascape.experiments.shell.answers import Answer
@@ -103,10 +105,31 @@ class UsageError(ValueError):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Argument parser that reports mistakes in one line."""
+    """Argument parser that reports mistakes in one line, with the commands, options and choices that may be meant."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as the base class does, and refuse unknown options by name before whatever else is missing."""
+        options = [option for option in self._option_string_actions if option.startswith("--")]
+        for text in itertools.takewhile(lambda each: each != "--", () if self._subparsers else args or ()):
+            name, is_long = text.partition("=")[0], text.startswith("--")
+            if is_long and not any(option.startswith(name) for option in options):
+                self.error(f"there is no option {name}{_meant(name, options)}")
+            if not is_long and f"-{name}" in options:
+                self.error(f"there is no option {name}{_meant(name, options)}")
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = [str(each) for each in action.choices or ()]
+        if choices and value not in choices:
+            known = f"{value!r}{_meant(str(value), choices)}; needs one of: {', '.join(choices)}"
+            raise argparse.ArgumentError(action, f"has {known}")
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    return "".join(f" (did you mean {name}?)" for name in near_names(word, known))
 
 
 class _Version(argparse.Action):
@@ -265,7 +288,7 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
     host.add_argument("--libraries", action="store_true", help=libraries)
     brought = "use the results of a bundle from bundle build --calibrate, in place of measuring"
     host.add_argument("--from", dest="results", type=Path, metavar="RESULTS.json", help=brought)
-    written_file(host, "--out", metavar="FILE.yaml", help="where the machine goes (default: printed)")
+    written_file(host, "--out", metavar="FILE.yaml|FILE.yml", help="where the machine goes (default: printed)")
 
 
 def _tune_options(tune: argparse.ArgumentParser) -> None:

@@ -69,7 +69,10 @@ def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise ScheduleError(f"{flag} has {text[:60]!r}; needs NAME=VALUE")
-        values[name] = plain_value(value)
+        try:
+            values[name] = plain_value(value)
+        except ValueError as error:
+            raise ScheduleError(f"{flag} {name}: {error}") from error
     return values
 
 
@@ -219,7 +222,7 @@ def _check_what_if(arguments: argparse.Namespace) -> None:
         return
     if arguments.schedule is not None and mode == "anew":
         raise HardwareError("--what-if-schedule anew needs --policy; a schedule from a file is kept")
-    if picture is not None and picture.suffix not in _PICTURES:
+    if picture is not None and picture.suffix.lower() not in _PICTURES:
         raise FileError(f"--out has {picture}; needs a file that ends in {' or '.join(_PICTURES)}")
 
 

@@ -39,7 +39,7 @@ def what_if(arguments: argparse.Namespace, point: DesignPoint, unwritten: list[s
     picture: Path | None = arguments.out
     if picture is not None:
         with unwritten_told(unwritten):
-            write_whole(picture, what_if_page(study) if picture.suffix == ".html" else what_if_picture(study))
+            write_whole(picture, what_if_page(study) if picture.suffix.lower() == ".html" else what_if_picture(study))
     return Answer(_data(study), partial(_show, study))
 
 
@@ -116,8 +116,8 @@ def _tornado_lines(swings: Sequence[Swing], figure: str) -> list[str]:
     lines = [f"{'':{0 if is_narrow else width}}  {f'less {figure}':>{cells}}|more {figure}"]
     for name, changed, several in zip(names, told, changes, strict=True):
         down, up = (_bar(each, scale, cells) for each in (-min(0.0, *several), max(0.0, *several)))
-        lines += [name] if is_narrow else []
-        lines.append(f"{'' if is_narrow else name:<{0 if is_narrow else width}}  {down:>{cells}}|{up:<{cells}}  {changed}")
+        bars = f"  {down:>{cells}}|{up:<{cells}}  {changed}"
+        lines += [name, bars] if is_narrow else [f"{name:<{width}}{bars}"]
     return lines
 
 

@@ -55,6 +55,9 @@ def load_hardware(name_or_path: str | Path, spec: type[_Spec] | None = None) -> 
     Text is a path if it ends in .yaml or .yml or contains a slash. Raises ``HardwareError`` for an unknown name, a file
     with a mistake, and a machine that is not of the type ``spec`` if one is given.
     """
+    if not isinstance(name_or_path, str | Path):
+        kind = type(name_or_path).__name__
+        raise TypeError(f"name_or_path: has a {kind}; needs a preset's name, or the path of a machine file")
     machine = _loaded(name_or_path, ())
     if spec is not None and not isinstance(machine, spec):
         raise HardwareError(f"{machine.name}: kind: has {machine.kind}; needs one of type {spec.__name__}")
@@ -81,6 +84,12 @@ def with_values(spec: _Spec, values: Mapping[str, object]) -> _Spec:
     None (null in YAML) switches off an optional part: ``{"global_buffer": None}``. Raises ``HardwareError`` for a path
     that ``spec`` lacks, a value other than None for a whole section, or an invalid value.
     """
+    if not isinstance(spec, MachineSpec):
+        has = f"has {shown(spec)} ({type(spec).__name__})"
+        raise TypeError(f"spec: {has}; needs a machine: what load_hardware returns for a preset's name or a file")
+    if not isinstance(values, Mapping) or not all(isinstance(path, str) for path in values):
+        needed = "a mapping of paths to values, such as {'clock': '1 GHz'}"
+        raise TypeError(f"values: has {shown(values)}; needs {needed}")
     data = plain(spec)
     for path, value in values.items():
         put(data, path, value, spec.name)

@@ -35,7 +35,7 @@ class TestMistakes:
             (["models", "bert-tiny", "--picture", "no/where.svg"], ["--picture has no/where.svg"]),
             ([*TINY[:-1], "graphturbo", "--option", "order=zz"], ["option order: has 'zz'; needs 'best'"]),
             ([*TINY, "--set", "tuning.most_tiles=few"], ["tuning.most_tiles: has 'few'; needs a whole number"]),
-            ([*TINY[:-1], "graphturb"], ["'graphturb'", "nearest: graphturbo"]),
+            ([*TINY[:-1], "graphturb"], ["'graphturb'", "did you mean graphturbo?"]),
             ([*TINY[:-1], "nothere.py"], ["nothere.py", "does not exist"]),
             (["simulate", "resnet51", *TINY[2:]], ["'resnet51'", "nearest: resnet50"]),
             (["simulate", "nosuch.onnx", *TINY[2:]], ["nosuch.onnx", "No such file"]),
