@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint
@@ -142,6 +143,8 @@ def make_policy(name: str | Path, options: Mapping[str, object] | None = None) -
         if option not in fields:
             known = f"is unknown{nearest(option, fields)}; it has the options: {takes}"
             raise ScheduleError(f"policy {name}: option {option}: {known}")
+        if isinstance(value := (options or {})[option], float) and not math.isfinite(value):
+            raise ScheduleError(f"policy {name}: option {option}: has {value}; needs a finite number")
     try:
         return pydantic.TypeAdapter(chosen).validate_python(dict(options or {}))  # type: ignore[no-any-return]
     except pydantic.ValidationError as error:

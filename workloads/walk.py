@@ -1,6 +1,6 @@
 """Walk over a file's nodes that gives every tensor a static type and folds constants."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,7 +9,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
-from dsascape.wording import near_names
+from dsascape.wording import did_you_mean
 from dsascape.workloads.constants import MOST_FOLDED_BYTES, fold
 from dsascape.workloads.decomposition import DECOMPOSED, NodeWriter
 from dsascape.workloads.expansion import branch_body, function_body, reads_of
@@ -278,8 +278,8 @@ class Walker:
         if "::" in kind:
             raise state.error(
                 node,
-                f"is of the custom domain {node.domain!r}{_meant(kind, [*RULES, *DECOMPOSED])}; export the network with"
-                f" standard operators only, or register a loop nest for {kind!r} (see docs/operators.md)"
+                f"is of the custom domain {node.domain!r}{did_you_mean(kind, [*RULES, *DECOMPOSED])}; export the"
+                f" network with standard operators only, or register a loop nest for {kind!r} (see docs/operators.md)"
                 + "".join(f"; {message}" for message in broken),
             )
         if kind in NOT_TAKEN:
@@ -387,8 +387,4 @@ def _has_schema(kind: str) -> bool:
 def _hint(op_type: str) -> str:
     """Return what to say of a standard operator that an opset lacks: since which it is there, or what may be meant."""
     first = {each.name: each.since_version for each in onnx.defs.get_all_schemas_with_history() if not each.domain}
-    return f"; it is one from {first[op_type]} on" if op_type in first else _meant(op_type, sorted(first))
-
-
-def _meant(kind: str, known: Iterable[str]) -> str:
-    return "".join(f" (did you mean {name}?)" for name in near_names(kind, known))
+    return f"; it is one from {first[op_type]} on" if op_type in first else did_you_mean(op_type, sorted(first))

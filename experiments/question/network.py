@@ -21,7 +21,7 @@ def default_dtype(hardware: AnyHardware) -> str:
 def check_dtype(dtype: str, hardware: AnyHardware) -> str:
     """Return ``dtype`` if the machine supports it; raise ``HardwareError`` otherwise."""
     if dtype not in NETWORK_DTYPES:
-        meant = nearest(dtype, NETWORK_DTYPES)
+        meant = nearest(dtype.lower().replace("float", "fp").replace("bfp", "bf"), NETWORK_DTYPES)
         raise HardwareError(f"dtype has {dtype!r}{meant}; needs one of: {', '.join(NETWORK_DTYPES)}")
     if dtype not in kind_of(hardware).dtypes(hardware):
         supported = ", ".join(sorted(kind_of(hardware).dtypes(hardware)))

@@ -29,7 +29,7 @@ from dsascape.experiments.shell.common_options import (
 )
 from dsascape.experiments.shell.table_options import table_options
 from dsascape.experiments.shell.written import MEASURED, RESULTS, TUNED, written_file, written_folder
-from dsascape.wording import near_names
+from dsascape.wording import did_you_mean
 
 if TYPE_CHECKING:
     from dsascape.experiments.shell.answers import Answer
@@ -116,20 +116,16 @@ class _Parser(argparse.ArgumentParser):
         for text in itertools.takewhile(lambda each: each != "--", () if self._subparsers else args or ()):
             name, is_long = text.partition("=")[0], text.startswith("--")
             if is_long and not any(option.startswith(name) for option in options):
-                self.error(f"there is no option {name}{_meant(name, options)}")
+                self.error(f"there is no option {name}{did_you_mean(name, options)}")
             if not is_long and f"-{name}" in options:
-                self.error(f"there is no option {name}{_meant(name, options)}")
+                self.error(f"there is no option {name}{did_you_mean(name, options)}")
         return super().parse_known_args(args, namespace)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = [str(each) for each in action.choices or ()]
         if choices and value not in choices:
-            known = f"{value!r}{_meant(str(value), choices)}; needs one of: {', '.join(choices)}"
+            known = f"{value!r}{did_you_mean(str(value), [*choices, *self._option_string_actions])}; needs one of: {', '.join(choices)}"
             raise argparse.ArgumentError(action, f"has {known}")
-
-
-def _meant(word: str, known: Sequence[str]) -> str:
-    return "".join(f" (did you mean {name}?)" for name in near_names(word, known))
 
 
 class _Version(argparse.Action):

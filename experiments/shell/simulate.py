@@ -70,7 +70,7 @@ def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
         if not sign or not name:
             raise ScheduleError(f"{flag} has {text[:60]!r}; needs NAME=VALUE")
         try:
-            values[name] = plain_value(value)
+            values[name.strip()] = plain_value(value.strip())
         except ValueError as error:
             raise ScheduleError(f"{flag} {name}: {error}") from error
     return values

@@ -37,6 +37,7 @@ from dsascape.experiments.shell.simulate import requested_policy, requested_work
 from dsascape.experiments.shell.tune_batches import advanced, check_options, show_waiting, waiting_json
 from dsascape.hw_models import HardwareError, load_hardware
 from dsascape.hw_models.text.folder_lock import FolderLock
+from dsascape.hw_models.text.messages import nearest
 from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
 from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.scheduler import policy_label
@@ -140,8 +141,9 @@ def _tuned_on(arguments: argparse.Namespace) -> TunedOn:
             raise HardwareError("--hardware is missing: --runner simulate needs a machine")
         return tuned_on(load_hardware(arguments.hardware), SIMULATE, arguments.target, arguments.threads or 0)
     if arguments.runner not in (LOCAL, BUNDLE) and not arguments.runner.startswith("rpc://"):
+        meant = nearest(arguments.runner, (SIMULATE, LOCAL, BUNDLE))
         needs = "needs simulate, local, bundle or rpc://HOST:PORT[/KEY]"
-        raise MeasureError(f"--runner has {arguments.runner!r}; {needs}")
+        raise MeasureError(f"--runner has {arguments.runner!r}{meant}; {needs}")
     if arguments.runner == BUNDLE:
         check_cpu_target(arguments.target)
     elif remote_address(arguments.runner) is None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pydantic
 from pydantic_core import ErrorDetails
 
-from dsascape.wording import near_names
+from dsascape.wording import did_you_mean
 
 _LONGEST_SHOWN = 60
 _LARGEST_SHOWN = 10**40
@@ -65,7 +65,7 @@ def listed(names: Sequence[object], most: int = 50) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return " (did you mean ...?)" with the name in ``known`` that ``word`` may stand for, or an empty string."""
-    return "".join(f" (did you mean {shown_key(name)}?)" for name in near_names(word, known))
+    return did_you_mean(word, map(shown_key, known))
 
 
 def explain(error: pydantic.ValidationError, where: str, root: str = "", model: Any = None) -> str:
