@@ -124,8 +124,8 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = [str(each) for each in action.choices or ()]
         if choices and value not in choices:
-            known = f"{value!r}{did_you_mean(str(value), [*choices, *self._option_string_actions])}; needs one of: {', '.join(choices)}"
-            raise argparse.ArgumentError(action, f"has {known}")
+            meant = did_you_mean(str(value), [*choices, *self._option_string_actions])
+            raise argparse.ArgumentError(action, f"has {value!r}{meant}; needs one of: {', '.join(choices)}")
 
 
 class _Version(argparse.Action):
