@@ -73,45 +73,51 @@ def table(
 ) -> Callable[[], None]:
     """Return a function that prints a table with numeric columns aligned to the right.
 
-    Columns in ``only_wide`` are printed with ``--wide`` alone. In a terminal, cells are wrapped between words.
+    Columns in ``only_wide`` are printed with ``--wide`` alone.
     """
 
     def show() -> None:
         left_out = () if _IS_WIDE.get() else only_wide
         kept = [i for i, name in enumerate(columns) if name not in left_out]
         more = "; --wide has more columns" if left_out else ""
-        console = Console()
-        console.print(f"[italic]{shown_text(title + more)}[/italic]")
+        Console().print(f"[italic]{shown_text(title + more)}[/italic]")
         numeric = [all(isinstance(row[i], int | float) for row in rows) for i in kept]
         texts = [[f"{row[i]:,.4g}" if isinstance(row[i], float) else str(row[i]) for i in kept] for row in rows]
-        console.print(grid_of([columns[i] for i in kept], texts, numeric, console))
+        show_rows([columns[i] for i in kept], texts, numeric)
 
     return show
 
 
-def grid_of(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], console: Console, **style: Any
-) -> Table:
-    """Return a table that fits a console: its widest columns are wrapped between words.
+def show_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], **style: Any) -> None:
+    """Print a table: cells are wrapped between words so that it fits the terminal, the widest columns first.
 
-    Where the longest words do not fit either, the longest of them are broken. ``style``: options of rich's table.
+    Where its longest words do not fit, rows are lines of headings and cells. ``style``: options of rich's table.
     """
+    console = Console()
     cells = [list(map(Text, map(for_terminal, column))) for column in zip(columns, *rows, strict=True)]
     grid = Table(**style)
     for (heading, *_), right in zip(cells, numeric, strict=True):
-        grid.add_column(heading, justify="right" if right else "left", overflow="fold")
+        grid.add_column(heading, justify="right" if right else "left")
     for number in range(1, len(rows) + 1):
         grid.add_row(*[column[number] for column in cells])
     unlimited = console.options.update(max_width=_UNLIMITED)
     needs = [measure_renderables(console, unlimited, column) for column in cells]
     widths = [need.maximum for need in needs]
     room = console.width - (Measurement.get(console, unlimited, grid).maximum - sum(widths))
-    for least in ([need.minimum for need in needs], [1] * len(needs)):
-        while sum(widths) > room and (wrapped := [i for i, width in enumerate(widths) if width > least[i]]):
-            widths[max(wrapped, key=lambda i: widths[i])] -= 1
+    if sum(need.minimum for need in needs) > room:
+        say(*lines_of(columns, rows))
+        return
+    while sum(widths) > room:
+        widths[max((i for i, need in enumerate(needs) if widths[i] > need.minimum), key=lambda i: widths[i])] -= 1
     for column, width in zip(grid.columns, widths, strict=True):
         column.width = width
-    return grid
+    console.print(grid)
+
+
+def lines_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows of a table as lines, each cell behind its heading."""
+    told = [[f"{name} {cell}" for name, cell in zip(columns, row, strict=True) if cell] for row in rows]
+    return [f"  {', '.join(cells)}" for cells in told]
 
 
 def say(*lines: str) -> None:

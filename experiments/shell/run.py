@@ -31,10 +31,9 @@ from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.report.best_of_study import best_of
 from dsascape.experiments.report.build import Written, begin_study, end_study, write_report
 from dsascape.experiments.report.summary import Summary
-from dsascape.experiments.report.tables import Table
 from dsascape.experiments.results.folder import read_note
 from dsascape.experiments.results.store import ResultStore
-from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, grid_of, say
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, lines_of, say, show_rows
 from dsascape.experiments.shell.answers import Console as Terminal
 from dsascape.experiments.shell.places import check_places
 from dsascape.experiments.shell.profile import profiled
@@ -113,20 +112,14 @@ def _show(summary: Summary, lines: Iterable[str]) -> None:
     """Print the headline, the fastest points (a table, or plain lines where nobody sees a terminal), and ``lines``."""
     say(summary.headline)
     if summary.best.rows:
-        terminal = Terminal()
-        if terminal.is_terminal:
-            headings, style = summary.best.headings, {"box": None, "padding": (0, 1, 0, 0), "pad_edge": False}
-            texts = [[cell.text for cell in row] for row in summary.best.rows]
-            terminal.print(grid_of([h.text for h in headings], texts, [h.numeric for h in headings], terminal, **style))
+        headings = [cell.text for cell in summary.best.headings]
+        rows = [[cell.text for cell in row] for row in summary.best.rows]
+        if Terminal().is_terminal:
+            numeric = [cell.numeric for cell in summary.best.headings]
+            show_rows(headings, rows, numeric, box=None, padding=(0, 1, 0, 0), pad_edge=False)
         else:
-            say(*plain_rows(summary.best))
+            say(*lines_of(headings, rows))
     say(*lines)
-
-
-def plain_rows(best: Table) -> list[str]:
-    """Return the rows of a table as lines, each cell behind its heading."""
-    names = [cell.text for cell in best.headings]
-    return ["  " + ", ".join(f"{n} {cell.text}" for n, cell in zip(names, row, strict=True)) for row in best.rows]
 
 
 def _stored(folder: Path, store: ResultStore, arguments: argparse.Namespace) -> int:

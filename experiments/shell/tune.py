@@ -33,7 +33,7 @@ from dsascape.experiments.real.tuning import (
 from dsascape.experiments.real.tuning_batches import Waiting
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, say, shown_text, table
 from dsascape.experiments.shell.common_options import sizes_given
-from dsascape.experiments.shell.simulate import requested_policy, requested_workload
+from dsascape.experiments.shell.simulate import few_names, requested_policy, requested_workload
 from dsascape.experiments.shell.tune_batches import advanced, check_options, show_waiting, waiting_json
 from dsascape.hw_models import HardwareError, load_hardware
 from dsascape.hw_models.text.folder_lock import FolderLock
@@ -273,7 +273,7 @@ def _show(data: dict[str, Any], decisions: Sequence[Decision], waiting: Waiting 
         console.print(f"  {shown_text(str(decision))}")
     rows: Sequence[Sequence[object]] = [
         (
-            task["name"], ", ".join(task["operators"])[:60], task["weight"], task["trials"],
+            task["name"], few_names(task["operators"]), task["weight"], task["trials"],
             "" if task["before_s"] is None else _time(task["before_s"]),
             "" if task["after_s"] is None else _time(task["after_s"]),
         )
