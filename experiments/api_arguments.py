@@ -125,8 +125,10 @@ def check_text(argument: str, value: object, needed: str) -> None:
         raise wrong_type(argument, value, needed)
 
 
-def check_choice(argument: str, value: object, choices: Sequence[str]) -> None:
-    """Raise ``TypeError`` or ``ValueError`` for what is none of ``choices``."""
+def check_choice(argument: str, value: object, choices: Sequence[str], *, is_optional: bool = False) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for what is none of ``choices``, nor None where that may be given."""
+    if is_optional and value is None:
+        return
     if not isinstance(value, str):
         raise wrong_type(argument, value, f"one of {listed(choices)}")
     if value not in choices:

@@ -109,7 +109,7 @@ def zoo_entry(name: str) -> ZooEntry:
     for entry in (*ENTRIES, *QUANTISED_ENTRIES, *LANGUAGE_ENTRIES):
         if entry.name == normal:
             return entry
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         raise UnknownModelError(f"{name}: is a folder; needs a name that `dsascape models` lists, or an .onnx file")
     if Path(name).is_file():
         raise UnknownModelError(f"{name}: is not an .onnx file; needs one, or a name that `dsascape models` lists")

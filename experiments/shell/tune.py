@@ -157,7 +157,7 @@ def _tuned_on(arguments: argparse.Namespace) -> TunedOn:
 
 def _dtype(arguments: argparse.Namespace, on: TunedOn) -> str:
     if on.runner == SIMULATE:
-        return check_dtype(arguments.dtype or default_dtype(on.hardware), on.hardware)
+        return check_dtype(default_dtype(on.hardware) if arguments.dtype is None else arguments.dtype, on.hardware)
     if arguments.dtype not in (None, MEASURED_DTYPE):
         raise MeasureError(f"dtype has {arguments.dtype!r}; code is measured in {MEASURED_DTYPE}")
     return MEASURED_DTYPE

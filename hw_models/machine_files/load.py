@@ -123,6 +123,8 @@ def _loaded(name_or_path: str | Path, above: tuple[Path, ...]) -> AnyHardware:
             return _checked(parse_yaml(preset_text(name), name), name)
         if is_path(name_or_path):
             path = Path(name_or_path)
+            if path.stem in names and not path.exists():
+                raise HardwareError(f"{path}: no such file; the preset is {path.stem}, without {path.suffix}")
             return _of_file(path, read_yaml(path), above)
     except YamlError as error:
         raise HardwareError(str(error)) from error

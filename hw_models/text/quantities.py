@@ -77,8 +77,9 @@ def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> fl
 
 
 def _meant(unit: str, units: Iterable[str]) -> str:
-    """Return the unit that differs in capitals alone, as `nearest` does; none for a "b", which may be bits."""
-    return "" if "b" in unit else "".join(nearest(unit, [each]) for each in units if each.lower() == unit.lower())
+    """Return the unit that differs in capitals alone, as `nearest` does; none for "kb", "Gb/s": they may be bits."""
+    may_be_bits = "b" in unit and "i" not in unit
+    return "".join(nearest(unit, [each]) for each in units if each.lower() == unit.lower() and not may_be_bits)
 
 
 def _factor(unit: str, units: Mapping[str, float]) -> float | None:

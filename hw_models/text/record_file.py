@@ -16,7 +16,7 @@ from typing import Any
 
 from dsascape.hw_models.text.messages import nearest
 from dsascape.hw_models.text.text_file import EncodingError, decoded
-from dsascape.wording import count
+from dsascape.wording import count, near_names
 
 MIB = 2**20
 DEEPEST = 128
@@ -63,11 +63,12 @@ def reason_of(error: OSError) -> str:
 
 
 def _named_alike(path: Path) -> str:
-    """Return the file beside a missing one that may be meant, as `nearest` does."""
+    """Return the file beside a missing one that may be meant, as `nearest` does: names without their ends are alike."""
     try:
-        return nearest(path.name, [each.name for each in itertools.islice(path.parent.iterdir(), _MOST_BESIDE)])
+        beside = {each.stem: each.name for each in itertools.islice(path.parent.iterdir(), _MOST_BESIDE)}
     except OSError:
         return ""
+    return "".join(nearest(beside[stem], [beside[stem]]) for stem in near_names(path.stem, beside))
 
 
 def _opened(path: Path, where: str, needs: str) -> int:

@@ -160,6 +160,12 @@ def test_what_is_not_finite_is_refused_in_machines_options_and_tuning(value: flo
             call()
 
 
+def test_a_dtype_is_checked_before_any_point_runs() -> None:
+    for call in (sweep, what_if):
+        with pytest.raises(ValueError, match=r"dtype: has 'FP32' \(did you mean fp32\?\); needs one of fp32, fp16"):
+            call("bert-tiny", "stcp920", dtype="FP32")
+
+
 def test_an_attribute_that_is_not_there_is_answered_with_the_nearest() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'simulat' \(did you mean simulate\?\)"):
         ANY.simulat  # noqa: B018
