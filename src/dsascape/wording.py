@@ -22,8 +22,6 @@ def plural(noun: str) -> str:
 _LONGEST_WORD = 80
 _SHORT = 5
 """Letters of a short word, at most."""
-_ALIKE_IF_SHORT, _ALIKE_WITH_NUMBER = 0.7, 0.8
-"""Least likeness to short words, and to those with a number: one of four digits is another product."""
 _LEAST_INSIDE = 3
 """Characters of a word, at least, for names that contain it to be meant."""
 
@@ -32,17 +30,16 @@ def near_names(word: str, known: Iterable[str], most: int = 1, cutoff: float = 0
     """Return up to ``most`` of the names in ``known`` that ``word`` may stand for, the likeliest first.
 
     Capitals, spaces and signs between words do not count: ``H100`` is ``h100``. A name that differs in them alone comes
-    first, then names that contain the word, the shortest first, then those like it, from ``cutoff`` (0 to 1) on. Short
-    words need to be more alike: ``b100`` is not ``h100``, and ``npu`` not ``gpu``.
+    first, then names that contain the word, the shortest first, then those like it, from ``cutoff`` (0 to 1) on. What
+    is like a short word begins as it does: ``b100`` is not ``h100``, and ``npu`` not ``gpu``.
     """
     names = list(known)
     wanted = _letters(word[:_LONGEST_WORD])
-    if len(wanted) <= _SHORT:
-        cutoff = max(cutoff, _ALIKE_IF_SHORT if wanted.isalpha() else _ALIKE_WITH_NUMBER)
     same = [name for name in names if _letters(name) == wanted]
     inside = [name for name in names if wanted in _letters(name)] if len(wanted) >= _LEAST_INSIDE else []
-    letters = [_letters(name) for name in names]
-    alike = [names[letters.index(each)] for each in get_close_matches(wanted, letters, most, cutoff)]
+    letters = {_letters(name): name for name in names}
+    begun = [each for each in letters if len(wanted) > _SHORT or each[:1] == wanted[:1]]
+    alike = [letters[each] for each in get_close_matches(wanted, begun, most, cutoff)]
     return list(dict.fromkeys([*same, *sorted(inside, key=len), *alike]))[:most] if wanted else []
 
 

@@ -60,7 +60,10 @@ def shown_in(width: int, *argv: str) -> list[str]:
     ("hardware",), ("policies",), ("models", "bert-tiny"), ("hardware", "stcp920"),
     ("fuse", "bert-tiny", "--policy", "dnnfusion"),
     ("simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "fixed-pattern"),
-    ("simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "unfused", "--what-if", "ddr.bandwidth"),
+    pytest.param(
+        ("simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "unfused", "--what-if", "ddr.bandwidth"),
+        marks=pytest.mark.night,
+    ),
 ], ids=" ".join)  # fmt: skip
 def test_commands_fit_80_columns_with_whole_words(argv: tuple[str, ...], terminal: Terminal) -> None:
     narrow, whole = ([line.translate({ord(c): " " for c in "│┃|█"}) for line in lines]
