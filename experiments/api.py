@@ -31,6 +31,7 @@ from dsascape.experiments.api_arguments import (
     network_name,
     path_argument,
     several,
+    shows,
     wrong_type,
 )
 from dsascape.experiments.engine.run import measured, run_points
@@ -54,6 +55,7 @@ from dsascape.experiments.results.folder import DamagedError, Note, read_note, w
 from dsascape.experiments.results.frame import read_results
 from dsascape.experiments.results.sensitivity import WhatIf
 from dsascape.hw_models import AnyHardware, with_values
+from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
 from dsascape.scheduler import Placing, Policy, kind_of, make_tuning, policy_types
 from dsascape.scheduler.kinds.table import KINDS, kind_named
 from dsascape.tuner.measure import LOCAL, Budget
@@ -64,6 +66,7 @@ from dsascape.workloads.graph import Batch
 _OF_POINT = "network", "hardware", "policy", "batch", "dtype"
 
 
+@shows(OfSimulation)
 def simulate(
     network: str | Path | Graph,
     hardware: str | Path | AnyHardware,
@@ -114,7 +117,7 @@ def simulate(
     batch = graph.batch if batch is None else batch
     own = Batch(graph.batch, graph.batch_dims, graph.no_batch)
     clusters, share = share_of_cluster(batch, kind_of(machine).parts(machine), own)
-    dtype = check_dtype(dtype or default_dtype(machine), machine)
+    dtype = check_dtype(default_dtype(machine) if dtype is None else dtype, machine)
     cast = graph.with_batch(share).with_dtype(dtype)
     placing = Placing(
         hardware=machine, parts=clusters, dtype=dtype, tuning=make_tuning(machine, tuning) if tuning else None,
@@ -136,6 +139,7 @@ def schedule_document(outcome: Outcome) -> dict[str, Any]:
     raise wrong_type("outcome", outcome.schedule, "a schedule of a built-in machine kind")
 
 
+@shows(OfSweep)
 def sweep(
     networks: str | Path | Sequence[str | Path],
     hardware: str | Path | AnyHardware | Sequence[str | Path | AnyHardware],
@@ -165,7 +169,7 @@ def sweep(
     batches: list[int | None] = [None] if batch is None else several("batch", batch, "whole numbers from 1")
     for each in batches:
         check_count("batch", each)
-    check_text("dtype", dtype, "a dtype, such as 'fp16'")
+    check_choice("dtype", dtype, NETWORK_DTYPES, is_optional=True)
     check_count("workers", workers, least=0)
     fixed = _pins(more.get("pins"))
     for machine, (path, tried) in itertools.product(machines, axes.items()):
@@ -199,6 +203,7 @@ def report(folder: str | Path) -> Path:
     return write_report(path_argument("folder", folder, "the folder of a sweep, or of dsascape run")).path
 
 
+@shows(WithPins)
 def what_if(
     network: str | Path,
     hardware: str | Path | AnyHardware,
@@ -221,7 +226,7 @@ def what_if(
     machine, name = machine_argument(hardware), network_name(network)
     chosen, file = _with_file(policy, "policy")
     check_count("batch", batch)
-    check_text("dtype", dtype, "a dtype, such as 'fp16'")
+    check_choice("dtype", dtype, NETWORK_DTYPES, is_optional=True)
     check_choice("schedule", schedule, ("anew", "keep"))
     if not isinstance(values, Mapping):
         paths = [] if values == () else several("values", values, "paths of the machine's values")
@@ -236,6 +241,7 @@ def what_if(
     return what_if_of(point, requests, schedule, str(hardware) if isinstance(hardware, str | Path) else "")
 
 
+@shows(OfMeasurement, flush_caches=False)
 def measure(
     network: str | Path,
     hardware: str | Path | AnyHardware,

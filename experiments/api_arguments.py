@@ -1,16 +1,37 @@
 """Arguments of the Python interface, checked before anything is computed: each mistake names its argument."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
 from dsascape.hw_models import AnyHardware, MachineSpec, load_hardware
 from dsascape.hw_models.text.messages import listed, nearest, shown
 from dsascape.scheduler import Policy
 from dsascape.workloads import Graph
 
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Pinned = Mapping[str, Any] | str | Path
 """Pins of layers: a mapping of layers to what is fixed for them, or the path of a file of pins."""
+
+
+def shows(options: type, **defaults: object) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator by which ``help()`` and ``inspect.signature`` show the further keywords of a function.
+
+    ``options``: the ``TypedDict`` of its ``**more``. ``defaults``: of those whose default is not None.
+    """
+
+    def decorated(function: FunctionT) -> FunctionT:
+        shown = inspect.signature(function)
+        *named, _ = shown.parameters.values()
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=kind)
+            for name, kind in get_type_hints(options).items()
+        ]
+        function.__signature__ = shown.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
+        return function
+
+    return decorated
 
 
 class WithPins(TypedDict, total=False):
@@ -104,8 +125,10 @@ def check_text(argument: str, value: object, needed: str) -> None:
         raise wrong_type(argument, value, needed)
 
 
-def check_choice(argument: str, value: object, choices: Sequence[str]) -> None:
-    """Raise ``TypeError`` or ``ValueError`` for what is none of ``choices``."""
+def check_choice(argument: str, value: object, choices: Sequence[str], *, is_optional: bool = False) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for what is none of ``choices``, nor None where that may be given."""
+    if is_optional and value is None:
+        return
     if not isinstance(value, str):
         raise wrong_type(argument, value, f"one of {listed(choices)}")
     if value not in choices:

@@ -1,8 +1,8 @@
 """Policies: the protocols that a policy implements, and the registry of built-in, installed and file policies."""
 
 import dataclasses
-import difflib
 import importlib.util
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint
@@ -15,7 +15,7 @@ import pydantic
 from dsascape.fusion.costs import KernelCosts
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models.common.extensions import ExtensionError, Extensions
-from dsascape.hw_models.text.messages import option_mistake
+from dsascape.hw_models.text.messages import nearest, option_mistake, shown
 from dsascape.hw_models.text.quantities import normal_form
 from dsascape.hw_models.text.raised import where_raised
 from dsascape.scheduler.errors import ScheduleError
@@ -127,17 +127,24 @@ def _loaded(entry: EntryPoint) -> type[Any]:
     return policy
 
 
-def make_policy(name: str, options: Mapping[str, object] | None = None) -> Policy:
+def make_policy(name: str | Path, options: Mapping[str, object] | None = None) -> Policy:
     """Return the policy ``name`` with ``options``; a name that ends in ``.py`` is a file that defines a policy.
 
     Raises ``ScheduleError`` for an unknown policy or option.
     """
+    name = str(name) if isinstance(name, Path) else name
+    if not isinstance(name, str) or not isinstance(options or {}, Mapping):
+        has, needed = (name, "a policy's name") if not isinstance(name, str) else (options, "a mapping of options")
+        raise TypeError(f"make_policy: has {shown(has)} ({type(has).__name__}); needs {needed}")
     chosen = _from_file(Path(name)) if name.endswith(".py") else _from_table(name)
     fields = [field.name for field in dataclasses.fields(chosen)]
     takes = ", ".join(fields) or "none"
     for option in options or {}:
         if option not in fields:
-            raise ScheduleError(f"policy {name}: option {option}: is unknown; it has the options: {takes}")
+            known = f"is unknown{nearest(option, fields)}; it has the options: {takes}"
+            raise ScheduleError(f"policy {name}: option {option}: {known}")
+        if isinstance(value := (options or {})[option], float) and not math.isfinite(value):
+            raise ScheduleError(f"policy {name}: option {option}: has {value}; needs a finite number")
     try:
         return pydantic.TypeAdapter(chosen).validate_python(dict(options or {}))  # type: ignore[no-any-return]
     except pydantic.ValidationError as error:
@@ -198,9 +205,7 @@ def _from_table(name: str) -> type[Any]:
     entries = POLICIES.entries()
     name = normal_form(name)
     if name not in entries:
-        near = difflib.get_close_matches(name, entries, n=1)
-        hint = f"; nearest: {near[0]}" if near else ""
-        raise ScheduleError(f"unknown policy {name!r}{hint}; known: {', '.join(sorted(entries))}")
+        raise ScheduleError(f"unknown policy {name!r}{nearest(name, entries)}; known: {', '.join(sorted(entries))}")
     return _loaded(entries[name])
 
 

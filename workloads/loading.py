@@ -11,13 +11,29 @@ from dsascape.workloads.reimport import Sizes, naming, options_of, read_bytes, r
 from dsascape.workloads.zoo import zoo_entry, zoo_names
 
 
-def load_network(name_or_path: str | Path, **sizes: Unpack[Sizes]) -> Graph:
+def load_network(
+    name_or_path: str | Path,
+    *,
+    batch: int | None = None,
+    sequence: int | None = None,
+    simplify: bool = False,
+    dims: Mapping[str, int] | None = None,
+    image: int | None = None,
+    batch_dims: Mapping[str, int] | None = None,
+) -> Graph:
     """Return the network of the zoo called ``name_or_path``, or the one in that file if it ends in ``.onnx``.
 
-    ``sizes``: import options, see `Sizes`; batch and sequence default to those of the zoo's entry or of the file.
+    The keywords are import options, see `Sizes`; batch and sequence default to those of the zoo's entry or of the file.
     Raises ``WorkloadError`` for an unknown name (with the nearest ones), a file that cannot be imported, and sizes that
     the network cannot be resized to.
     """
+    if not isinstance(name_or_path, str | Path):
+        kind = type(name_or_path).__name__
+        raise TypeError(f"name_or_path: has a {kind}; needs a network's name, or the path of an ONNX file")
+    sizes: Sizes = {
+        "batch": batch, "sequence": sequence, "simplify": simplify, "dims": dims, "image": image,
+        "batch_dims": batch_dims,
+    }  # fmt: skip
     path = Path(name_or_path)
     if path.suffix == ".onnx":
         if path.stem in zoo_names() and not path.exists():
@@ -28,14 +44,13 @@ def load_network(name_or_path: str | Path, **sizes: Unpack[Sizes]) -> Graph:
             content = read_bytes(path)
             return cached(content, where, options, lambda: read_network(content, where, path.stem, options))
     entry = zoo_entry(str(name_or_path))
-    given: Sizes = {**sizes}
-    if given.get("batch") is None:
-        given["batch"] = entry.default_batch
-    if given.get("sequence") is None:
-        given["sequence"] = entry.sequence
+    if batch is None:
+        sizes["batch"] = entry.default_batch
+    if sequence is None:
+        sizes["sequence"] = entry.sequence
     if entry.is_language_model:
-        given["dims"] = open_dims(entry.name, given.get("dims") or {})
-    options = options_of(entry.name, given)
+        sizes["dims"] = open_dims(entry.name, dims or {})
+    options = options_of(entry.name, sizes)
     with naming(entry.name):
         return cached(
             entry.identity,

@@ -11,6 +11,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, TypedDict
 
+from dsascape.wording import did_you_mean
 from dsascape.workloads.graph import Graph, WorkloadError
 from dsascape.workloads.index import is_count
 
@@ -46,7 +47,7 @@ class ImportOptions:
         needs = [(option, size, 1) for option, size in given] + [(f"dim {name}", n, 0) for name, n in self.dims]
         for option, size, least in needs:
             if size is not None and (not is_count(size) or size < least):
-                raise WorkloadError(f"{option} has {size!r}; needs at least {least}")
+                raise WorkloadError(f"{option} has {size!r}; needs a whole number from {least}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +94,19 @@ class Sizes(TypedDict, total=False):
 
 def options_of(where: str, sizes: Sizes) -> ImportOptions:
     """Return the options for the network that messages call ``where``; raise ``WorkloadError`` for a bad size."""
+    if unknown := [name for name in sizes if name not in Sizes.__annotations__]:
+        raise TypeError(f"there is no argument {unknown[0]!r}; needs one of {', '.join(Sizes.__annotations__)}")
     dims, batch_dims = sizes.get("dims"), sizes.get("batch_dims")
+    for option, given in (("dims", dims), ("batch_dims", batch_dims)):
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"{option}: has a {type(given).__name__}; needs a mapping of names to whole numbers")
+    if not isinstance(simplify := sizes.get("simplify", False), bool):
+        raise TypeError(f"simplify: has {simplify!r}; needs True or False")
     try:
         return ImportOptions(
             batch=sizes.get("batch"),
             sequence=sizes.get("sequence"),
-            simplify=sizes.get("simplify", False),
+            simplify=simplify,
             dims=tuple(sorted((dims or {}).items())),
             image=sizes.get("image"),
             batch_dims=None if batch_dims is None else tuple(batch_dims.items()),
@@ -134,7 +142,8 @@ def read_bytes(path: Path) -> bytes:
             )
         return path.read_bytes()
     except OSError as error:
-        raise WorkloadError(f"{path}: {error.strerror or error}") from error
+        beside = [each.name for each in path.parent.glob("*.onnx")] if isinstance(error, FileNotFoundError) else []
+        raise WorkloadError(f"{path}: {error.strerror or error}{did_you_mean(path.name, beside)}") from error
 
 
 def _free_bytes() -> int | None:

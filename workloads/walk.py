@@ -9,6 +9,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
+from dsascape.wording import did_you_mean
 from dsascape.workloads.constants import MOST_FOLDED_BYTES, fold
 from dsascape.workloads.decomposition import DECOMPOSED, NodeWriter
 from dsascape.workloads.expansion import branch_body, function_body, reads_of
@@ -277,8 +278,8 @@ class Walker:
         if "::" in kind:
             raise state.error(
                 node,
-                f"is of the custom domain {node.domain!r}; export the network with standard operators only,"
-                f" or register a loop nest for {kind!r} (see docs/operators.md)"
+                f"is of the custom domain {node.domain!r}{did_you_mean(kind, [*RULES, *DECOMPOSED])}; export the"
+                f" network with standard operators only, or register a loop nest for {kind!r} (see docs/operators.md)"
                 + "".join(f"; {message}" for message in broken),
             )
         if kind in NOT_TAKEN:
@@ -291,7 +292,7 @@ class Walker:
             if kind in _POOLS and self._opset < _POOLS_WITHOUT_EMPTY_WINDOWS:
                 schema = onnx.defs.get_schema(node.op_type, _POOLS_WITHOUT_EMPTY_WINDOWS, "")
         except onnx.defs.SchemaError:
-            raise state.error(node, f"is not an operator of ONNX opset {self._opset}") from None
+            raise state.error(node, f"is not an operator of ONNX opset {self._opset}{_hint(node.op_type)}") from None
         types = {name: state.types[name].proto for name in node.input if name}
         data = {
             name: numpy_helper.from_array(np.asarray(state.values[name], order="C"), name)
@@ -381,3 +382,9 @@ def _has_schema(kind: str) -> bool:
     except onnx.defs.SchemaError:
         return False
     return True
+
+
+def _hint(op_type: str) -> str:
+    """Return what to say of a standard operator that an opset lacks: since which it is there, or what may be meant."""
+    first = {each.name: each.since_version for each in onnx.defs.get_all_schemas_with_history() if not each.domain}
+    return f"; it is one from {first[op_type]} on" if op_type in first else did_you_mean(op_type, sorted(first))

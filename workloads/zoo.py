@@ -3,13 +3,13 @@
 ``python -m dsascape.workloads.export`` re-creates the files; ``workloads/export/catalogue.py`` lists their recipes.
 """
 
-import difflib
 import lzma
 import unicodedata
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
 
+from dsascape.wording import near_names
 from dsascape.workloads.graph import WorkloadError
 from dsascape.workloads.language.configurations import LANGUAGE_MODELS
 
@@ -109,13 +109,11 @@ def zoo_entry(name: str) -> ZooEntry:
     for entry in (*ENTRIES, *QUANTISED_ENTRIES, *LANGUAGE_ENTRIES):
         if entry.name == normal:
             return entry
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         raise UnknownModelError(f"{name}: is a folder; needs a name that `dsascape models` lists, or an .onnx file")
     if Path(name).is_file():
         raise UnknownModelError(f"{name}: is not an .onnx file; needs one, or a name that `dsascape models` lists")
-    wanted = name.lower()
-    containing = [listed for listed in zoo_names() if wanted in listed]
-    near = containing[:_NEAREST] or difflib.get_close_matches(wanted, zoo_names(), n=_NEAREST, cutoff=0.4)
+    near = near_names(name, zoo_names(), _NEAREST, cutoff=0.4)
     hint = f"; nearest: {', '.join(near)}" if near else ""
     raise UnknownModelError(
         f"unknown model {name!r}{hint}; `dsascape models` lists all, or give the path of an .onnx file"

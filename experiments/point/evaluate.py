@@ -33,7 +33,7 @@ def job_of(
     The batch is split evenly over the clusters; where it does not divide, the last share is padded. Raises
     ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` for mistakes of the user.
     """
-    dtype = check_dtype(workload.dtype or default_dtype(hardware), hardware)
+    dtype = check_dtype(default_dtype(hardware) if workload.dtype is None else workload.dtype, hardware)
     requested = workload.batch if workload.model.endswith(".onnx") else None
     own = own_batch(replace(workload, batch=requested, dtype=None))
     batch = own.size if workload.batch is None else workload.batch

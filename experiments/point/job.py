@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
 from dsascape.experiments.point.expected import expected_ps
 from dsascape.experiments.point.language import Pass, language_figures
@@ -16,13 +18,19 @@ from dsascape.workloads import WorkloadError
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.batch.counting import operations_at
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LAYER_TABLE = "dsascape.experiments.point.layer_table"
+"""Module of an outcome's tables: with it, pandas is imported."""
+
 
 @dataclass(frozen=True)
 class Outcome:
     """Result of simulating a design point: its record, and what that was computed from."""
 
     record: RunRecord
-    evaluated: Evaluated[MachineSchedule]
+    evaluated: Evaluated[MachineSchedule] = field(repr=False)
     """Plan, schedule, program and simulation of one iteration."""
 
     @property
@@ -37,6 +45,22 @@ class Outcome:
     def result(self) -> SimulationResult:
         """Simulation of one iteration."""
         return self.evaluated.result
+
+    @property
+    def layers(self) -> "pd.DataFrame":
+        """Layers in the order in which they start, a row each, of all iterations.
+
+        ``name``: as in the plan; ``layer``: the tensor that it writes, the same under every plan; ``critical_s``:
+        seconds of the critical path, which sum to the latency; ``share``: these by the latency, 0 to 1; ``limited_by``:
+        what limits most of them; ``runs``: how often it runs; ``operators``: their names, separated by commas;
+        ``traffic_bytes.NAME``: bytes read and written of each memory, of all its copies.
+        """
+        frame: pd.DataFrame = resolve_name(f"{_LAYER_TABLE}:layer_table")(self)
+        return frame
+
+    def _repr_html_(self) -> str:
+        html: str = resolve_name(f"{_LAYER_TABLE}:outcome_html")(self)
+        return html
 
 
 @dataclass(frozen=True, slots=True)

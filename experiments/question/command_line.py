@@ -1,5 +1,6 @@
 """The command line that runs one design point by itself."""
 
+import math
 import shlex
 
 from dsascape.experiments.question.points import DesignPoint, Origin
@@ -8,6 +9,7 @@ from dsascape.scheduler import changed_options
 
 Plain = str | int | float | bool | None
 _WORDS = {"true": True, "false": False, "null": None}
+_ENDLESS = ("inf", "infinity", "nan")
 
 
 def simulate_command(point: DesignPoint, origin: Origin) -> str:
@@ -39,14 +41,23 @@ def simulate_command(point: DesignPoint, origin: Origin) -> str:
 
 
 def plain_value(text: str) -> Plain:
-    """Return a value of a command line: numbers, true, false and null have YAML's meaning, all else is text."""
+    """Return a value of a command line: numbers, true, false and null have YAML's meaning, all else is text.
+
+    Raises ``ValueError`` for what is not finite: ``.inf``, ``nan``, ``1e999``.
+    """
     if text in _WORDS:
         return _WORDS[text]
+    endless = f"has {text}; needs a finite number"
+    if text.strip().lower().lstrip("+-.") in _ENDLESS:
+        raise ValueError(endless)
     for kind in (int, float):
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
+        if abs(number) == math.inf:
+            raise ValueError(endless)
+        return number
     return text
 
 

@@ -4,6 +4,7 @@
 from dsascape.experiments.question.points import Workload
 from dsascape.hw_models import AnyHardware, HardwareError
 from dsascape.hw_models.common.spec_types import NETWORK_DTYPES
+from dsascape.hw_models.text.messages import nearest
 from dsascape.scheduler import kind_of
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
@@ -20,7 +21,8 @@ def default_dtype(hardware: AnyHardware) -> str:
 def check_dtype(dtype: str, hardware: AnyHardware) -> str:
     """Return ``dtype`` if the machine supports it; raise ``HardwareError`` otherwise."""
     if dtype not in NETWORK_DTYPES:
-        raise HardwareError(f"dtype has {dtype!r}; needs one of: {', '.join(NETWORK_DTYPES)}")
+        meant = nearest(dtype.lower().replace("float", "fp").replace("bfp", "bf"), NETWORK_DTYPES)
+        raise HardwareError(f"dtype has {dtype!r}{meant}; needs one of: {', '.join(NETWORK_DTYPES)}")
     if dtype not in kind_of(hardware).dtypes(hardware):
         supported = ", ".join(sorted(kind_of(hardware).dtypes(hardware)))
         raise HardwareError(f"{hardware.name} does not compute {dtype}; it computes: {supported}")

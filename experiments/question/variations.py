@@ -11,7 +11,8 @@ from dsascape.hw_models.text.messages import nearest, shown, shown_key
 from dsascape.hw_models.text.quantities import readable, units_of
 
 HALF, DOUBLE = 0.5, 2.0
-_NAMES = ("name", "kind")
+_SAID = ("name", "kind", "product.")
+"""Beginnings of paths that nothing simulated depends on."""
 _MORE_IS_BETTER, _LESS_IS_BETTER = ("B/s", "Hz"), ("ps",)
 _CAPACITY = "capacity"
 _SHAPES = frozenset({
@@ -81,7 +82,7 @@ class Variation:
 def numbers_of(spec: AnyHardware) -> dict[str, Number]:
     """Return every number of the machine by its path, entries of lists included; words and derived figures are none."""
     data = plain(spec)
-    numbers = (_number(path, value_at(data, path)) for path in parameter_paths(spec) if path not in _NAMES)
+    numbers = (_number(path, value_at(data, path)) for path in parameter_paths(spec) if not path.startswith(_SAID))
     return {number.path: number for number in numbers if number is not None}
 
 
@@ -90,7 +91,10 @@ def read_requests(texts: Sequence[str]) -> dict[str, tuple[Plain, ...]]:
     values: dict[str, tuple[Plain, ...]] = {}
     for text in texts:
         path, sign, given = text.partition("=")
-        several = tuple(plain_value(each.strip()) for each in given.split(",")) if sign else ()
+        try:
+            several = tuple(plain_value(each.strip()) for each in given.split(",")) if sign else ()
+        except ValueError as error:
+            raise HardwareError(f"what-if: {path.strip()}: {error}") from error
         values[path.strip()] = (*values.get(path.strip(), ()), *several)
     return values
 

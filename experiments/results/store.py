@@ -213,6 +213,8 @@ class ResultStore:
 def open_to_read(folder: Path) -> sqlite3.Connection:
     """Open the results of ``folder`` read-only; raise ``StoreError`` if there are none."""
     path = folder / DATABASE
+    if folder.is_file():
+        raise StoreError(f"{folder}: is a file; needs a folder of results")
     if not path.is_file():
         raise StoreError(f"{folder}: has no {DATABASE}; run an experiment with --out {folder} first")
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dsascape.experiments.real.measured_kinds import kind_of_target
 from dsascape.experiments.results.files import for_terminal
-from dsascape.experiments.shell.answers import Answer, say, unwritten_told
+from dsascape.experiments.shell.answers import Answer, say, unwritten_told, write
 from dsascape.hw_models import HardwareError
 from dsascape.hw_models.machine_files.json_schema import for_editors
 from dsascape.hw_models.text.whole_file import write_whole
@@ -53,10 +53,10 @@ def _answer(machine: Calibrated, out: Path | None, how: dict[str, Any], source: 
         "file": None if out is None else str(out), "warnings": list(found.warnings), **how,
     }  # fmt: skip
     if out is None:
-        return Answer(data, lambda: say(found.text.rstrip()))
+        return Answer(data, lambda: write(f"{found.text.rstrip()}\n"))
     unwritten: list[str] = []
     with unwritten_told(unwritten):
         write_whole(out, for_editors(found.text))
     if unwritten:  # minutes of measuring: the machine is printed in its place
-        return Answer(data, lambda: say(found.text.rstrip()), unwritten=tuple(unwritten))
+        return Answer(data, lambda: write(f"{found.text.rstrip()}\n"), unwritten=tuple(unwritten))
     return Answer(data, lambda: say(*found.lines(out, how.get("wall_s"))))

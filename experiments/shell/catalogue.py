@@ -1,7 +1,6 @@
 """The commands ``models``, ``hardware`` and ``policies``, which list what is available."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any
 
 from dsascape.experiments.question.points import TUNING, named_dims, stated_batch
 from dsascape.experiments.report.kinds import kinds_picture
-from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table, unwritten_told
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table, unwritten_told, write
 from dsascape.hw_models import HardwareError, load_hardware, parameter_paths, preset_names
 from dsascape.hw_models.machine_files.json_schema import for_editors
 from dsascape.hw_models.machine_files.kinds import SPECS, broken_kinds
@@ -29,6 +28,8 @@ from dsascape.workloads import WorkloadError, exported_names, load_network
 from dsascape.workloads.language import LANGUAGE_MODELS
 from dsascape.workloads.summary import summarise, summarise_kinds
 from dsascape.workloads.zoo import zoo_entry
+
+_UNKNOWN = "?"
 
 
 def models(arguments: argparse.Namespace) -> Answer:
@@ -62,7 +63,7 @@ def models(arguments: argparse.Namespace) -> Answer:
     of_tokens = "Language models, for any --context and --tokens"
     listed = [(name, model.card, model.layers, model.parameters / 1e6) for name, model in LANGUAGE_MODELS.items()]
     second = table(of_tokens, ("name", "card on huggingface.co", "layers", "parameters (M)"), listed)
-    first = table("Networks", columns, rows)
+    first = table("Networks", columns, rows, ("operators", "activations (MB)"))
 
     def show() -> None:
         first()
@@ -98,14 +99,14 @@ def hardware(arguments: argparse.Namespace) -> Answer:
     if (arguments.yaml or arguments.reference or arguments.sources) and arguments.json:
         raise HardwareError("hardware: --yaml, --reference and --sources print text; --json goes without them")
     if arguments.sources:
-        return Answer({}, partial(_write, sources_page()))
+        return Answer({}, partial(write, sources_page()))
     if arguments.reference:
-        return Answer({}, partial(_write, parameters_page()))
+        return Answer({}, partial(write, parameters_page()))
     if arguments.yaml:
         if arguments.name is None:
             raise HardwareError("hardware: --yaml prints one machine; name it")
         text = machine_file(arguments.name)
-        return Answer({}, partial(_write, text if is_path(arguments.name) else for_editors(text)))
+        return Answer({}, partial(write, text if is_path(arguments.name) else for_editors(text)))
     if arguments.name is not None:
         spec = load_hardware(arguments.name)
         data = spec.model_dump(by_alias=True, mode="json")
@@ -123,10 +124,14 @@ def hardware(arguments: argparse.Namespace) -> Answer:
         spec = load_hardware(name)
         summary = kind_of(spec).summary(spec)
         tera = 2 * summary.peak_macs_per_s / 1e12
+        product, watts = spec.product, spec.stated_power_w
         summaries.append(
             {
                 "name": name,
                 "kind": spec.kind,
+                "part_of": product.part_of,
+                "year": product.year,
+                "power_w": watts,
                 "cores": summary.cores,
                 "peak_tops": tera,
                 "area_mm2": spec.area_mm2,
@@ -134,13 +139,20 @@ def hardware(arguments: argparse.Namespace) -> Answer:
             }
         )
         on_chip = [f"{format_bytes(memory.capacity_bytes)} x {memory.copies}" for memory in summary.on_chip]
-        peak, off_chip = f"{tera:.4g} ({summary.dtype})", summary.off_chip_bytes_per_s / 1e9
+        kind = spec.kind if product.part_of is None else f"{spec.kind} of {product.part_of}"
         total = spec.area_mm2
         area = "" if total is None else f"{total:.0f} ({spec.area_parts_mm2['other']:.0f} residual)"
-        rows.append((name, summary.arrangement, peak, ", ".join(on_chip), off_chip, area))
-    columns = ("name", "cores", "peak TOP/s", "on chip", "off chip (GB/s)", "area (mm2)")
-    about = "Machines; residual area: what a published die leaves beside MACs and SRAM, so totals are no check"
-    return _with_broken({"hardware": summaries}, table(about, columns, rows), broken_kinds())
+        rows.append(
+            (
+                name, kind, str(product.year or _UNKNOWN), _UNKNOWN if watts is None else f"{watts:.3g}",
+                tera, summary.dtype, summary.off_chip_bytes_per_s / 1e9, summary.arrangement, ", ".join(on_chip), area,
+            )
+        )  # fmt: skip
+    wide = "off chip (GB/s)", "cores", "on chip", "area (mm2)"
+    columns = "name", "kind", "year", "watts", "TOP/s", "dtype", *wide
+    terms = "watts: rated, or the power limit; TOP/s: the peak; residual: what a published die has besides"
+    about = f"Machines ({_UNKNOWN}: unknown; {terms})"
+    return _with_broken({"hardware": summaries}, table(about, columns, rows, wide), broken_kinds())
 
 
 def parameters_page() -> str:
@@ -156,11 +168,6 @@ def parameters_page() -> str:
         tables = [*sections(spec), *sections(kind_named(kind).tuning, TUNING.removesuffix("."))]
         page += ["", f"Machines of kind `{kind}`:", "", markdown(tables).rstrip("\n")]
     return "\n".join(page) + "\n"
-
-
-def _write(text: str) -> None:
-    """Write a text unchanged."""
-    sys.stdout.write(text)
 
 
 def policies(arguments: argparse.Namespace) -> Answer:

@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import itertools
 import json
 import logging
 import os
@@ -29,6 +30,7 @@ from dsascape.experiments.shell.common_options import (
 )
 from dsascape.experiments.shell.table_options import table_options
 from dsascape.experiments.shell.written import MEASURED, RESULTS, TUNED, written_file, written_folder
+from dsascape.wording import did_you_mean
 
 if TYPE_CHECKING:
     from dsascape.experiments.shell.answers import Answer
@@ -105,10 +107,27 @@ class UsageError(ValueError):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Argument parser that reports mistakes in one line."""
+    """Argument parser that reports mistakes in one line, with the commands, options and choices that may be meant."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as the base class does, and refuse unknown options by name before whatever else is missing."""
+        options = [option for option in self._option_string_actions if option.startswith("--")]
+        for text in itertools.takewhile(lambda each: each != "--", () if self._subparsers else args or ()):
+            name, is_long = text.partition("=")[0], text.startswith("--")
+            if is_long and not any(option.startswith(name) for option in options):
+                self.error(f"there is no option {name}{did_you_mean(name, options)}")
+            if not is_long and f"-{name}" in options:
+                self.error(f"there is no option {name}{did_you_mean(name, options)}")
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = [str(each) for each in action.choices or ()]
+        if choices and value not in choices:
+            meant = did_you_mean(str(value), [*choices, *self._option_string_actions])
+            raise argparse.ArgumentError(action, f"has {value!r}{meant}; needs one of: {', '.join(choices)}")
 
 
 class _Version(argparse.Action):
@@ -220,6 +239,7 @@ def _added(
     sub: _Parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES)
     sub.set_defaults(run=run)
     sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
+    sub.add_argument("--wide", action="store_true", help="print all columns of tables, in lines of any length")
     sub.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=_TOLD)
     return sub
 
@@ -266,7 +286,7 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
     host.add_argument("--libraries", action="store_true", help=libraries)
     brought = "use the results of a bundle from bundle build --calibrate, in place of measuring"
     host.add_argument("--from", dest="results", type=Path, metavar="RESULTS.json", help=brought)
-    written_file(host, "--out", metavar="FILE.yaml", help="where the machine goes (default: printed)")
+    written_file(host, "--out", metavar="FILE.yaml|FILE.yml", help="where the machine goes (default: printed)")
 
 
 def _tune_options(tune: argparse.ArgumentParser) -> None:
@@ -352,7 +372,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(_in_words(error), arguments.json)
     except KeyboardInterrupt as stop:
         return _complain(str(stop) or "stopped; what was computed is kept", arguments.json, code=130)
-    _print(answer, as_json=arguments.json)
+    _print(answer, as_json=arguments.json, wide=arguments.wide)
     for message in answer.unwritten:
         sys.stderr.write(f"dsascape: {for_terminal(message)}\n")
     return _MISTAKE if answer.unwritten else answer.code
@@ -373,12 +393,12 @@ def _complain(message: str, as_json: bool, code: int = _MISTAKE) -> int:
     return code
 
 
-def _print(answer: "Answer", *, as_json: bool) -> None:
+def _print(answer: "Answer", *, as_json: bool, wide: bool) -> None:
     if as_json:
         unwritten = {"error": "; ".join(answer.unwritten)} if answer.unwritten else {}
         sys.stdout.write(json.dumps({**answer.data, **unwritten}) + "\n")
     else:
-        answer.show()
+        answer.print(wide=wide)
 
 
 def entry_point() -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -28,7 +27,7 @@ from dsascape.experiments.results.changes import Change, Comparison, compared
 from dsascape.experiments.results.profile import ProfileMatch, matched
 from dsascape.experiments.results.profile_files import ProfileRow, is_profile, read_profile
 from dsascape.experiments.results.snapshot import CompareError, KeptPoint, Snapshot, read_snapshot, without_names
-from dsascape.experiments.shell.answers import Answer, say, table
+from dsascape.experiments.shell.answers import Answer, say, table, write
 from dsascape.wording import count
 
 SLOWER = 1
@@ -57,7 +56,7 @@ def compare(arguments: argparse.Namespace) -> Answer:
     data = _data(comparison) | {"slower_than_allowed": [each.before.label for each in slower]}
     show = partial(_show, comparison, slower, str(arguments.fail_above))
     if arguments.markdown:
-        show = partial(_write, markdown(comparison))
+        show = partial(write, markdown(comparison))
     return Answer(data, show, SLOWER if slower else 0)
 
 
@@ -79,10 +78,6 @@ def _fraction(text: str | None) -> float | None:
     if found is None:
         raise CompareError(f"--fail-above has {text!r}; needs a percentage from 0, such as 2%")
     return float(found[1]) / 100
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
 
 
 def _show(comparison: Comparison, slower: Sequence[Change], limit: str) -> None:
@@ -161,7 +156,7 @@ def _with_profile(arguments: argparse.Namespace, profile: Path) -> Answer:
         "only_profiled": [asdict(each) for each in match.only_profiled],
     }  # fmt: skip
     if arguments.markdown:
-        return Answer(data, partial(_write, profile_markdown(told, match)))
+        return Answer(data, partial(write, profile_markdown(told, match)))
     return Answer(data, partial(_show_profile, told, match))
 
 

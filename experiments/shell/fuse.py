@@ -76,14 +76,15 @@ def fuse(arguments: argparse.Namespace) -> Answer:
             (
                 kernel_layer_name(plan, number),
                 len(group.ops),
+                group.boundary_reason,
                 planned[group.ops[0]].name,
                 planned[group.ops[-1]].name,
-                group.boundary_reason,
             )
             for number, group in enumerate(plan.groups)
             if plan.is_kernel(number)
         ]
-        table("Kernels", ("kernel", "operators", "first", "last", "why it ends"), rows)()
+        wide = "first", "last"
+        table("Kernels", ("kernel", "operators", "why it ends", *wide), rows, wide)()
         inner = [(name,) for names in layers if len(names) > 1 for name in names]
         if inner:
             table("Layers of kernels that have several", ("layer",), inner)()

@@ -24,6 +24,8 @@ from dsascape.workloads.reimport import read_bytes
 _Identity = tuple[object, ...]
 _PATHS = (".onnx", ".yaml", ".yml", ".json", ".py", ".csv", ".xz", ".sqlite")
 """Ends of texts that are paths where they name a file."""
+_OF_FILES = (*_PATHS, ".html", ".svg", ".png", ".pdf", ".parquet", ".jsonl", ".txt")
+"""Ends of names that no folder is given."""
 _READ_IN_FOLDERS = ("kernels.jsonl", "*.so", "*.so.*")
 """Files of a folder that is an input: tuned kernels, and a runtime's libraries."""
 _LONGEST_PATH = 4096
@@ -32,7 +34,10 @@ _DEEPEST = 16
 
 
 def check_places(arguments: argparse.Namespace) -> None:
-    """Raise ``FileError`` for an output that cannot be written, is an input of the command, or another output of it."""
+    """Raise ``FileError`` for an output that cannot be written, is an input of the command, or another output of it.
+
+    So it does for a name that ends as that of another kind of file; one without an end is any's.
+    """
     asked = [(each, getattr(arguments, each.dest)) for each in getattr(arguments, OUTPUTS, None) or ()]
     outputs = [(option, path, option.is_folder(arguments)) for option, path in asked if path is not None]
     if not outputs:
@@ -58,6 +63,10 @@ def check_places(arguments: argparse.Namespace) -> None:
                     raise FileError(f"{told} and would be replaced; give another place")
                 if taken.setdefault(identity, option.flag) != option.flag:
                     raise FileError(f"{taken[identity]} and {option.flag} have the same place, {shown_path(path)}")
+    for option, path, is_folder in outputs:
+        ends = () if is_folder else option.ends(arguments)
+        if ends and path.suffix and not path.name.lower().endswith(ends):
+            raise FileError(f"{option.flag} has {shown_path(path)}; needs a file that ends in {' or '.join(ends)}")
 
 
 def _check_file(path: Path, flag: str) -> None:
@@ -88,6 +97,8 @@ def check_folder(path: Path, flag: str, names: tuple[str, ...]) -> None:
     try:
         if path.exists() and not path.is_dir():
             raise FileError(f"{flag} has {where}, which is a file; needs a folder")
+        if path.suffix.lower() in _OF_FILES and not path.exists():
+            raise FileError(f"{flag} has {where}, which is named like a file; needs a folder")
         if path.is_symlink() and not path.exists():
             raise FileError(f"{flag} has {where}, a link to a folder that is not there")
         above = path

@@ -18,7 +18,6 @@ from rich.progress import (
     TaskProgressColumn,
     TextColumn,
 )
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from dsascape.experiments.engine.chosen import compute_chosen, planned_points
@@ -32,11 +31,10 @@ from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.report.best_of_study import best_of
 from dsascape.experiments.report.build import Written, begin_study, end_study, write_report
 from dsascape.experiments.report.summary import Summary
-from dsascape.experiments.report.tables import Table
 from dsascape.experiments.report.what_if_section import answer_of
 from dsascape.experiments.results.folder import read_note
 from dsascape.experiments.results.store import ResultStore
-from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, shown_text
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, lines_of, say, show_rows
 from dsascape.experiments.shell.answers import Console as Terminal
 from dsascape.experiments.shell.places import check_places
 from dsascape.experiments.shell.profile import profiled
@@ -46,8 +44,6 @@ from dsascape.workloads.memo import memo_figures, summed_memo_figures
 _MOST_FAILURES_SHOWN = 5
 _SAID_EVERY_S = 60.0
 """Seconds between lines on the progress where standard error is not a terminal."""
-_LONGEST_WHOLE = 14
-"""Number of characters that a column has at least if its cells are as long."""
 _STEPS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -119,31 +115,14 @@ def _show(summary: Summary, lines: Iterable[str]) -> None:
     """Print the headline, the fastest points (a table, or plain lines where nobody sees a terminal), and ``lines``."""
     say(summary.headline)
     if summary.best.rows:
-        terminal = Terminal()
-        if terminal.is_terminal:
-            terminal.print(_grid(summary.best))
+        headings = [cell.text for cell in summary.best.headings]
+        rows = [[cell.text for cell in row] for row in summary.best.rows]
+        if Terminal().is_terminal:
+            numeric = [cell.numeric for cell in summary.best.headings]
+            show_rows(headings, rows, numeric, box=None, padding=(0, 1, 0, 0), pad_edge=False)
         else:
-            say(*plain_rows(summary.best))
+            say(*lines_of(headings, rows))
     say(*lines)
-
-
-def _grid(best: Table) -> RichTable:
-    grid = RichTable(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for number, cell in enumerate(best.headings):
-        longest = max(len(row[number].text) for row in best.rows)
-        grid.add_column(
-            shown_text(cell.text), justify="right" if cell.numeric else "left", overflow="fold",
-            min_width=min(longest, _LONGEST_WHOLE),
-        )  # fmt: skip
-    for row in best.rows:
-        grid.add_row(*(shown_text(cell.text) for cell in row))
-    return grid
-
-
-def plain_rows(best: Table) -> list[str]:
-    """Return the rows of a table as lines, each cell behind its heading."""
-    names = [cell.text for cell in best.headings]
-    return ["  " + ", ".join(f"{n} {cell.text}" for n, cell in zip(names, row, strict=True)) for row in best.rows]
 
 
 def _stored(folder: Path, store: ResultStore, arguments: argparse.Namespace) -> int:

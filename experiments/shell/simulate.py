@@ -70,7 +70,10 @@ def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise ScheduleError(f"{flag} has {text[:60]!r}; needs NAME=VALUE")
-        values[name] = plain_value(value)
+        try:
+            values[name.strip()] = plain_value(value.strip())
+        except ValueError as error:
+            raise ScheduleError(f"{flag} {name}: {error}") from error
     return values
 
 
@@ -227,7 +230,7 @@ def _check_what_if(arguments: argparse.Namespace) -> None:
         return
     if arguments.schedule is not None and mode == "anew":
         raise HardwareError("--what-if-schedule anew needs --policy; a schedule from a file is kept")
-    if picture is not None and picture.suffix not in _PICTURES:
+    if picture is not None and picture.suffix.lower() not in _PICTURES:
         raise FileError(f"--out has {picture}; needs a file that ends in {' or '.join(_PICTURES)}")
 
 
@@ -302,18 +305,19 @@ def _show_outcome(
     rows = [
         (
             layer.shown,
-            layer.runs,
             format_ps(round(layer.critical_s * PS_PER_S)),
             f"{layer.critical_s / record.latency_s:.1%}",
             layer.limited_by,
+            layer.runs,
             *(format_bytes(layer.traffic_bytes.get(name, 0)) for name in record.traffic_bytes),
             few_names(operators.get(layer.layer, ())),
         )
         for layer in longest
     ]
     some = f", {len(rows)} of {len(layers)}" if len(rows) < len(layers) else ""
-    headings = ("layer", "runs", "critical time", "share", "limited by", *record.traffic_bytes, "nodes")
-    table(f"Layers with most of the critical path{some} (--json has all)", headings, rows)()
+    wide = "runs", *record.traffic_bytes, "nodes"
+    headings = "layer", "time", "share", "limited by", *wide
+    table(f"Layers with most of the critical path{some} (--json has all)", headings, rows, wide)()
 
 
 def _expected(record: RunRecord) -> str:

@@ -36,12 +36,16 @@ def table_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--kernels", type=Path, metavar="DIR", help="tuned kernels: a folder of dsascape tune --out")
     sub.add_argument("--workers", type=_Sizes(1).one, metavar="N", help="processes (default: one per core)")
     where = "a file; of llmservingsim, a folder"
-    written_folder(sub, "--out", TABLES, _is_folder, required=True, metavar="FILE", help=where)
+    written_folder(sub, "--out", TABLES, _is_folder, _ends, required=True, metavar="FILE", help=where)
     sub.add_argument("--format", choices=FORMATS, default="csv", help="(default: %(default)s)")
 
 
 def _is_folder(arguments: argparse.Namespace) -> bool:
     return bool(arguments.format == FOLDER)
+
+
+def _ends(arguments: argparse.Namespace) -> tuple[str, ...]:
+    return (f".{arguments.format}",) if arguments.format in ("csv", "parquet") else ()
 
 
 class _Sizes:

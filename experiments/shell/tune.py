@@ -34,10 +34,11 @@ from dsascape.experiments.real.tuning import (
 from dsascape.experiments.real.tuning_batches import Waiting
 from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, say, shown_text, table
 from dsascape.experiments.shell.common_options import sizes_given
-from dsascape.experiments.shell.simulate import requested_policy, requested_workload
+from dsascape.experiments.shell.simulate import few_names, requested_policy, requested_workload
 from dsascape.experiments.shell.tune_batches import advanced, check_options, show_waiting, waiting_json
 from dsascape.hw_models import HardwareError, load_hardware
 from dsascape.hw_models.text.folder_lock import FolderLock
+from dsascape.hw_models.text.messages import nearest
 from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
 from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.scheduler import policy_label
@@ -142,8 +143,9 @@ def _tuned_on(arguments: argparse.Namespace) -> TunedOn:
             raise HardwareError("--hardware is missing: --runner simulate needs a machine")
         return tuned_on(load_hardware(arguments.hardware), SIMULATE, arguments.target, arguments.threads or 0)
     if arguments.runner not in (LOCAL, BUNDLE) and not arguments.runner.startswith("rpc://"):
+        meant = nearest(arguments.runner, (SIMULATE, LOCAL, BUNDLE))
         needs = "needs simulate, local, bundle or rpc://HOST:PORT[/KEY]"
-        raise MeasureError(f"--runner has {arguments.runner!r}; {needs}")
+        raise MeasureError(f"--runner has {arguments.runner!r}{meant}; {needs}")
     if arguments.runner == BUNDLE:
         check_cpu_target(arguments.target)
     elif remote_address(arguments.runner) is None:
@@ -157,7 +159,7 @@ def _tuned_on(arguments: argparse.Namespace) -> TunedOn:
 
 def _dtype(arguments: argparse.Namespace, on: TunedOn) -> str:
     if on.runner == SIMULATE:
-        return check_dtype(arguments.dtype or default_dtype(on.hardware), on.hardware)
+        return check_dtype(default_dtype(on.hardware) if arguments.dtype is None else arguments.dtype, on.hardware)
     if arguments.dtype not in (None, MEASURED_DTYPE):
         raise MeasureError(f"dtype has {arguments.dtype!r}; code is measured in {MEASURED_DTYPE}")
     return MEASURED_DTYPE
@@ -268,7 +270,7 @@ def _show(data: dict[str, Any], decisions: Sequence[Decision], waiting: Waiting 
         console.print(f"  {shown_text(str(decision))}")
     rows: Sequence[Sequence[object]] = [
         (
-            task["name"], ", ".join(task["operators"])[:60], task["weight"], task["trials"],
+            task["name"], few_names(task["operators"]), task["weight"], task["trials"],
             "" if task["before_s"] is None else _time(task["before_s"]),
             "" if task["after_s"] is None else _time(task["after_s"]),
         )

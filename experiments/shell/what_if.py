@@ -19,13 +19,15 @@ from dsascape.experiments.report.tornado import CHANGES, by_gain, change_text, e
 from dsascape.experiments.report.what_if_page import what_if_page, what_if_picture
 from dsascape.experiments.report.what_if_section import GAIN_HEADINGS, answer_of, dependence, gain_cells
 from dsascape.experiments.results.sensitivity import SMALLEST, TOLERANCE, Effect, Swing, WhatIf
-from dsascape.experiments.shell.answers import Answer, say, table, unwritten_told
+from dsascape.experiments.shell.answers import Answer, Console, say, table, unwritten_told
 from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.wording import count
 
 _MOST_LINES = 20
 _BAR_CELLS = 24
 """Length of a bar on either side of the axis, in characters."""
+_LEAST_CELLS = 12
+"""The same in a terminal that has no more room."""
 
 
 def what_if(arguments: argparse.Namespace, point: DesignPoint, unwritten: list[str]) -> Answer:
@@ -37,7 +39,7 @@ def what_if(arguments: argparse.Namespace, point: DesignPoint, unwritten: list[s
     picture: Path | None = arguments.out
     if picture is not None:
         with unwritten_told(unwritten):
-            write_whole(picture, what_if_page(study) if picture.suffix == ".html" else what_if_picture(study))
+            write_whole(picture, what_if_page(study) if picture.suffix.lower() == ".html" else what_if_picture(study))
     return Answer(_data(study), partial(_show, study, is_first=arguments.loops is None))
 
 
@@ -117,16 +119,20 @@ def _tornado_lines(swings: Sequence[Swing], figure: str) -> list[str]:
     width = max(map(len, names))
     changes = [[getattr(each, change) for each in swing.effects if not each.refusal] for swing in swings]
     scale = max(abs(each) for several in changes for each in several)
-    lines = [f"{'':{width}}  {f'less {figure}':>{_BAR_CELLS}}|more {figure}"]
-    for name, swing, several in zip(names, swings, changes, strict=True):
-        down = _bar(-min(0.0, *several), scale)
-        up = _bar(max(0.0, *several), scale)
-        told = ", ".join(
-            f"{each.setting} {change_text(getattr(each, change))}" for each in swing.effects if not each.refusal
-        )
-        lines.append(f"{name:<{width}}  {down:>{_BAR_CELLS}}|{up:<{_BAR_CELLS}}  {told}")
+    told = [
+        ", ".join(f"{each.setting} {change_text(getattr(each, change))}" for each in swing.effects if not each.refusal)
+        for swing in swings
+    ]
+    room = Console().width - max(map(len, told)) - 5
+    is_narrow = width + 2 * _BAR_CELLS > room  # then the name of a value has a line of its own
+    cells = min(_BAR_CELLS, max(_LEAST_CELLS, room // 2)) if is_narrow else _BAR_CELLS
+    lines = [f"{'':{0 if is_narrow else width}}  {f'less {figure}':>{cells}}|more {figure}"]
+    for name, changed, several in zip(names, told, changes, strict=True):
+        down, up = (_bar(each, scale, cells) for each in (-min(0.0, *several), max(0.0, *several)))
+        bars = f"  {down:>{cells}}|{up:<{cells}}  {changed}"
+        lines += [name, bars] if is_narrow else [f"{name:<{width}}{bars}"]
     return lines
 
 
-def _bar(change: float, scale: float) -> str:
-    return "█" * round(_BAR_CELLS * change / scale)
+def _bar(change: float, scale: float, cells: int) -> str:
+    return "█" * round(cells * change / scale)

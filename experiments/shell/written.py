@@ -30,22 +30,27 @@ class Written:
     names: tuple[str, ...] = ()
     """Names of the files that are written in a folder; none for a file."""
     is_folder: Callable[[argparse.Namespace], bool] = lambda _: False
+    ends: Callable[[argparse.Namespace], tuple[str, ...]] = lambda _: ()
+    """Ends of the names that a file may have, from the arguments; none: any."""
 
 
-def written_file(sub: argparse.ArgumentParser, flag: str, **more: Any) -> None:
-    """Add an option with the file that a command writes."""
-    _add(sub, Written(_dest(sub, flag, more), _shown(flag, more)))
+def written_file(sub: argparse.ArgumentParser, flag: str, *, metavar: str, **more: Any) -> None:
+    """Add an option with the file that a command writes; its name ends as ``metavar`` says: FILE.svg|FILE.html."""
+    ends = tuple([f".{name.partition('.')[2]}" for name in metavar.split("|")])
+    more |= {"metavar": metavar}
+    _add(sub, Written(_dest(sub, flag, more), _shown(flag, more), ends=lambda _: ends))
 
 
 def written_folder(
     sub: argparse.ArgumentParser, flag: str, names: tuple[str, ...],
-    is_folder: Callable[[argparse.Namespace], bool] = lambda _: True, **more: Any,
+    is_folder: Callable[[argparse.Namespace], bool] = lambda _: True,
+    ends: Callable[[argparse.Namespace], tuple[str, ...]] = lambda _: (), **more: Any,
 ) -> None:  # fmt: skip
     """Add an option with the folder in which a command writes files of these ``names``.
 
-    ``is_folder`` says of the arguments whether it is one after all, or a file.
+    ``is_folder`` says of the arguments whether it is one after all, or a file, whose name then has one of ``ends``.
     """
-    _add(sub, Written(_dest(sub, flag, more), _shown(flag, more), names, is_folder))
+    _add(sub, Written(_dest(sub, flag, more), _shown(flag, more), names, is_folder, ends))
 
 
 def _shown(flag: str, more: Mapping[str, Any]) -> str:

@@ -1,11 +1,29 @@
 """Base of the specs of all machine kinds: the fields and figures that every machine has."""
 
 from abc import ABC, abstractmethod
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from dsascape.hw_models.common.product_types import ProductType
 from dsascape.hw_models.common.spec_types import STRICT, Efficiency, KernelKind, MachineName
+from dsascape.hw_models.text.quantities import Watts
+
+
+class Product(BaseModel):
+    """What lists of machines say of the product that a file describes. Nothing simulated depends on it.
+
+    A file with a ``base`` describes another machine, and has nothing of this from its base.
+    """
+
+    model_config = STRICT
+
+    year: Annotated[int, Field(ge=1950, le=2100)] | None = None
+    """Year in which the maker presented it; null if unknown."""
+    power_w: Watts | None = Field(None, alias="power")
+    """Power that the maker states for it; null if unknown. Of a GPU with a ``power_limit``, that stands in."""
+    part_of: Annotated[str, Field(max_length=40, pattern=r"^\w[\w ,'-]*$")] | None = None
+    """What it is only a part of, such as "a board"; null if the file describes the whole product."""
 
 
 class MachineSpec(BaseModel, ABC):
@@ -20,12 +38,19 @@ class MachineSpec(BaseModel, ABC):
     """Kind of machine that the file describes."""
     name: MachineName
     """Name in tables and reports; the default of a file with a base is the file's name."""
+    product: Product = Field(default_factory=Product)
+    """What lists of machines say of the product."""
     library_efficiency: dict[KernelKind, Efficiency] = Field(default_factory=dict)
     """Share of the simulated speed, a bound, that good libraries reach in kernels of a kind; 1 where it is not stated.
     The expected latency follows from it; the bound and everything else do not."""
     library_efficiency_of: dict[ProductType, Efficiency | dict[KernelKind, Efficiency]] = Field(default_factory=dict)
     """Share of the simulated speed that good libraries reach in kernels with products in a dtype: in place of that of
     their kind, where no memory limits them. One number, or one for each kind."""
+
+    @property
+    def stated_power_w(self) -> float | None:
+        """Watts that the maker states for the product; None if unknown."""
+        return self.product.power_w
 
     @property
     def states_libraries(self) -> bool:

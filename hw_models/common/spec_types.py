@@ -21,4 +21,5 @@ Count = Annotated[int, Field(gt=0, le=4096)]
 MachineName = Annotated[str, Field(max_length=80, pattern=r"^\w[\w .,:+()/-]*$")]
 STRICT = ConfigDict(
     frozen=True, extra="forbid", strict=True, validate_by_name=False, validate_by_alias=True, serialize_by_alias=True,
+    allow_inf_nan=False,
 )  # fmt: skip

@@ -193,6 +193,11 @@ class Gpu(MachineSpec):
         return self.sms.count * self.lanes(dtype) * self.clock_hz
 
     @property
+    def stated_power_w(self) -> float | None:
+        """Watts that the maker states for the product, or else the power limit; None if both are unknown."""
+        return self.power_limit_w if self.product.power_w is None else self.product.power_w
+
+    @property
     def layer_start_ps(self) -> int:
         """Picoseconds of a kernel that computes nothing: its launch, one trip to DRAM and one back."""
         return self.launch_ps + 2 * self.dram.latency_ps

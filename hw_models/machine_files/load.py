@@ -56,6 +56,9 @@ def load_hardware(name_or_path: str | Path, spec: type[_Spec] | None = None) -> 
     Text is a path if it ends in .yaml or .yml or contains a slash. Raises ``HardwareError`` for an unknown name, a file
     with a mistake, and a machine that is not of the type ``spec`` if one is given.
     """
+    if not isinstance(name_or_path, str | Path):
+        kind = type(name_or_path).__name__
+        raise TypeError(f"name_or_path: has a {kind}; needs a preset's name, or the path of a machine file")
     machine = _loaded(name_or_path, ())
     if spec is not None and not isinstance(machine, spec):
         raise HardwareError(f"{machine.name}: kind: has {machine.kind}; needs one of type {spec.__name__}")
@@ -84,6 +87,12 @@ def with_values(spec: _Spec, values: Mapping[str, object]) -> _Spec:
 
     Values that are not among those given follow them as in `hw_models.machine_files.followers`.
     """
+    if not isinstance(spec, MachineSpec):
+        has = f"has {shown(spec)} ({type(spec).__name__})"
+        raise TypeError(f"spec: {has}; needs a machine: what load_hardware returns for a preset's name or a file")
+    if not isinstance(values, Mapping) or not all(isinstance(path, str) for path in values):
+        needed = "a mapping of paths to values, such as {'clock': '1 GHz'}"
+        raise TypeError(f"values: has {shown(values)}; needs {needed}")
 
     def changed(start: AnyHardware) -> AnyHardware:
         data = plain(start)
@@ -147,6 +156,8 @@ def _loaded(name_or_path: str | Path, above: tuple[Path, ...]) -> AnyHardware:
             return _checked(parse_yaml(preset_text(name), name), name)
         if is_path(name_or_path):
             path = Path(name_or_path)
+            if path.stem in names and not path.exists():
+                raise HardwareError(f"{path}: no such file; the preset is {path.stem}, without {path.suffix}")
             return _of_file(path, read_yaml(path), above)
     except YamlError as error:
         raise HardwareError(str(error)) from error
@@ -177,7 +188,9 @@ def _of_file(path: Path, data: dict[str, Any], above: tuple[Path, ...]) -> AnyHa
     own_name = re.sub(r"[^\w .,:+()/-]", "-", path.stem).lstrip(" .,:+()/-")[:80] or start.name
 
     def changed(start: AnyHardware) -> AnyHardware:
-        whole = merged(plain(start), {"name": own_name, **changes})
+        own = plain(start)
+        own.pop("product", None)  # of the base: this is another machine
+        whole = merged(own, {"name": own_name, **changes})
         kind = whole["kind"]
         return _checked(without_removed(whole, _schema(kind), _schema(kind)) if kind == start.kind else whole, where)
 

@@ -73,13 +73,19 @@ def put(data: dict[str, Any], path: str, value: object, where: str) -> None:
             has = f"{inside} has: {listed(list(entries))}" if entries else f"{inside} is {shown(here)}"
             if here is None:
                 has += "; a machine file with a base can give it one"
-            missing = f"there is no {shown_key(part)}{nearest(part, entries)}; {has}"
+            meant = nearest(part, entries) or nearest(f".{part}", _endings(data, part))
+            missing = f"there is no {shown_key(part)}{meant}; {has}"
             raise HardwareError(f"{where}: {shown_key(path)}: {missing}")
         here = entries[part]
     if isinstance(value, Mapping) or (isinstance(here, dict) and value is not None):
         inner = f", such as {path}.{next(iter(here))}" if here and isinstance(here, dict) else ""
         raise HardwareError(f"{where}: {path}: is a whole section; needs the path of one value{inner}")
     owner[int(part) if isinstance(owner, list) else part] = value
+
+
+def _endings(data: Mapping[str, Any], part: str) -> list[str]:
+    """Return the paths of values whose last key is ``part``, the shortest first."""
+    return sorted((path for path in leaves(data) if path.rpartition(".")[2].lower() == part.lower()), key=len)
 
 
 def _entries(container: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Error messages for files: shortened values, the nearest known name, pydantic errors in plain words."""
 
-import difflib
+import re
 import reprlib
 import types
 from collections.abc import Iterable, Sequence
@@ -9,12 +9,15 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pydantic
 from pydantic_core import ErrorDetails
 
+from dsascape.wording import did_you_mean
+
 _LONGEST_SHOWN = 60
 _LARGEST_SHOWN = 10**40
 _MOST_MISTAKES = 5
 
 _NEEDED = "; needs "
 
+_QUOTED = re.compile(r"'([^']*)'")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _LONGEST_SHOWN
 _SHORT.maxlevel = 2
@@ -61,9 +64,8 @@ def listed(names: Sequence[object], most: int = 50) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return " (did you mean ...?)" with the name in ``known`` closest to ``word``, or an empty string."""
-    matches = difflib.get_close_matches(word[:_LONGEST_SHOWN], list(known), n=1)
-    return f" (did you mean {shown_key(matches[0])}?)" if matches else ""
+    """Return " (did you mean ...?)" with the name in ``known`` that ``word`` may stand for, or an empty string."""
+    return did_you_mean(word, map(shown_key, known))
 
 
 def explain(error: pydantic.ValidationError, where: str, root: str = "", model: Any = None) -> str:
@@ -104,7 +106,8 @@ def option_mistake(error: pydantic.ValidationError) -> str:
     if first["type"] == "value_error":
         return f"{shown_key(option)}: {one_line(first['msg'].removeprefix('Value error, '))}"
     needed = " or ".join(dict.fromkeys(_needs(each["msg"]).removeprefix("to be ") for each in own))
-    return f"{shown_key(option)}: has {shown(first['input'])}; needs {needed}"
+    choices = ", ".join(str(each.get("ctx", {}).get("expected", "")) for each in own)
+    return f"{shown_key(option)}: has {shown(first['input'])}{_meant(first['input'], choices)}; needs {needed}"
 
 
 def _told(details: ErrorDetails, root: str, model: Any) -> tuple[tuple[str, ...], str]:
@@ -112,7 +115,7 @@ def _told(details: ErrorDetails, root: str, model: Any) -> tuple[tuple[str, ...]
     kind, context, has = details["type"], details.get("ctx", {}), shown(details["input"])
     of_key = details["loc"][-1:] == ("[key]",)
     keys, owner, here = _walked(details["loc"][:-1] if of_key else details["loc"], model)
-    message = f"has {has}{_NEEDED}{_needs(details['msg'])}"
+    message = f"has {has}{_meant(details['input'], context.get('expected'))}{_NEEDED}{_needs(details['msg'])}"
     if kind == "value_error":
         message = one_line(details["msg"].removeprefix("Value error, "))
     elif kind in ("missing", "missing_argument"):
@@ -125,11 +128,17 @@ def _told(details: ErrorDetails, root: str, model: Any) -> tuple[tuple[str, ...]
         message = f"is missing; needs one of: {listed(_tags(here))}" if here else "is missing"
     elif kind == "union_tag_invalid":
         keys.append(context["discriminator"].strip("'"))
-        message = f"has {shown(context['tag'])}; needs one of: {context['expected_tags']}"
+        meant = _meant(context["tag"], context["expected_tags"])
+        message = f"has {shown(context['tag'])}{meant}; needs one of: {context['expected_tags']}"
     elif of_key:
         keys = keys[:-1]
-        message = f"has key {has}; needs it {_needs(details['msg'])}"
+        message = f"has key {has}{_meant(details['input'], context.get('expected'))}; needs it {_needs(details['msg'])}"
     return tuple(filter(None, (root, *map(shown_key, keys)))), message
+
+
+def _meant(given: object, choices: object) -> str:
+    """Return the choice that may be meant, as `nearest` does; ``choices``: pydantic's text of them, each in quotes."""
+    return nearest(given, _QUOTED.findall(choices)) if isinstance(given, str) and isinstance(choices, str) else ""
 
 
 def _needs(message: str) -> str:

@@ -5,12 +5,12 @@ A number without a unit is an error, because a mistaken "64" for a bandwidth wou
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from dsascape.hw_models.text.messages import shown
+from dsascape.hw_models.text.messages import nearest, shown
 
 SHORTEST_S, LONGEST_S = 1e-12, 1e15
 """Shortest and longest time that a run can take: simulated time counts picoseconds, and drawings end at the longest."""
@@ -70,12 +70,18 @@ def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> fl
             raise ValueError(
                 f"has unit {unit!r}, which is ambiguous; needs {binary} (1024) or {decimal} (1000)"
             )
-        raise ValueError(f"has unit {unit!r}; needs one of: {accepted}")
+        raise ValueError(f"has unit {unit!r}{_meant(unit, units)}; needs one of: {accepted}")
     value = float(number.replace("_", "")) * factor
     if not 0 <= value <= _LARGEST:
         base = next(name for name, factor in units.items() if factor == 1)
         raise ValueError(f"has {text!r}; needs a number from 0 to {_LARGEST:.0e} {base}")
     return value
+
+
+def _meant(unit: str, units: Iterable[str]) -> str:
+    """Return the unit that differs in capitals alone, as `nearest` does; none for "kb", "Gb/s": they may be bits."""
+    may_be_bits = "b" in unit and "i" not in unit
+    return "".join(nearest(unit, [each]) for each in units if each.lower() == unit.lower() and not may_be_bits)
 
 
 def _factor(unit: str, units: Mapping[str, float]) -> float | None:

@@ -5,6 +5,7 @@ nested at most 128 levels deep and hold 5,000,000 values; keys occur once in an 
 ones fit into 64 bits, text has no half of a surrogate pair. Messages start with the file's name.
 """
 
+import itertools
 import json
 import math
 import os
@@ -13,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dsascape.hw_models.text.messages import nearest
 from dsascape.hw_models.text.text_file import EncodingError, decoded
-from dsascape.wording import count
+from dsascape.wording import count, near_names
 
 MIB = 2**20
 DEEPEST = 128
@@ -22,6 +24,8 @@ DEEPEST = 128
 MOST_VALUES = 5_000_000
 _MOST_WHOLE = 2**63
 _CHARACTERS_SHOWN = 200
+_MOST_BESIDE = 1000
+"""Most files of a folder that are compared with the name of one that is missing."""
 
 
 class RecordError(ValueError):
@@ -45,7 +49,8 @@ def read_bytes(path: Path, most_bytes: int, needs: str = "a file") -> bytes:
             size_bytes = os.fstat(handle).st_size
             content = b"" if size_bytes > most_bytes else file.read(most_bytes + 1)
     except OSError as error:
-        raise RecordError(f"{where}: {reason_of(error)}") from error
+        meant = _named_alike(path) if isinstance(error, FileNotFoundError) else ""
+        raise RecordError(f"{where}: {reason_of(error)}{meant}") from error
     size_bytes = max(size_bytes, len(content))
     if size_bytes > most_bytes:
         raise RecordError(f"{where}: has {_least(size_bytes, most_bytes)}; at most {_readable(most_bytes)} are read")
@@ -55,6 +60,15 @@ def read_bytes(path: Path, most_bytes: int, needs: str = "a file") -> bytes:
 def reason_of(error: OSError) -> str:
     """Return the system's reason in lower case, without the file's name."""
     return (error.strerror or str(error)).lower()
+
+
+def _named_alike(path: Path) -> str:
+    """Return the file beside a missing one that may be meant, as `nearest` does: names without their ends are alike."""
+    try:
+        beside = {each.stem: each.name for each in itertools.islice(path.parent.iterdir(), _MOST_BESIDE)}
+    except OSError:
+        return ""
+    return "".join(nearest(beside[stem], [beside[stem]]) for stem in near_names(path.stem, beside))
 
 
 def _opened(path: Path, where: str, needs: str) -> int:

@@ -4,6 +4,7 @@ Only mappings, lists and plain values are accepted: no tags, anchors, merge keys
 YAML 1.2: ``yes`` and ``12:30`` are text, ``1e-3`` is a number. Messages start with the file's name.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,9 +31,9 @@ _LONGEST_NUMBER = 40
 _WORDS = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
-    ".nan": float("nan"), ".NaN": float("nan"), ".NAN": float("nan"),
-    ".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"),
 }  # fmt: skip
+_ENDLESS = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+"""Numbers of YAML 1.2 that are not finite."""
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
 _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
 
@@ -65,6 +66,8 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
         mark = error.problem_mark or error.context_mark
         if mark and error.problem == _TOO_DEEP:
             raise YamlError(f"{where}: line {mark.line + 1}: {_NESTED}") from error
+        if mark and "\t" in _indentation(text, mark.line):
+            raise YamlError(f"{where}: line {mark.line + 1}: is indented by a tab; YAML takes spaces alone") from error
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = one_line(error.problem or error.context or "")
         raise YamlError(f"{where}: {line}not YAML: {problem}") from error
@@ -75,6 +78,12 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise YamlError(f"{where}: has {shown(value)} at the top; needs a mapping (key: value)")
     return value
+
+
+def _indentation(text: str, line: int) -> str:
+    """Return what stands in front of the first word of a line, counted from 0; empty beyond the end."""
+    whole = "".join(text.splitlines()[line : line + 1])
+    return whole[: len(whole) - len(whole.lstrip())]
 
 
 def _check_size(size_bytes: int) -> None:
@@ -108,7 +117,7 @@ def _built(events: Iterator[yaml.Event], where: str) -> Any:
             if isinstance(top.value, dict) and top.key is None:
                 top.key = _key(event, top, line, here)
                 continue
-            value = _value(event, here)
+            value = _value(event, here if top.key is None else f"{here}: {shown_key(top.key)}")
             if isinstance(top.value, dict):
                 top.value[str(top.key)] = value
                 top.key = None
@@ -157,9 +166,14 @@ def _value(event: yaml.NodeEvent, here: str) -> Any:
         return text
     if text in _WORDS:
         return _WORDS[text]
+    if _ENDLESS.fullmatch(text):
+        raise YamlError(f"{here}: has {text}; needs a finite number")
     kind = int if _INTEGER.fullmatch(text) else float if _FLOAT.fullmatch(text) else str
     if kind is str:
         return text
     if len(text) > _LONGEST_NUMBER:
         raise YamlError(f"{here}: has a number of {count(len(text), 'character')}; at most {_LONGEST_NUMBER} are read")
-    return kind(text.replace("_", ""))
+    number = kind(text.replace("_", ""))
+    if number in (math.inf, -math.inf):
+        raise YamlError(f"{here}: has {text}; needs a finite number")
+    return number

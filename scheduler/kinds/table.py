@@ -5,7 +5,6 @@ A built-in kind has a folder in `hw_models`, one in `scheduler`, a line in ``KIN
 """
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +15,7 @@ import pydantic
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models import AnyHardware, HardwareError
 from dsascape.hw_models.machine_files.kinds import MACHINE_KINDS, installed_kind
-from dsascape.hw_models.text.messages import option_mistake
+from dsascape.hw_models.text.messages import nearest, option_mistake
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.sources import KernelSource
 from dsascape.scheduler.kinds.any_kind import AnyKind, OpaqueKind
@@ -109,9 +108,7 @@ def tuning_with(chosen: type[TuningT], values: Mapping[str, object]) -> TuningT:
     names = [field.name for field in dataclasses.fields(chosen)]
     for name in values:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; nearest: tuning.{near[0]}" if near else ""
-            raise ScheduleError(f"tuning.{name} is unknown{hint}; known: {', '.join(names)}")
+            raise ScheduleError(f"tuning.{name} is unknown{nearest(name, names)}; known: {', '.join(names)}")
     try:
         return pydantic.TypeAdapter(chosen).validate_python(dict(values))
     except pydantic.ValidationError as error:

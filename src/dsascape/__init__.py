@@ -93,7 +93,8 @@ if not TYPE_CHECKING:  # to whom a name that is not offered is a mistake
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            meant = importlib.import_module("dsascape.wording").did_you_mean(name, __all__)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{meant}")
         module, own_name = _HOMES[name]
         found = getattr(importlib.import_module(module), own_name)
         globals()[name] = found

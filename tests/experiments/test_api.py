@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import dsascape
 from dsascape import (
     AnyHardware,
     Policy,
@@ -25,6 +26,9 @@ from dsascape.experiments.shell.cli import main
 from dsascape.hw_models import ClusteredDsa, HardwareError
 from dsascape.scheduler import ScheduleError, make_policy
 from dsascape.workloads import WorkloadError
+
+ANY: Any = dsascape
+"""The interface as a caller without a type checker has it."""
 
 BUFFERS = {"local_buffer.capacity": ["512 KiB", "1.25 MiB"]}
 
@@ -116,7 +120,7 @@ def test_points_that_cannot_run_have_a_message() -> None:
     [
         (("resnet51", "stcp920"), WorkloadError, "nearest: resnet50"),
         (("bert-tiny", "stcp92"), HardwareError, "did you mean stcp920"),
-        (("bert-tiny", "stcp920", "graphturb"), ScheduleError, "nearest: graphturbo"),
+        (("bert-tiny", "stcp920", "graphturb"), ScheduleError, "did you mean graphturbo"),
     ],
 )
 def test_unknown_names_are_answered_with_known_ones(
@@ -124,6 +128,47 @@ def test_unknown_names_are_answered_with_known_ones(
 ) -> None:
     with pytest.raises(error, match=text):
         simulate(*arguments, batch=4)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: ANY.with_values("stcp920", {"clusters": 2}), "spec: has 'stcp920' .*needs a machine: what load_"),
+        (lambda: ANY.with_values(load_hardware("stcp920"), "clusters=2"), "values: has .*; needs a mapping of"),
+        (lambda: ANY.load_hardware(load_hardware("stcp920")), "name_or_path: has a ClusteredDsa; needs a preset"),
+        (lambda: ANY.load_network(None), "name_or_path: has a NoneType; needs a network's name"),
+        (lambda: ANY.load_network("bert-tiny", dims=[("N", 1)]), "dims: has a list; needs a mapping"),
+        (lambda: ANY.load_network("bert-tiny", simplify="no"), "simplify: has 'no'; needs True or False"),
+        (lambda: ANY.make_policy(make_policy("unfused")), "make_policy: has Unfused.* needs a policy's name"),
+        (lambda: ANY.make_policy("graphturbo", ["order"]), "needs a mapping of options"),
+    ],
+)
+def test_what_is_of_another_type_is_named_with_what_is_needed(call: Callable[[], object], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        call()
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_is_refused_in_machines_options_and_tuning(value: float) -> None:
+    machine = load_hardware("stcp920")
+    for call in (
+        lambda: with_values(machine, {"ddr.efficiency": value}),
+        lambda: make_policy("ago", {"bias": value}),
+        lambda: simulate("bert-tiny", machine, "unfused", tuning={"most_tiles": value}),
+    ):
+        with pytest.raises(ValueError, match=r"has -?(inf|nan); needs .*finite number"):
+            call()
+
+
+def test_a_dtype_is_checked_before_any_point_runs() -> None:
+    for call in (sweep, what_if):
+        with pytest.raises(ValueError, match=r"dtype: has 'FP32' \(did you mean fp32\?\); needs one of fp32, fp16"):
+            call("bert-tiny", "stcp920", dtype="FP32")
+
+
+def test_an_attribute_that_is_not_there_is_answered_with_the_nearest() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'simulat' \(did you mean simulate\?\)"):
+        ANY.simulat  # noqa: B018
 
 
 def test_a_path_that_is_not_there_is_refused() -> None:
@@ -220,7 +265,7 @@ NET, NPU = "bert-tiny", "stcp920"
         (simulate, (NET, NPU), {"dims": {"H": "4"}}, TypeError, "dims['H']: has '4' (str)"),
         (simulate, (NET, NPU), {"batch_dims": {"x": None}}, TypeError, "batch_dims['x']: has null"),
         (simulate, (NET, NPU), {"tuning": "most_tiles=4"}, TypeError, "tuning: has 'most_tiles=4' (str)"),
-        (simulate, (NET, NPU), {"tuning": {"most_tile": 4}}, ScheduleError, "nearest: tuning.most_tiles"),
+        (simulate, (NET, NPU), {"tuning": {"most_tile": 4}}, ScheduleError, "did you mean most_tiles"),
         (simulate, (NET, NPU), {"bacth": 4}, TypeError, "no argument 'bacth' (did you mean batch?)"),
         (simulate, (NET, NPU), {"pins": 5}, TypeError, "pins: has 5 (int); needs a mapping of layers"),
         (simulate, (NET, NPU), {"pins": {"x": {}}}, ScheduleError, "layers.x: fixes nothing"),

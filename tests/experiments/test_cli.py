@@ -61,7 +61,7 @@ class TestCatalogue:
 
         for name in exported_names():
             assert any(f" {name} " in line for line in lines), name
-        kernels = terminal.out("fuse", "bert-tiny", "--policy", "unfused").splitlines()
+        kernels = terminal.out("fuse", "bert-tiny", "--policy", "unfused", "--wide").splitlines()
         assert any("layer_norm_4" in line and line.count("layer_norm_4") == 2 for line in kernels)
 
     def test_one_model(self, terminal: Terminal) -> None:
@@ -85,7 +85,11 @@ class TestCatalogue:
         listed = terminal.json("hardware")["hardware"]
 
         assert [entry["name"] for entry in listed] == list(preset_names())
-        assert "stcp920" in terminal.out("hardware")
+        of_h100 = {"kind": "gpu", "part_of": None, "year": 2022, "power_w": 700}
+        assert of_h100.items() <= next(entry for entry in listed if entry["name"] == "h100").items()
+        lines = [[cell.strip() for cell in line.split("│")[1:5]] for line in terminal.out("hardware").splitlines()]
+        assert ["h100", "gpu", "2022", "700"] in lines
+        assert ["raspberry_pi_4", "cpu of a board", "2019", "?"] in lines
 
     def test_one_machine(self, terminal: Terminal) -> None:
         assert terminal.json("hardware", "stcp920")["name"] == "stcp920"

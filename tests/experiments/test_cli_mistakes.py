@@ -35,7 +35,7 @@ class TestMistakes:
             (["models", "bert-tiny", "--picture", "no/where.svg"], ["--picture has no/where.svg"]),
             ([*TINY[:-1], "graphturbo", "--option", "order=zz"], ["option order: has 'zz'; needs 'best'"]),
             ([*TINY, "--set", "tuning.most_tiles=few"], ["tuning.most_tiles: has 'few'; needs a whole number"]),
-            ([*TINY[:-1], "graphturb"], ["'graphturb'", "nearest: graphturbo"]),
+            ([*TINY[:-1], "graphturb"], ["'graphturb'", "did you mean graphturbo?"]),
             ([*TINY[:-1], "nothere.py"], ["nothere.py", "does not exist"]),
             (["simulate", "resnet51", *TINY[2:]], ["'resnet51'", "nearest: resnet50"]),
             (["simulate", "nosuch.onnx", *TINY[2:]], ["nosuch.onnx", "No such file"]),
@@ -55,6 +55,39 @@ class TestMistakes:
             (["run", "nothere.yaml"], ["nothere.yaml: no such file"]),
             (["run", "folder"], ["folder: is a directory"]),
             (["report", "nothere"], ["nothere"]),
+            (["simulat"], ["'simulat' (did you mean simulate?)"]),
+            (["help"], ["'help' (did you mean --help?)"]),
+            (["bundle", "biuld"], ["'biuld' (did you mean build?)"]),
+            (["schema", "Machine"], ["'Machine' (did you mean machine?)"]),
+            (["tune", "bert-tiny", "--tuner", "Ansor"], ["'Ansor' (did you mean ansor?)"]),
+            (["tune", "bert-tiny", "--runner", "simulated"], ["'simulated' (did you mean simulate?)"]),
+            (["simulate", "bert-tiny", "--hardwear", "h100"], ["no option --hardwear (did you mean --hardware?)"]),
+            ([*TINY, "-batch", "4"], ["there is no option -batch (did you mean --batch?)"]),
+            (["simulate", "bert-tiny", "--hardware", "STCP920", "--policy", "unfused"], ["did you mean stcp920?"]),
+            (["simulate", "BERT_tiny", *TINY[2:]], ["nearest: bert-tiny,"]),
+            ([*TINY[:-1], "Fixed_Pattern"], ["did you mean fixed-pattern?"]),
+            ([*TINY[:-1], "graphturbo", "--option", "Order=bfs"], ["Order: is unknown (did you mean order?)"]),
+            ([*TINY[:-1], "graphturbo", "--option", "order=BFS"], ["has 'BFS' (did you mean bfs?)"]),
+            ([*TINY[:-1], "ago", "--option", "bias=.inf"], ["--option bias: has .inf; needs a finite number"]),
+            ([*TINY, "--dtype", "FP16"], ["'FP16' (did you mean fp16?)"]),
+            ([*TINY, "--dtype", "float16"], ["'float16' (did you mean fp16?)"]),
+            ([*TINY, "--dtype", "bfloat16"], ["'bfloat16' (did you mean bf16?)"]),
+            ([*TINY, "--set", "clock=.inf"], ["--set clock: has .inf; needs a finite number"]),
+            ([*TINY, "--set", "clock=-NaN"], ["--set clock: has -NaN; needs a finite number"]),
+            ([*TINY, "--set", "ddr.efficiency=1e999"], ["--set ddr.efficiency: has 1e999; needs a finite number"]),
+            ([*TINY, "--what-if", "clock=inf"], ["what-if: clock: has inf; needs a finite number"]),
+            ([*TINY, "--set", "clock=1 GHZ"], ["has unit 'GHZ' (did you mean GHz?)"]),
+            ([*TINY, "--set", "ddr.bandwidth=1 Gb/s"], ["has unit 'Gb/s'; needs"]),
+            ([*TINY, "--set", "capacity=1 MiB"], ["there is no capacity (did you mean ddr.capacity?)"]),
+            (["simulate", "nets.onnx", *TINY[2:]], ["No such file or directory (did you mean net.onnx?)"]),
+            ([*TINY, "--dtype", ""], ["dtype has ''; needs one of"]),
+            ([*TINY, "--set", "ddr.capacity=1 gib"], ["has unit 'gib' (did you mean GiB?)"]),
+            (["simulate", "bert-tiny", "--hardware", "h100.yaml", "--policy", "unfused"], ["the preset is h100,"]),
+            (["report", "study.yaml"], ["study.yaml, which is a file; needs a folder"]),
+            (["run", "nopins.yaml"], ["nopins.yaml: no such file or directory\n"]),
+            (["run", "stdy.yaml"], ["no such file or directory (did you mean study.yaml?)"]),
+            (["fuse", "bert-tiny", "--policy", "unfused", "--picture", "x.bmp"], ["x.bmp; needs a file that ends in"]),
+            (["run", "study.yaml", "--out", "report.html"], ["report.html, which is named like a file"]),
         ],
     )
     def test_end_with_two_and_one_message(
@@ -66,6 +99,8 @@ class TestMistakes:
         Path("folder.onnx").mkdir()
         Path("folder").mkdir()
         Path("notes.txt").touch()
+        Path("net.onnx").touch()
+        Path("study.yaml").write_text("workloads: [bert-tiny]\nhardware: stcp920\npolicies: [unfused]\n")
 
         message = terminal.refused(*argv)
         assert all(text in message for text in texts), message

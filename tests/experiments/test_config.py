@@ -242,7 +242,7 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
         sweeping("local_buffer.capacity", "[-512 KiB]"),
         "local_buffer.capacity: has '-512 KiB'",
     ),
-    "not a number": (sweeping("ddr.bandwidth", "[.nan]"), "ddr.bandwidth: has nan"),
+    "not a number": (sweeping("ddr.bandwidth", "[.nan]"), "has .nan; needs a finite number"),
     "one value where a list belongs": (
         sweeping("clusters", "4"),
         "hardware.0.sweep.clusters: has 4; needs a list",

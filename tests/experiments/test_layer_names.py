@@ -88,7 +88,7 @@ class TestEveryCommand:
     def test_shows_them_with_the_nodes_of_the_file(self, hardware: str, terminal: Terminal) -> None:
         argv = "resnet18", "--hardware", hardware, "--policy", "fixed-pattern"
 
-        shown = terminal.out("simulate", *argv)
+        shown = terminal.out("simulate", *argv, "--wide")
         assert named("#15 Conv+Add+Relu 256x14x14") in shown
         assert "node_Conv_319, node_add_5, node_relu_12" in shown
         assert named("#15 Conv+Add+Relu 256x14x14") in terminal.out("fuse", *argv)

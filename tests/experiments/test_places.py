@@ -200,3 +200,14 @@ def test_files_are_told_apart_by_what_they_are(data: st.DataObject, tmp_path_fac
     except FileError:
         refused = True
     assert refused == (owner.get(out) == owner[read])
+
+
+@pytest.mark.parametrize("command", OUTPUTS)
+def test_a_name_with_the_end_of_another_kind_of_file_is_refused(
+    command: str, files: Path, terminal: Terminal
+) -> None:
+    argv, flags = OUTPUTS[command]
+    for flag in flags:
+        message = terminal.refused(*argv, flag, "drawn.bmp")
+        assert f"{flag} has drawn.bmp; needs a file that ends in ." in message
+        assert not (files / "drawn.bmp").exists()

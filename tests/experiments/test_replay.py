@@ -130,7 +130,7 @@ def test_tuning_is_set_and_swept_like_a_value_of_the_machine(terminal: Terminal,
 @pytest.mark.parametrize(
     ("setting", "texts"),
     [
-        ("tuning.most_tils=3", ["tuning.most_tils is unknown", "nearest: tuning.most_tiles"]),
+        ("tuning.most_tils=3", ["tuning.most_tils is unknown", "did you mean most_tiles?"]),
         ("tuning.most_tiles=0", ["tuning.most_tiles", "has 0"]),
         ("tuning.worthwhile=2", ["tuning.worthwhile", "has 2"]),
     ],

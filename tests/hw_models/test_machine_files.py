@@ -38,13 +38,15 @@ class TestWithABase:
     def test_unstated_values_are_the_base_s(self, write: Writer) -> None:
         path = write("mine.yaml", "base: stcp920\nlocal_buffer: {capacity: 2 MiB}\nddr:\n  bandwidth: 200 GB/s\n")
 
-        changes = {"name": "mine", "local_buffer.capacity": "2 MiB", "ddr.bandwidth": "200 GB/s"}
+        changes = {"name": "mine", "product.power": None, "local_buffer.capacity": "2 MiB", "ddr.bandwidth": "200 GB/s"}
         assert load_hardware(path) == with_values(load_hardware("stcp920", ClusteredDsa), changes)
 
     def test_a_base_alone_is_that_machine_under_the_name_of_the_file(self, write: Writer) -> None:
         path = write("my chip!.yaml", "base: goya\n")
 
-        assert load_hardware(path) == with_values(load_hardware("goya", ClusteredDsa), {"name": "my chip-"})
+        assert load_hardware(path) == with_values(
+            load_hardware("goya", ClusteredDsa), {"name": "my chip-", "product.year": None, "product.power": None}
+        )
 
     def test_a_stated_name_is_the_name(self, write: Writer) -> None:
         assert load_hardware(write("mine.yaml", "base: goya\nname: other")).name == "other"

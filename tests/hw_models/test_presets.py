@@ -1,10 +1,11 @@
 """Presets of one die, and cores of one design, have the same values but for what makes them different parts."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dsascape.hw_models import AnyHardware, Gpu, load_hardware, parameter_paths
+from dsascape.hw_models import AnyHardware, Gpu, load_hardware, parameter_paths, preset_names
 from dsascape.hw_models.common.product_types import ProductType
 from dsascape.hw_models.machine_files.load import plain
 
@@ -17,10 +18,13 @@ def value_at(spec: AnyHardware, path: str) -> Any:
 
 
 def differences(one: str, other: str, part: str = "", other_part: str = "") -> set[str]:
-    """Return the paths below a part of each preset at which they differ."""
+    """Return the paths below a part of each preset at which they differ, those that only lists show left out."""
     first, second = load_hardware(one), load_hardware(other)
     mine, theirs = [
-        {path.removeprefix(inside): value_at(spec, path) for path in parameter_paths(spec) if path.startswith(inside)}
+        {
+            path.removeprefix(inside): value_at(spec, path)
+            for path in parameter_paths(spec) if path.startswith(inside) and not path.startswith("product.")
+        }
         for spec, inside in ((first, part), (second, other_part or part))
     ]  # fmt: skip
     assert mine
@@ -80,3 +84,19 @@ def test_l1_and_l2_pass_as_much_in_all_cortex_a55() -> None:
     found = differences("kirin990", "snapdragon865", "cores.little.", "cores.silver.")
 
     assert not found & {"l1.bytes_per_cycle", "l2.bytes_per_cycle", "fma_pipes", "issue_width"}
+
+
+def test_what_lists_say_of_a_product_is_not_of_the_machines_that_it_is_a_base_of(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("base: tpu_v4i\n")
+    whole, mine = load_hardware("tpu_v4i"), load_hardware(tmp_path / "mine.yaml")
+
+    assert (whole.product.year, whole.stated_power_w) == (2020, 175)
+    assert (mine.product.year, mine.stated_power_w) == (None, None)
+    assert load_hardware("h100").stated_power_w == load_hardware("h100", Gpu).power_limit_w == 700
+
+
+def test_cores_and_gpus_of_phones_and_boards_say_so() -> None:
+    whole = {name for name in preset_names() if load_hardware(name).product.part_of is None}
+
+    assert not [name for name in whole if name.startswith(("kirin", "snapdragon", "raspberry", "adreno", "mali", "rk"))]
+    assert {"h100", "t4", "goya", "platinum_8124m"} <= whole

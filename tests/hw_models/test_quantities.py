@@ -78,7 +78,7 @@ def test_every_unit_is_read_in_each_of_unicodes_forms(units: dict[str, float], u
         (float("nan"), r"has nan, which has no unit"),
         ("64", r"has '64'; needs a number with one of"),
         ("64 KiBs", r"has unit 'KiBs'; needs one of: B, KiB"),
-        ("64 kib", r"has unit 'kib'; needs one of"),
+        ("64 kib", r"has unit 'kib' \(did you mean KiB\?\); needs one of"),
         ("64 KB", r"has unit 'KB', which is ambiguous; needs KiB \(1024\) or kB \(1000\)"),
         ("-1 B", r"has '-1 B'; needs a number from 0"),
         ("1e999 B", r"has '1e999 B'; needs a number from 0 to 9e\+15 B"),

@@ -60,7 +60,8 @@ def test_every_policy_of_the_table_has_the_name_it_stands_under(name: str) -> No
 
 
 def test_an_unknown_policy_is_refused_with_the_known_ones_and_the_nearest() -> None:
-    with pytest.raises(ScheduleError, match="unknown policy 'grafturbo'; nearest: graphturbo; known: ") as refused:
+    meant = r"unknown policy 'grafturbo' \(did you mean graphturbo\?\); known: "
+    with pytest.raises(ScheduleError, match=meant) as refused:
         make_policy("grafturbo")
 
     assert str(refused.value).endswith(", ".join(sorted(policy_types())))

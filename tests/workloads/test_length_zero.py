@@ -28,5 +28,5 @@ def test_an_input_of_length_zero_is_dropped() -> None:
 
 
 def test_a_negative_length_is_refused() -> None:
-    with pytest.raises(WorkloadError, match="needs at least 0"):
+    with pytest.raises(WorkloadError, match="needs a whole number from 0"):
         _graph(-1)

@@ -72,6 +72,14 @@ REFUSED: dict[str, tuple[Callable[[], ModelProto], str]] = {
         lambda: model(helper.make_node("Warp", ["x"], ["y"], name="w1"), inputs={"x": [2]}),
         r"'w1' \(Warp\) is not an operator of ONNX opset 18",
     ),
+    "operator written otherwise": (
+        lambda: model(helper.make_node("softMax", ["x"], ["y"], name="s1"), inputs={"x": [2]}),
+        r"'s1' \(softMax\) is not an operator of ONNX opset 18 \(did you mean Softmax\?\)",
+    ),
+    "operator of a later opset": (
+        lambda: model(helper.make_node("Gelu", ["x"], ["y"], name="g1"), inputs={"x": [2]}),
+        r"'g1' \(Gelu\) is not an operator of ONNX opset 18; it is one from 20 on",
+    ),
     "shape from data": (
         lambda: model(helper.make_node("NonZero", ["x"], ["y"], name="nz"), inputs={"x": [2, 3]}),
         r"'nz' \(NonZero\) writes 'y', whose shape \[2, '.*'\] is not known before the network runs; cut",

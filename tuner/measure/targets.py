@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsascape.hw_models.common.extensions import ExtensionError
+from dsascape.hw_models.text.messages import nearest
 from dsascape.tuner.measure.cpu_targets import CPU_TARGETS, CpuTarget, installed_target
 from dsascape.tuner.measure.cuda import CudaDevice, CudaError
 
@@ -104,8 +105,9 @@ def _installed(name: str) -> CpuTarget:
     others = tuple(CPU_TARGETS.entries())
     if name not in others:
         also = f"; installed packages have {', '.join(sorted(others))}" if others else ""
+        meant = nearest(name, (*_GENERIC, "llvm", "cuda", "opencl", *others))
         raise TargetError(
-            f"target has {name!r}; needs llvm, aarch64 or x86_64 with a core such as aarch64-cortex-a76 or"
+            f"target has {name!r}{meant}; needs llvm, aarch64 or x86_64 with a core such as aarch64-cortex-a76 or"
             f" x86_64-sapphirerapids, cuda with an architecture such as cuda-sm_90, or opencl{also}"
         )
     try:

@@ -215,7 +215,7 @@ class TestEveryNumber:
 class TestTuning:
     def test_an_unknown_number_is_refused_with_the_nearest_and_all_that_are_known(self) -> None:
         with pytest.raises(
-            ScheduleError, match=r"tuning\.most_tile is unknown; nearest: tuning\.most_tiles; known: "
+            ScheduleError, match=r"tuning\.most_tile is unknown \(did you mean most_tiles\?\); known: "
         ) as e:
             make_tuning(machine(), {"most_tile": 2})
 
