@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsascape.experiments.question.config import Experiment
+from dsascape.experiments.question.config import ALL, Experiment
 from dsascape.hw_models import preset_names
 from dsascape.hw_models.machine_files.json_schema import DRAFT
+from dsascape.hw_models.machine_files.kinds import hardware_kinds
 from dsascape.hw_models.machine_files.meanings import WithMeanings
 from dsascape.scheduler import policy_types
 from dsascape.workloads import zoo_names
@@ -21,7 +22,8 @@ def experiment_schema() -> dict[str, Any]:
     schema["required"] = [key for key in schema["required"] if key != "name"]  # the file's own name stands in
     parts = schema["$defs"]
     parts["WorkloadEntry"]["properties"]["model"]["examples"] = list(zoo_names())
-    parts["HardwareEntry"]["properties"]["base"]["examples"] = list(preset_names())
+    parts["HardwareEntry"]["properties"]["base"]["examples"] = [ALL, *preset_names()]
+    parts["HardwareEntry"]["properties"]["kind"]["examples"] = sorted(hardware_kinds())
     schema["properties"]["policies"]["items"]["anyOf"][0]["examples"] = sorted(policy_types())
     return {"$schema": DRAFT, **schema, "title": "dsascape experiment"}
 

@@ -220,7 +220,7 @@ def _study(
     return Study(
         name=experiment.name,
         question=experiment.question,
-        hardware_name=" and ".join(dict.fromkeys(entry.base for entry in experiment.hardware)),
+        hardware_name=" and ".join(dict.fromkeys(entry.label for entry in experiment.hardware)),
         hardware_rows=tuple(note.hardware),
         units=note.units or _stated_kinds(note.hardware),
         swept=experiment.swept(),
