@@ -12,6 +12,7 @@ from dsascape.experiments.report.words import enumeration, meaning, quantity, se
 from dsascape.wording import count
 
 _MOST_WEIGHTS = 4
+_MOST_MACHINES = 3
 
 
 def limits_text(constraints: Sequence[str]) -> str:
@@ -108,11 +109,19 @@ def dtypes_warning(points: pd.DataFrame) -> str:
     of_network = ran.groupby("model", sort=False)["dtype"].nunique()
     if len(set(dtypes)) <= 1 or of_network.max() <= 1:
         return ""
-    named = enumeration([f"{name} computes in {dtype}" for name, dtype in dtypes.items()])
+    of_dtype = {dtype: list(dtypes.index[dtypes == dtype]) for dtype in dict.fromkeys(dtypes)}
+    named = enumeration([_computing(names, dtype) for dtype, names in of_dtype.items()])
     return (
         f"Careful: {named}. Their figures differ by the precision, too; state `dtype` for each network to compare the"
         " machines alone."
     )
+
+
+def _computing(names: Sequence[str], dtype: str) -> str:
+    """Return which machines compute in a dtype, the first ones by name."""
+    rest = len(names) - _MOST_MACHINES
+    told = [*names[:_MOST_MACHINES], f"{rest} more"] if rest > 0 else names
+    return f"{enumeration(told)} {'compute' if names[1:] else 'computes'} in {dtype}"
 
 
 def _machine(design: pd.Series, together: Together) -> str:

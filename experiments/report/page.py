@@ -12,7 +12,16 @@ from markupsafe import Markup, escape
 
 from dsascape.experiments.report.best_of_study import best_sentence, notes_of
 from dsascape.experiments.report.explorer import explorer_data, timeline_data
-from dsascape.experiments.report.frames import Axes, against_base, axes_of, failed, policies_in, prepared, usable
+from dsascape.experiments.report.frames import (
+    Axes,
+    against_base,
+    axes_of,
+    failed,
+    names_in,
+    policies_in,
+    prepared,
+    usable,
+)
 from dsascape.experiments.report.gantt import categories_in
 from dsascape.experiments.report.headline import verdict
 from dsascape.experiments.report.layout import Evaluation
@@ -55,6 +64,7 @@ def render_report(study: Study) -> str:
         answer=told,
         remarks=[*study.remarks, *([left_out] if left_out else [])],
         machine=_machine(study),
+        described=_described(study, points),
         sections=sections_of(evaluation),
         failures=[(row, setting(row, axes)) for _, row in missing.head(_MOST_FAILURES).iterrows()],
         failed=len(missing),
@@ -146,6 +156,13 @@ def _machine(study: Study) -> list[tuple[str, list[tuple[str, str, tuple[str, ..
         head, _, rest = key.partition(".")
         groups.setdefault(head if rest else "", []).append((rest or head, value, study.swept.get(key, ())))
     return list(groups.items())
+
+
+def _described(study: Study, points: pd.DataFrame) -> str:
+    """Return which machine the page's table is about: of several the first, whose values are noted."""
+    first = dict(study.hardware_rows).get("name", "")
+    several = names_in(points, "hardware")
+    return f"{first}, the first of {count(len(several), 'machine')}" if first and several[1:] else study.hardware_name
 
 
 def _csv_link(study: Study) -> Markup:

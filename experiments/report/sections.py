@@ -28,6 +28,7 @@ from dsascape.experiments.report.installed_sections import installed_sections
 from dsascape.experiments.report.language_section import language_section
 from dsascape.experiments.report.layout import Evaluation, Figure, Section
 from dsascape.experiments.report.leading import source_of, with_leading_source
+from dsascape.experiments.report.machines import ranking_figures
 from dsascape.experiments.report.measured_section import measured_sections
 from dsascape.experiments.report.phones import at_both_widths
 from dsascape.experiments.report.plots import speedup_bars
@@ -77,6 +78,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
         Section("best", "The best machine", tuple(best_machine_figures(evaluation)), source_of(lead.every)),
         Section("front", "The front", front if search else (), source_of(lead.every)),
         Section("search", "The search", tuple(search_figures(evaluation)), source_of(lead.every)),
+        Section("machines", "Machines ranked", tuple(ranking_figures(lead)), source_of(lead.every)),
         Section("fastest", "Fastest points", _fastest(lead) if ran else (), source_of(lead.every)),
         Section("speedup", "Policies compared", _speedups(lead) if ran else (), source_of(lead.every)),
         Section("sweep", "Over the sweep", (*_curves(lead), *_winners(lead)) if ran else (), source_of(lead.every)),
@@ -215,6 +217,8 @@ def _against_base(evaluation: Evaluation) -> Iterator[Figure]:
 
 def _curves(evaluation: Evaluation) -> Iterator[Figure]:
     for number, (axis, values) in enumerate(evaluation.axes.items()):
+        if axis == "hardware":  # ranked in a chart of their own
+            continue
         line = cut(evaluation.points, evaluation.axes, [axis])
         if line.empty:
             continue

@@ -192,7 +192,7 @@ def _comparison(ratios: pd.DataFrame, baseline: str, others: Sequence[str], axes
             sentences.append(f"Most is gained by {best} for {where[0]}, and most lost for {where[1]}.")
         else:
             sentences.append(f"Least is lost by {best} for {where[0]}, and most for {where[1]}.")
-    ends = {axis: both for axis in axes if (both := trend(of_best, axis, axes))}
+    ends = {axis: both for axis in axes if axis != "hardware" and (both := trend(of_best, axis, axes))}
     telling = sorted(ends, key=lambda axis: -abs(log10(ends[axis][1] / ends[axis][0])))[:_MOST_NAMED]
     return sentences + [_trend_text(axis, axes[axis], ends[axis]) for axis in axes if axis in telling]
 
