@@ -110,7 +110,8 @@ def dtypes_warning(points: pd.DataFrame) -> str:
     if len(set(dtypes)) <= 1 or of_network.max() <= 1:
         return ""
     of_dtype = {dtype: list(dtypes.index[dtypes == dtype]) for dtype in dict.fromkeys(dtypes)}
-    named = enumeration([_computing(names, dtype) for dtype, names in of_dtype.items()])
+    each = [_computing(names, dtype) for dtype, names in of_dtype.items()]
+    named = "; ".join(each) if each[2:] else enumeration(each)
     return (
         f"Careful: {named}. Their figures differ by the precision, too; state `dtype` for each network to compare the"
         " machines alone."

@@ -142,7 +142,7 @@ def machine_sentence(points: pd.DataFrame, axes: Axes) -> str:
     behind = [*dict.fromkeys([len(tied), len(names) - 1])] if len(tied) < len(names) else []
     told = [speed_words(latencies[at] / latencies[0], latencies[at] / latencies[0], names[at]) for at in behind]
     told = [f"{words}, {role}" for words, role in zip(told, ("the next", "the slowest"), strict=False)]
-    return ", ".join([f"{relation}{mean}", *([enumeration(told)] if told else [])]) + "."
+    return ", ".join([f"{relation}{mean}", *([", and ".join(told)] if told else [])]) + "."
 
 
 def ranking_figures(evaluation: Evaluation) -> Iterator[Figure]:

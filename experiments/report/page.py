@@ -27,6 +27,7 @@ from dsascape.experiments.report.headline import verdict
 from dsascape.experiments.report.layout import Evaluation
 from dsascape.experiments.report.leading import leading, source_of
 from dsascape.experiments.report.looks import policy_looks
+from dsascape.experiments.report.machines import machine_sentence
 from dsascape.experiments.report.run_sections import timelines_drawn
 from dsascape.experiments.report.sample import MOST_POINTS, listed, within_chart_limits
 from dsascape.experiments.report.sections import sections_of
@@ -38,6 +39,10 @@ from dsascape.wording import count
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 SCRIPTS = ("points.js", "timeline.js")
 _MOST_FAILURES = 200
+_MACHINES = re.compile(
+    r"\b(machine|hardware|gpu|cpu|npu|tpu|dsa|accelerator|chip|device|processor|board|phone|soc|preset)s?\b", re.IGNORECASE
+)
+"""Words by which a question asks about machines."""
 
 
 def render_report(study: Study) -> str:
@@ -91,8 +96,11 @@ def _headline(study: Study, points: pd.DataFrame, axes: Axes) -> tuple[str, list
     points = leading(points)
     told = answer(points, axes)
     headline = best_sentence(study, points, axes) or verdict(study.question, points, axes)
+    machines = "" if study.together is not None else machine_sentence(points, axes)
+    if machines and not headline and (len(policies_in(points)) == 1 or _MACHINES.search(study.question)):
+        headline, machines = machines, ""
     headline, *rest = [headline, *told] if headline else told
-    return headline, [*notes_of(study, points), *rest]
+    return headline, [*notes_of(study, points), *([machines] if machines else []), *rest]
 
 
 def _standing(study: Study, points: pd.DataFrame) -> str:

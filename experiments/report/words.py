@@ -76,7 +76,7 @@ def significant(value: float, digits: int = 3) -> str:
         return MISSING
     if value == 0:
         return "0"
-    magnitude = floor(log10(abs(value)))
+    magnitude = floor(log10(abs(float(f"{value:.{digits - 1}e}"))))
     if magnitude not in _PLAIN_MAGNITUDES:
         return f"{value:.{digits - 1}e}"
     return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
