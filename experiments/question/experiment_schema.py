@@ -21,10 +21,20 @@ def experiment_schema() -> dict[str, Any]:
     schema = Experiment.model_json_schema(by_alias=True, schema_generator=WithMeanings)
     schema["required"] = [key for key in schema["required"] if key != "name"]  # the file's own name stands in
     parts = schema["$defs"]
+    machine, top = parts["HardwareEntry"]["properties"], schema["properties"]
+    for key in ("base", "kind"):  # one of them is there, and never null
+        machine[key] = {**machine[key].pop("anyOf")[0], **machine[key]}
+        del machine[key]["default"]
+    machines = [ALL, *preset_names()]
+    machine["kind"]["examples"] = sorted(hardware_kinds())
     parts["WorkloadEntry"]["properties"]["model"]["examples"] = list(zoo_names())
-    parts["HardwareEntry"]["properties"]["base"]["examples"] = [ALL, *preset_names()]
-    parts["HardwareEntry"]["properties"]["kind"]["examples"] = sorted(hardware_kinds())
-    schema["properties"]["policies"]["items"]["anyOf"][0]["examples"] = sorted(policy_types())
+    names = [
+        (top["workloads"]["items"], list(zoo_names())), (top["hardware"], machines),
+        (top["hardware"]["anyOf"][-1]["items"], machines), (top["policies"]["items"], sorted(policy_types())),
+    ]  # fmt: skip
+    machine["base"]["examples"] = machines
+    for part, examples in names:
+        part["anyOf"][0]["examples"] = examples
     return {"$schema": DRAFT, **schema, "title": "dsascape experiment"}
 
 
