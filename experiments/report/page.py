@@ -29,6 +29,7 @@ from dsascape.experiments.report.leading import leading, source_of
 from dsascape.experiments.report.looks import policy_looks
 from dsascape.experiments.report.machines import machine_sentence
 from dsascape.experiments.report.run_sections import timelines_drawn
+from dsascape.experiments.report.measured_section import measured_notes
 from dsascape.experiments.report.sample import MOST_POINTS, listed, within_chart_limits
 from dsascape.experiments.report.sections import sections_of
 from dsascape.experiments.report.study import Study
@@ -93,14 +94,14 @@ def headline_of(study: Study) -> str:
 
 def _headline(study: Study, points: pd.DataFrame, axes: Axes) -> tuple[str, list[str]]:
     """Return the headline that answers the question, and the sentences that follow."""
-    points = leading(points)
+    measured, points = measured_notes(points), leading(points)
     told = answer(points, axes)
     headline = best_sentence(study, points, axes) or verdict(study.question, points, axes)
     machines = "" if study.together is not None else machine_sentence(points, axes)
     if machines and not headline and (len(policies_in(points)) == 1 or _MACHINES.search(study.question)):
         headline, machines = machines, ""
     headline, *rest = [headline, *told] if headline else told
-    return headline, [*notes_of(study, points), *([machines] if machines else []), *rest]
+    return headline, [*measured, *notes_of(study, points), *([machines] if machines else []), *rest]
 
 
 def _standing(study: Study, points: pd.DataFrame) -> str:
