@@ -101,8 +101,8 @@ def _summary(points: pd.DataFrame, kernels: pd.DataFrame) -> list[str]:
         f" (Spearman), {ranks[1]:.3f} (Kendall)",
         f"- {len(points)} runs of whole networks: mean error {whole:.1%}",
         *regrets,
-        f"- {busy} of {len(points)} runs began on a busy machine, which makes measured times longer; {unsure} have medians"
-        " that are known less well than wanted",
+        f"- {busy} of {len(points)} runs began on a busy machine, which makes measured times longer; {unsure} have"
+        " medians that are known less well than wanted",
     ]
 
 

@@ -123,7 +123,7 @@ class WorkloadEntry(BaseModel):
     """Weight of the network, at each of its sizes, where ``combine`` takes all networks together; 1 if not stated."""
 
 
-_ONE_OF_BOTH = [{"required": ["base"]}, {"required": ["kind"]}]
+_ONE_OF_BOTH: list[pydantic.JsonValue] = [{"required": ["base"]}, {"required": ["kind"]}]
 
 
 class HardwareEntry(BaseModel):
@@ -155,7 +155,9 @@ class HardwareEntry(BaseModel):
     @property
     def label(self) -> str:
         """What the entry is called in a report."""
-        return f"all presets of kind {self.kind}" if self.base is None else "all presets" if self.is_selection else self.base
+        if self.base is None:
+            return f"all presets of kind {self.kind}"
+        return "all presets" if self.is_selection else self.base
 
     @pydantic.model_validator(mode="after")
     def _sets_or_sweeps(self) -> "HardwareEntry":

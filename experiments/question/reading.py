@@ -289,7 +289,8 @@ def _named_apart(machines: Sequence[Machines]) -> tuple[Machines, ...]:
     for position, (base, machine) in enumerate(zip(bases, machines, strict=True)):
         label = base.name
         if machine.values and any(other.name == label and other != base for other in bases):
-            values = ", ".join(f"{path}: {'null' if value is None else value}" for path, value in machine.values.items())
+            stated = machine.values.items()
+            values = ", ".join(f"{path}: {'null' if value is None else value}" for path, value in stated)
             label = re.sub(r"[^\w .,:+()/-]", "-", f"{base.name} ({values})")
         names.append(label if len(label) <= _LONGEST_MACHINE_NAME else f"{base.name[:70]} ({position + 1})")
     return tuple(

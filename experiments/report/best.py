@@ -6,13 +6,16 @@ import pandas as pd
 
 from dsascape.experiments.question.combined import GEOMETRIC, MAXIMISED, WORDS
 from dsascape.experiments.question.constraints import read_constraints
-from dsascape.experiments.report.frames import Axes, pareto_front, usable
+from dsascape.experiments.report.frames import Axes, feasible, names_in, pareto_front, usable
 from dsascape.experiments.report.together import Together
-from dsascape.experiments.report.words import enumeration, meaning, quantity, setting, significant
+from dsascape.experiments.report.words import enumeration, meaning, quantity, scale_of, setting, significant
 from dsascape.wording import count
 
 _MOST_WEIGHTS = 4
 _MOST_MACHINES = 3
+_MOST_FRONTS = 2
+_SAME_UNIT = 1000
+"""Ratio of figures above which each has a unit of its own."""
 
 
 def limits_text(constraints: Sequence[str]) -> str:
@@ -85,6 +88,44 @@ def best_machine(together: Together, objectives: Sequence[str], constraints: Seq
         f"Best machine for this set of {count(len(together.weights), 'network')}, by {WORDS[together.how]} of {words}"
         f"{f', {limits}' if limits else ''}: {' '.join(said)}{on_front}."
     )
+
+
+def front_sentence(
+    points: pd.DataFrame, objectives: Sequence[str], axes: Axes, constraints: Sequence[str] = ()
+) -> str:
+    """Return a sentence on what is best: the Pareto front of each network, of points that keep the constraints."""
+    compared = [name for name in objectives if name in points]
+    ran = feasible(points).dropna(subset=compared)
+    if ran.empty or not compared:
+        return ""
+    networks = names_in(ran, "network")
+    told = [_front_of(ran.loc[ran["network"] == name], name, compared, axes) for name in networks[:_MOST_FRONTS]]
+    rest = len(networks) - _MOST_FRONTS
+    more = f"; and those of {count(rest, 'further network')}" if rest > 0 else ""
+    opening = "The best found" if len(compared) == 1 else "The front found"
+    limits = f" {limits_text(constraints)}" if constraints else ""
+    return f"{opening}, by {enumeration([meaning(name)[0] for name in compared])}{limits}: {'; '.join(told)}{more}."
+
+
+def _front_of(own: pd.DataFrame, network: str, objectives: Sequence[str], axes: Axes) -> str:
+    front = own.loc[pareto_front(own, objectives)]
+    size = f"{len(front):,} of {count(len(own), 'point')}"
+    if len(front.drop_duplicates(list(objectives))) == 1:
+        only = front.iloc[0]
+        where = setting(only, axes)
+        figures = [quantity(float(only[name]), meaning(name)[1]) for name in objectives]
+        return f"{network}, {only['policy']}{f' at {where}' if where else ''} ({', '.join(figures)}; {size})"
+    return f"{network}, {size} ({', '.join(_range(front[name], name) for name in objectives)})"
+
+
+def _range(values: pd.Series, name: str) -> str:
+    low, high = float(values.min()), float(values.max())
+    divisor, unit = scale_of([low, high], meaning(name)[1])
+    if significant(low / divisor) != significant(high / divisor) and high / divisor > _SAME_UNIT * low / divisor:
+        return f"{quantity(low, meaning(name)[1])} to {quantity(high, meaning(name)[1])}"
+    if significant(low / divisor) == significant(high / divisor):
+        return f"{significant(low / divisor)} {unit}"
+    return f"{significant(low / divisor)} to {significant(high / divisor)} {unit}"
 
 
 def how_combined(together: Together) -> str:

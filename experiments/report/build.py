@@ -32,7 +32,7 @@ from dsascape.experiments.report.page import render_report
 from dsascape.experiments.report.study import Study
 from dsascape.experiments.report.summary import Summary, summary_of
 from dsascape.experiments.report.together import courses_of, together_of
-from dsascape.experiments.report.words import enumeration, setting
+from dsascape.experiments.report.words import named_or_counted, setting
 from dsascape.experiments.results.folder import (
     TRACES,
     DamagedError,
@@ -58,7 +58,6 @@ from dsascape.hw_models.machine_files.overrides import value_at
 from dsascape.hw_models.text.quantities import readable
 from dsascape.hw_models.text.whole_file import write_whole
 from dsascape.scheduler import policy_label
-from dsascape.wording import count
 
 _log = logging.getLogger(__name__)
 REPORT = "report.html"
@@ -66,8 +65,6 @@ BASELINE = "fixed-pattern"
 _MOST_KEYS_AT_START = 10_000
 """Largest number of points whose keys are computed before a run begins, which takes about two seconds."""
 _KIND_OF_UNIT = re.compile(r"units\.(\w+)\.kind")
-_MOST_NAMED = 4
-"""Most machines that the page's head names."""
 _NONE = "none"
 """Text for a part that the machine does not have."""
 
@@ -209,7 +206,7 @@ def _study(
         return Study(
             name=folder.resolve().name,
             question="",
-            hardware_name=_several(map(str, frame["hardware"].dropna() if "hardware" in frame else ())),
+            hardware_name=named_or_counted(map(str, frame.get("hardware", pd.Series(dtype=str)).dropna()), "machine"),
             hardware_rows=(),
             swept=swept,
             objectives=("latency_s",),
@@ -223,7 +220,7 @@ def _study(
     return Study(
         name=experiment.name,
         question=experiment.question,
-        hardware_name=_several([entry.label for entry in experiment.hardware]),
+        hardware_name=named_or_counted([entry.label for entry in experiment.hardware], "machine"),
         hardware_rows=tuple(note.hardware),
         units=note.units or _stated_kinds(note.hardware),
         swept=experiment.swept(),
@@ -239,12 +236,6 @@ def _study(
         courses=courses_of(note, rows),
         tuned=experiment.kernels or "",
     )
-
-
-def _several(machines: Iterable[str]) -> str:
-    """Return machines by name, or their number if they are many."""
-    names = list(dict.fromkeys(machines))
-    return enumeration(names) if len(names) <= _MOST_NAMED else count(len(names), "machine")
 
 
 def with_violations(frame: pd.DataFrame, constraints: Sequence[str]) -> pd.DataFrame:

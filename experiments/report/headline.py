@@ -1,7 +1,7 @@
-"""Headline that answers a study's question: yes or no where the points decide it, else the search's front or figures.
+"""Headline that answers a study's question with yes or no, where latencies decide it.
 
-A question is understood where it names its subject (a policy, fusion, keeping tensors on chip, more or less of a swept
-quantity) and asks whether that is faster. Otherwise the headline states figures without a yes or no.
+A question is understood where its subject is clear (names of policies, machines or networks, fusion, keeping tensors on
+chip, more or less of a swept quantity) and it asks whether that is faster, slower, or so many times as fast.
 """
 
 import math
@@ -13,17 +13,12 @@ from typing import Literal
 import pandas as pd
 
 from dsascape.experiments.question.points import LENGTHS, SIZES
-from dsascape.experiments.report.best import limits_text
-from dsascape.experiments.report.frames import Axes, feasible, names_in, numbers, pareto_front, usable
+from dsascape.experiments.report.frames import Axes, names_in, numbers, usable
 from dsascape.experiments.report.question import Question, of_own, understood
 from dsascape.experiments.report.words import (
     NOTEWORTHY,
     enumeration,
-    meaning,
     percent,
-    quantity,
-    scale_of,
-    setting,
     significant,
     speed_words,
 )
@@ -76,10 +71,7 @@ _UNFUSED = "unfused"
 _OFF_CHIP = ("ddr", "dram")
 _MOSTLY = 0.5
 _NOUNS = {"policy": "policy", "hardware": "machine", "model": "network"}
-_SAME_UNIT = 1000
-"""Ratio of figures above which each has a unit of its own."""
 _MOST_NAMED = 3
-_MOST_FRONTS = 2
 _UNITS: dict[str, float] = {**BYTES, **BYTES_PER_S, **HERTZ, **PICOSECONDS}
 
 
@@ -139,7 +131,8 @@ def verdict(question: str, points: pd.DataFrame, axes: Axes) -> str:
 def _aim(words: str) -> _Aim | None:
     """Return what a question asks of latencies; None where they do not decide it."""
     words = _POLITE.sub(" ", words)
-    quantifier: Literal["", "ever", "always"] = "ever" if _EVER.search(words) else "always" if _ALWAYS.search(words) else ""
+    quantifier: Literal["", "ever", "always"] = "always" if _ALWAYS.search(words) else ""
+    quantifier = "ever" if _EVER.search(words) else quantifier
     words = _EVER.sub(" ", _ALWAYS.sub(" ", words))
     equal = _AS_FAST.search(words)
     times = _times(words)
@@ -175,44 +168,6 @@ def _where(asked: Question) -> str:
     """Return the restriction of a question to some names, such as " on t4"."""
     before = {"policy": "under", "hardware": "on", "model": "for"}
     return "".join(f" {before[kind]} {enumeration(asked.only[kind])}" for kind in before if kind in asked.only)
-
-
-def front_sentence(
-    points: pd.DataFrame, objectives: Sequence[str], axes: Axes, constraints: Sequence[str] = ()
-) -> str:
-    """Return a sentence on what is best: the Pareto front of each network, of points that keep the constraints."""
-    compared = [name for name in objectives if name in points]
-    ran = feasible(points).dropna(subset=compared)
-    if ran.empty or not compared:
-        return ""
-    networks = names_in(ran, "network")
-    told = [_front_of(ran.loc[ran["network"] == name], name, compared, axes) for name in networks[:_MOST_FRONTS]]
-    rest = len(networks) - _MOST_FRONTS
-    more = f"; and those of {count(rest, 'further network')}" if rest > 0 else ""
-    opening = "The best found" if len(compared) == 1 else "The front found"
-    limits = f" {limits_text(constraints)}" if constraints else ""
-    return f"{opening}, by {enumeration([meaning(name)[0] for name in compared])}{limits}: {'; '.join(told)}{more}."
-
-
-def _front_of(own: pd.DataFrame, network: str, objectives: Sequence[str], axes: Axes) -> str:
-    front = own.loc[pareto_front(own, objectives)]
-    size = f"{len(front):,} of {count(len(own), 'point')}"
-    if len(front.drop_duplicates(list(objectives))) == 1:
-        only = front.iloc[0]
-        where = setting(only, axes)
-        figures = [quantity(float(only[name]), meaning(name)[1]) for name in objectives]
-        return f"{network}, {only['policy']}{f' at {where}' if where else ''} ({', '.join(figures)}; {size})"
-    return f"{network}, {size} ({', '.join(_range(front[name], name) for name in objectives)})"
-
-
-def _range(values: pd.Series, name: str) -> str:
-    low, high = float(values.min()), float(values.max())
-    divisor, unit = scale_of([low, high], meaning(name)[1])
-    if significant(low / divisor) != significant(high / divisor) and high / divisor > _SAME_UNIT * low / divisor:
-        return f"{quantity(low, meaning(name)[1])} to {quantity(high, meaning(name)[1])}"
-    if significant(low / divisor) == significant(high / divisor):
-        return f"{significant(low / divisor)} {unit}"
-    return f"{significant(low / divisor)} to {significant(high / divisor)} {unit}"
 
 
 def _bound_by(asked: str, ran: pd.DataFrame) -> str:
@@ -269,8 +224,9 @@ def _compared(asked: Question, points: pd.DataFrame, axes: Axes) -> _Sides | Non
     cases = len(involved.loc[(involved[case] != "").all(axis="columns")].drop_duplicates(case))
     told = enumeration([_listed(group, kind) for group in groups])
     return _Sides(
-        f"{told}{evidence}", _listed(rivals, kind), pd.concat(ratios, ignore_index=True), cases * len(groups), len(groups) > 1
-    )
+        f"{told}{evidence}", _listed(rivals, kind), pd.concat(ratios, ignore_index=True), cases * len(groups),
+        len(groups) > 1,
+    )  # fmt: skip
 
 
 def _kept_on_chip(points: pd.DataFrame) -> Mapping[str, float]:

@@ -138,7 +138,8 @@ def machine_sentence(points: pd.DataFrame, axes: Axes) -> str:
     several = ranked.workloads[1:]
     of_all = f" that ran {'all' if several else 'it'}" if ranked.left_out else ""
     mean = f" in the geometric mean over {count(len(ranked.workloads), 'network')}" if several else ""
-    relation = f"{enumeration(tied)} {'are' if tied[1:] else 'is'} the fastest of {count(len(names), 'machine')}{of_all}"
+    verb = "are" if tied[1:] else "is"
+    relation = f"{enumeration(tied)} {verb} the fastest of {count(len(names), 'machine')}{of_all}"
     behind = [*dict.fromkeys([len(tied), len(names) - 1])] if len(tied) < len(names) else []
     told = [speed_words(latencies[at] / latencies[0], latencies[at] / latencies[0], names[at]) for at in behind]
     told = [f"{words}, {role}" for words, role in zip(told, ("the next", "the slowest"), strict=False)]
@@ -226,9 +227,9 @@ def _bars(
     names = [clipped(str(name), _LONGEST_NAME) for name in machines["hardware"]]
     texts = [_texts(row, source) for _, row in machines.iterrows()]
     columns = {} if above else {name: px for name, px in _COLUMNS.items() if name in texts[0]}
-    expected = pd.Series([_of_libraries(row) for _, row in machines.iterrows()], machines.index)
-    if source == MEASURED:
-        expected = expected.where(False)
+    is_told = "libraries' code" in texts[0]
+    known = [_of_libraries(row) if is_told else float("nan") for _, row in machines.iterrows()]
+    expected = pd.Series(known, machines.index)
     ends = machines["latency_s"].where(~(expected > machines["latency_s"]), expected) / divisor
     left = 8 if above else 24 + max(map(text_width, names))
     margins = Margins(left=left, right=76 + sum(columns.values()), top=8 if above else 30, bottom=44)

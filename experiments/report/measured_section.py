@@ -78,8 +78,9 @@ def measured_notes(points: pd.DataFrame) -> list[str]:
         return []
     errors = ran["latency_s"] / ran["measured_s"] - 1
     if len(ran) == 1:
-        spread = f"; the spread of the measured times is {_spreads(ran).iloc[0]:.1%}" if _spreads(ran).notna().all() else ""
-        told = [f"The simulator predicts {quantity(float(ran['latency_s'].iloc[0]), 's')} ({_signed(errors.iloc[0])}){spread}."]
+        (spread,), (error,), (predicted,) = _spreads(ran), errors, ran["latency_s"]
+        about = f"; the spread of the measured times is {spread:.1%}" if np.isfinite(spread) else ""
+        told = [f"The simulator predicts {quantity(float(predicted), 's')} ({_signed(error)}){about}."]
     else:
         told = [
             f"Predictions of the {len(ran)} measured points are off by {errors.abs().mean():.1%} in the mean"
@@ -87,7 +88,8 @@ def measured_notes(points: pd.DataFrame) -> list[str]:
         ]
     wrong = int((_column(ran, "is_correct") == 0).sum())
     if wrong:
-        told.append(f"Careful: the outputs of {_of_all(wrong, len(ran))} differ from onnxruntime's.")
+        whose = "its outputs" if len(ran) == 1 else f"the outputs of {_of_all(wrong, len(ran))}"
+        told.append(f"Careful: {whose} differ from onnxruntime's.")
     disturbed: dict[str, list[str]] = {}
     for text in _warnings(ran):
         for each in filter(None, text.split("; ")):
@@ -99,7 +101,7 @@ def measured_notes(points: pd.DataFrame) -> list[str]:
 
 
 def _of_all(number: int, every: int) -> str:
-    return "it" if every == 1 else f"{number:,} of {count(every, 'measured point')}"
+    return f"{number:,} of {count(every, 'measured point')}"
 
 
 def _column(points: pd.DataFrame, name: str) -> pd.Series:
@@ -191,13 +193,15 @@ def _one_digit(share: float) -> str:
 
 
 _QUALITY: dict[str, tuple[str, Format]] = {
-    "measured": ("measured [ms]", significant), "spread": ("spread", _one_digit), "predicted": ("predicted [ms]", significant),
+    "measured": ("measured [ms]", significant), "spread": ("spread", _one_digit),
+    "predicted": ("predicted [ms]", significant),
     "error": ("error", _signed), "mape": ("mean error of kernels", percent), "spearman": ("Spearman", significant),
     "kendall": ("Kendall", significant),
 }  # fmt: skip
 _CHOICES: dict[str, tuple[str, Format]] = {"regret": ("regret", percent)}
 _WORST: dict[str, tuple[str, Format]] = {
-    "measured": ("measured [µs]", significant), "spread": ("spread", _one_digit), "predicted": ("predicted [µs]", significant),
+    "measured": ("measured [µs]", significant), "spread": ("spread", _one_digit),
+    "predicted": ("predicted [µs]", significant),
     "error": ("error", _signed),
 }  # fmt: skip
 

@@ -28,8 +28,8 @@ from dsascape.experiments.report.layout import Evaluation
 from dsascape.experiments.report.leading import leading, source_of
 from dsascape.experiments.report.looks import policy_looks
 from dsascape.experiments.report.machines import machine_sentence
-from dsascape.experiments.report.run_sections import timelines_drawn
 from dsascape.experiments.report.measured_section import measured_notes
+from dsascape.experiments.report.run_sections import timelines_drawn
 from dsascape.experiments.report.sample import MOST_POINTS, listed, within_chart_limits
 from dsascape.experiments.report.sections import sections_of
 from dsascape.experiments.report.study import Study
@@ -41,7 +41,8 @@ TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 SCRIPTS = ("points.js", "timeline.js")
 _MOST_FAILURES = 200
 _MACHINES = re.compile(
-    r"\b(machine|hardware|gpu|cpu|npu|tpu|dsa|accelerator|chip|device|processor|board|phone|soc|preset)s?\b", re.IGNORECASE
+    r"\b(machine|hardware|gpu|cpu|npu|tpu|dsa|accelerator|chip|device|processor|board|phone|soc|preset)s?\b",
+    re.IGNORECASE,
 )
 """Words by which a question asks about machines."""
 

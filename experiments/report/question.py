@@ -190,7 +190,8 @@ def _marked(text: str, points: pd.DataFrame) -> tuple[str, list[Mention]]:
             if name != "ago" or not _TIME_BEFORE.search(text[: place.start()]):
                 places[place.start()] = place.end(), known[name]
                 rest = rest[: place.start()] + "\0" * len(place[0]) + rest[place.end() :]
-    told, end, mentions = "", 0, []
+    mentions: list[Mention] = []
+    told, end = "", 0
     for start in sorted(places):
         told += f"{text[end:start]}{_MARK}{len(mentions)}"
         end = places[start][0]

@@ -145,6 +145,12 @@ def enumeration(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
+def named_or_counted(names: Iterable[str], noun: str) -> str:
+    """Enumerate distinct names, or give their number if they are many."""
+    distinct = list(dict.fromkeys(names))
+    return enumeration(distinct) if len(distinct) <= _MOST_NAMED + 1 else count(len(distinct), noun)
+
+
 def answer(points: pd.DataFrame, axes: Axes) -> list[str]:
     """Return the opening sentences of a report, computed from its points."""
     ran = usable(points)
