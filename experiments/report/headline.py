@@ -17,12 +17,12 @@ from dsascape.experiments.report.frames import Axes, names_in, numbers, usable
 from dsascape.experiments.report.question import Question, of_own, understood
 from dsascape.experiments.report.words import (
     NOTEWORTHY,
+    by_magnitude,
     enumeration,
     percent,
     significant,
     speed_words,
 )
-from dsascape.hw_models.text.quantities import BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, parse_quantity
 from dsascape.wording import count
 
 _FASTER = re.compile(
@@ -72,7 +72,6 @@ _OFF_CHIP = ("ddr", "dram")
 _MOSTLY = 0.5
 _NOUNS = {"policy": "policy", "hardware": "machine", "model": "network"}
 _MOST_NAMED = 3
-_UNITS: dict[str, float] = {**BYTES, **BYTES_PER_S, **HERTZ, **PICOSECONDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +248,8 @@ def _more_or_less(subject: str, points: pd.DataFrame, axes: Axes) -> _Sides | No
     if len(named) != 1 or bool(more) == bool(less):
         return None
     (axis,) = named
-    try:
-        ends = sorted(axes[axis], key=_magnitude)
-    except ValueError:
+    ends = by_magnitude(axes[axis])
+    if not ends:
         return None
     low, high = ends[0], ends[-1]
     asked, against = (high, low) if more else (low, high)
@@ -262,13 +260,6 @@ def _more_or_less(subject: str, points: pd.DataFrame, axes: Axes) -> _Sides | No
     ratios = (both[against] / both[asked]).rename("ratio").reset_index()
     cases = len(points.drop_duplicates(case))
     return _Sides(f"{axis} = {asked}", f"with {against}", ratios, cases)
-
-
-def _magnitude(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return parse_quantity(text, _UNITS)
 
 
 def _judged(sides: _Sides, aim: _Aim, where: str = "") -> str:

@@ -51,7 +51,7 @@ from dsascape.experiments.report.tables import (
     winner_heats,
 )
 from dsascape.experiments.report.what_if_section import what_if_section
-from dsascape.experiments.report.words import TIMES, enumeration, meaning, times
+from dsascape.experiments.report.words import TIMES, by_magnitude, enumeration, meaning, times
 from dsascape.wording import count
 
 EVERYWHERE = "all networks"
@@ -216,13 +216,15 @@ def _against_base(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def _curves(evaluation: Evaluation) -> Iterator[Figure]:
-    for number, (axis, values) in enumerate(evaluation.axes.items()):
+    for number, (axis, stated) in enumerate(evaluation.axes.items()):
         if axis == "hardware":  # ranked in a chart of their own
             continue
         line = cut(evaluation.points, evaluation.axes, [axis])
         if line.empty:
             continue
-        joined, source = shared_values(line, evaluation.axes, [axis]) is not None, source_of(evaluation.every)
+        in_order, source = by_magnitude(stated), source_of(evaluation.every)
+        values = in_order or stated  # categories have no order along which a line could lead
+        joined = bool(in_order) and shared_values(line, evaluation.axes, [axis]) is not None
         wide = line.pivot_table(index=["network", "policy"], columns=axis, values="latency_s", sort=False)
         wide = wide.reindex(columns=list(values)).reset_index()
         yield Figure(

@@ -1,6 +1,7 @@
 """Machines are selected by one word, and ranked across dtypes in one chart."""
 
 import logging
+import re
 from math import prod
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from dsascape.experiments.report.best import dtypes_warning
 from dsascape.experiments.report.frames import axes_of, prepared
 from dsascape.experiments.report.machines import machine_sentence, ranking
 from dsascape.experiments.report.page import render_report
+from dsascape.experiments.report.words import answer
 from dsascape.hw_models import load_hardware, preset_names, presets_of
 from tests.experiments.studies import failure, point, study
 
@@ -146,3 +148,36 @@ class TestRanking:
         assert "m0 computes in int8 and m1, m2, m3 and 5 more compute in fp16" in dtypes_warning(
             prepared(pd.DataFrame(rows), {})
         )
+
+
+class TestCategories:
+    def test_values_without_an_order_are_not_joined_by_lines(self) -> None:
+        swept = {"ddr.sharing": ("shared", "private"), "ddr.bandwidth": ("8 GB/s", "500 MB/s", "1 GB/s")}
+        rows = [point("unfused", 1.0 + n, **dict(zip(swept, values, strict=True))) for n, values in enumerate(
+            (sharing, bandwidth) for sharing in swept["ddr.sharing"] for bandwidth in swept["ddr.bandwidth"]
+        )]  # fmt: skip
+        page = render_report(study(rows, swept))
+        figures = page.split("<figure>")
+        (sharing,), (bandwidth,) = (
+            [each for each in figures if f"latency over {axis}. " in each] for axis in ("ddr.sharing", "ddr.bandwidth")
+        )
+
+        line = re.compile(r'<path d="M[^"]*L[^"]*"[^>]*stroke: ?var[(]--s7')
+        assert not line.search(sharing)
+        assert line.search(bandwidth)
+        ticks = [bandwidth.index(f">{value}<") for value in ("500 MB/s", "1 GB/s", "8 GB/s")]
+        assert ticks == sorted(ticks), "quantities stand in their order, whatever that of the file"
+
+    def test_no_trend_is_told_along_them(self) -> None:
+        swept = {"ddr.sharing": ("shared", "private"), "ddr.bandwidth": ("1 GB/s", "2 GB/s")}
+        rows = [
+            point(policy, seconds, **{"ddr.sharing": sharing, "ddr.bandwidth": bandwidth})
+            for policy, times in (("fixed-pattern", (4.0, 4.0, 4.0, 4.0)), ("graphturbo", (2.0, 1.0, 0.5, 0.25)))
+            for seconds, (sharing, bandwidth) in zip(times, (
+                (sharing, bandwidth) for sharing in swept["ddr.sharing"] for bandwidth in swept["ddr.bandwidth"]
+            ), strict=True)
+        ]  # fmt: skip
+        told = " ".join(answer(prepared(pd.DataFrame(rows), swept), swept))
+
+        assert "As ddr.bandwidth goes from 1 GB/s to 2 GB/s" in told
+        assert "As ddr.sharing goes" not in told
