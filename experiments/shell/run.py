@@ -31,6 +31,8 @@ from dsascape.experiments.question.points import DesignPoint, Row
 from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.report.best_of_study import best_of
 from dsascape.experiments.report.build import Written, begin_study, end_study, write_report
+from dsascape.experiments.report.frames import prepared
+from dsascape.experiments.report.measured_section import measured_notes
 from dsascape.experiments.report.summary import Summary
 from dsascape.experiments.report.tables import Table
 from dsascape.experiments.results.folder import read_note
@@ -104,7 +106,8 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
     counts += [f"{best.infeasible} beyond a constraint"] if best.infeasible else []
     lines = [f"{', '.join(counts)}; {written.path}", *_reasons(failed.values()), *written.remarks]
     sentence = "" if best.sentence in written.summary.headline else best.sentence
-    lines += [each for each in (sentence, *best.front, best.warning) if each]
+    measured = measured_notes(prepared(written.study.frame, written.study.swept))
+    lines += [each for each in (sentence, *best.front, *measured, best.warning) if each]
     answer = Answer(data, lambda: _show(written.summary, lines), POINTS_FAILED if failed else 0)
     if not arguments.profile:
         return answer
