@@ -17,6 +17,7 @@ from dsascape.hw_models.machine_files.load import (
     load_hardware,
     parameter_paths,
     preset_names,
+    presets_of,
     with_values,
 )
 from dsascape.hw_models.simulation.energy import EnergyModel
@@ -96,6 +97,7 @@ __all__ = [
     "parameter_paths",
     "perfetto_json",
     "preset_names",
+    "presets_of",
     "simulate",
     "unrolled",
     "with_values",

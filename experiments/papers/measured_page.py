@@ -94,14 +94,15 @@ def _summary(points: pd.DataFrame, kernels: pd.DataFrame) -> list[str]:
     whole = mape(list(points["latency_s"]), list(points["measured_s"])) or 0.0
     choices = _choices(points)
     regrets = [] if choices.empty else [f"- largest regret: {choices['regret'].max():.1%}"]
-    busy = points["warnings"].astype(str).str.contains("busy").sum()
+    busy, unsure = (points["warnings"].astype(str).str.contains(word).sum() for word in ("busy", "known less well"))
     ranks = spearman(predicted, measured) or 0.0, kendall(predicted, measured) or 0.0
     return [
         f"- {len(kernels)} kernels: mean error {mape(predicted, measured) or 0.0:.1%}, rank correlation {ranks[0]:.3f}"
         f" (Spearman), {ranks[1]:.3f} (Kendall)",
         f"- {len(points)} runs of whole networks: mean error {whole:.1%}",
         *regrets,
-        f"- {busy} of {len(points)} runs began on a busy machine, which makes measured times longer",
+        f"- {busy} of {len(points)} runs began on a busy machine, which makes measured times longer; {unsure} have"
+        " medians that are known less well than wanted",
     ]
 
 
@@ -110,6 +111,7 @@ def _networks(points: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({
         "network": points["model"], "policy": points["policy"], _SETTINGS[setting]: points[setting],
         "measured [ms]": (points["measured_s"] * 1e3).map("{:.3f}".format),
+        **({"spread": points["measured_spread"].map("{:.1%}".format)} if "measured_spread" in points else {}),
         "predicted [ms]": (points["latency_s"] * 1e3).map("{:.3f}".format), "error": error.map("{:+.1%}".format),
         "kernels: mean error": points["mape"].map("{:.1%}".format),
         "Spearman": points["spearman"].map("{:.3f}".format), "Kendall": points["kendall"].map("{:.3f}".format),

@@ -19,6 +19,8 @@ STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 MOST_POINTS = 1_000_000
 """Largest number of design points that one run computes."""
 LARGEST_COUNT = 2**20
+ALL = "all"
+"""Name that selects every preset."""
 
 
 class ExperimentError(ValueError):
@@ -121,17 +123,41 @@ class WorkloadEntry(BaseModel):
     """Weight of the network, at each of its sizes, where ``combine`` takes all networks together; 1 if not stated."""
 
 
+_ONE_OF_BOTH: list[pydantic.JsonValue] = [{"required": ["base"]}, {"required": ["kind"]}]
+
+
 class HardwareEntry(BaseModel):
-    """A base machine, the values set on it, and the values to sweep over."""
+    """A base machine, or a selection of presets; the values set on each, and the values to sweep over."""
 
-    model_config = STRICT
+    model_config = ConfigDict(**STRICT, json_schema_extra={"oneOf": _ONE_OF_BOTH})
 
-    base: Name
-    """Preset, or the path of a machine file."""
+    base: Name | None = None
+    """Preset, or the path of a machine file; ``all`` is every preset."""
+    kind: Name | None = None
+    """Every preset of one kind, such as ``gpu``, in place of ``base``."""
     values: dict[Name, ScalarOrNull] = Field(default_factory=dict, alias="set")
     """Values by path, such as ``ddr.bandwidth``; null switches an optional part off."""
     sweep: dict[Name, Annotated[list[Scalar], Field(min_length=1, max_length=10_000)]] = Field(default_factory=dict)
     """Values to try, by path: every combination is a machine."""
+
+    @pydantic.model_validator(mode="after")
+    def _base_or_kind(self) -> "HardwareEntry":
+        if (self.base is None) == (self.kind is None):
+            both = "base and kind, which exclude each other" if self.base else "neither base nor kind"
+            raise ValueError(f"has {both}; needs one of them, such as base: t4 or kind: gpu")
+        return self
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether the entry stands for several presets."""
+        return self.base is None or self.base == ALL
+
+    @property
+    def label(self) -> str:
+        """What the entry is called in a report."""
+        if self.base is None:
+            return f"all presets of kind {self.kind}"
+        return "all presets" if self.is_selection else self.base
 
     @pydantic.model_validator(mode="after")
     def _sets_or_sweeps(self) -> "HardwareEntry":
@@ -240,7 +266,8 @@ class Experiment(BaseModel):
     workloads: Annotated[list[WorkloadEntry], _ENTRIES]
     """Networks, by name or with sizes."""
     hardware: Annotated[list[HardwareEntry], _ENTRIES]
-    """Machines, by name or as a base with values set and swept; one or several."""
+    """Machines, by name or as a base with values set and swept; one or several. ``all`` is every preset, ``kind: gpu``
+    every preset of that kind."""
     policies: Annotated[list[dict[Name, dict[Name, Any]]], _ENTRIES]
     """Policies by name, or a name with options; a path to a ``.py`` file is a policy of one's own, a path to a
     ``.json`` file a schedule that ``simulate --schedule-out`` wrote, in place of a policy."""

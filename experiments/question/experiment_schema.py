@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsascape.experiments.question.config import Experiment
+from dsascape.experiments.question.config import ALL, Experiment
 from dsascape.hw_models import preset_names
 from dsascape.hw_models.machine_files.json_schema import DRAFT
+from dsascape.hw_models.machine_files.kinds import hardware_kinds
 from dsascape.hw_models.machine_files.meanings import WithMeanings
 from dsascape.scheduler import policy_types
 from dsascape.workloads import zoo_names
@@ -20,9 +21,20 @@ def experiment_schema() -> dict[str, Any]:
     schema = Experiment.model_json_schema(by_alias=True, schema_generator=WithMeanings)
     schema["required"] = [key for key in schema["required"] if key != "name"]  # the file's own name stands in
     parts = schema["$defs"]
+    machine, top = parts["HardwareEntry"]["properties"], schema["properties"]
+    for key in ("base", "kind"):  # one of them is there, and never null
+        machine[key] = {**machine[key].pop("anyOf")[0], **machine[key]}
+        del machine[key]["default"]
+    machines = [ALL, *preset_names()]
+    machine["kind"]["examples"] = sorted(hardware_kinds())
     parts["WorkloadEntry"]["properties"]["model"]["examples"] = list(zoo_names())
-    parts["HardwareEntry"]["properties"]["base"]["examples"] = list(preset_names())
-    schema["properties"]["policies"]["items"]["anyOf"][0]["examples"] = sorted(policy_types())
+    names = [
+        (top["workloads"]["items"], list(zoo_names())), (top["hardware"], machines),
+        (top["hardware"]["anyOf"][-1]["items"], machines), (top["policies"]["items"], sorted(policy_types())),
+    ]  # fmt: skip
+    machine["base"]["examples"] = machines
+    for part, examples in names:
+        part["anyOf"][0]["examples"] = examples
     return {"$schema": DRAFT, **schema, "title": "dsascape experiment"}
 
 
@@ -39,6 +51,7 @@ def experiment_page() -> str:
     ]  # fmt: skip
     for name, part in parts.items():
         page += ["", *_table(_PARTS[name], part)]
+    page += ["", *_SEVERAL_MACHINES, "", *_QUESTIONS]
     return "\n".join(page) + "\n"
 
 
@@ -46,6 +59,41 @@ _PARTS = {
     "WorkloadEntry": "An entry of `workloads`", "HardwareEntry": "An entry of `hardware`", "Search": "`search`",
     "Measuring": "`measure`", "WhatIfEntry": "`what_if`",
 }  # fmt: skip
+_SEVERAL_MACHINES = (
+    "## Several machines", "",
+    "| `hardware` | machines |",
+    "|---|---|",
+    "| `t4` | one |",
+    "| `[t4, stcp920, my-npu.yaml]` | these |",
+    "| `all` | every preset |",
+    "| `{kind: gpu}` | every preset of that kind: `clustered_dsa`, `cpu` or `gpu` |",
+    "| `[my-npu.yaml, {kind: gpu, set: {launch: 3 us}}]` | one, and every GPU with a value set; or `sweep` |",
+    "",
+    "The report ranks several machines in one chart, in whatever dtype each computes in, with the mean power of a",
+    "run, the area, and the latency expected of libraries' code; what a machine's file does not state is `unknown`. Of",
+    "several networks it is the geometric mean. A machine that cannot run one of them is not ranked: its point fails,",
+    "and the report gives the reason. A preset of a selection that lacks what is set or swept is left out, with a",
+    "warning.",
+)
+_QUESTIONS = (
+    "## What a question may ask", "",
+    "The headline of the report answers a question of yes or no, where latencies decide it:",
+    "",
+    "| question | answered by |",
+    "|---|---|",
+    "| Is `A` faster than `B`? Does `A` beat `B`? Does `A` pay compared with, versus, over or instead of `B`? |"
+    " the ratio of latencies, case by case; `A` and `B` are policies, machines or networks |",
+    "| Is `A` slower than `B`? Is `A` as fast as `B`? Is `A` twice as fast, 3 times as fast, 20 % faster? | the same |",
+    "| Is my policy faster than `B`? | the only other policy, or the only one that does not come along |",
+    "| Does any policy beat `B`? Is `A` the fastest? | the fastest of the others |",
+    "| Does `A` pay? Does fusion pay? Does keeping tensors on chip pay? | all other policies |",
+    "| Does a larger buffer help? Is `A` faster with more bandwidth? | the two ends of the swept value that is named |",
+    "| Is DDR the bottleneck? | the number of points that are bound by it |",
+    "",
+    "Names of another kind restrict the cases (`... on t4`, `... for resnet50`); `ever` and `always` are taken as they",
+    "are said. There is no yes or no where something named is not in the study, where a question is negated, asks two",
+    "things, or asks for what latencies do not tell: then the headline states figures.",
+)
 _NAMED = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dsascape.experiments.question.config import (
+    ALL,
     MOST_POINTS,
     Experiment,
     ExperimentError,
@@ -39,7 +40,7 @@ from dsascape.experiments.question.processor import processor_of
 from dsascape.experiments.question.repeated import check_machines, check_policies, check_values, check_workloads
 from dsascape.experiments.question.tuned_kernels import kernels_said
 from dsascape.experiments.question.variations import read_requests, variations
-from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values
+from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, preset_names, presets_of, with_values
 from dsascape.scheduler import ScheduleError, make_tuning
 from dsascape.tuner.measure import (
     AddressError,
@@ -68,7 +69,7 @@ def read_experiment(
     experiment = read_schema(path)
     if measure is not None:
         experiment = experiment.model_copy(update={"measure": _both(experiment.measure, measure)})
-    points = _size(experiment)
+    points = _size(experiment, path)
     if points > MOST_POINTS and experiment.search.method == "grid":
         sweeps = [f"hardware.{i}.sweep" for i, entry in enumerate(experiment.hardware) if entry.sweep]
         where = sweeps[0] if sweeps else "workloads"
@@ -89,9 +90,7 @@ def read_experiment(
         with _at(path, f"workloads.{position}"):
             workloads += _workloads(workload, path)
         weights += [1.0 if workload.weight is None else workload.weight] * (len(workloads) - len(weights))
-    machines = []
-    for position, machine in enumerate(experiment.hardware):
-        machines.append(_machines(machine, path, f"hardware.{position}"))
+    machines = _every_machine(experiment.hardware, path)
     if experiment.what_if is not None:
         with _at(path, "what_if"):
             variations(machines[0].base, read_requests(experiment.what_if.values))
@@ -100,7 +99,7 @@ def read_experiment(
     _tell_apart(workloads, path)
     with _at(path, "workloads"):
         check_workloads((workload for workload, _ in workloads), (each.base for each in machines))
-    named = _named_apart(machines, experiment.hardware)
+    named = _named_apart(machines)
     folder = kernels or (None if experiment.kernels is None else _beside(experiment.kernels, path))
     tuned = None if folder is None else _kernels(folder, path, [each.base for each in machines])
     fixing = pins or (None if experiment.pins is None else _beside(experiment.pins, path))
@@ -115,11 +114,21 @@ def read_experiment(
 
 
 def _pins(fixing: Path, path: Path, bases: Sequence[AnyHardware]) -> WrittenPins:
-    """Return the pins in a file, checked for the kinds of all machines; raise ``ExperimentError`` for mistakes."""
+    """Return the pins in a file; raise ``ExperimentError`` for mistakes, if no kind of machine makes such decisions.
+
+    Of several kinds, the points of those that do not make them fail.
+    """
     with _at(path, "pins"):
         found = written_pins(fixing)
-        for base in bases:
-            pins_on(found, base)
+        of_kinds = {base.kind: base for base in bases}
+        refused: list[ScheduleError] = []
+        for base in of_kinds.values():
+            try:
+                pins_on(found, base)
+            except ScheduleError as error:
+                refused.append(error)
+        if len(refused) == len(of_kinds):
+            raise refused[0]
     return found
 
 
@@ -157,9 +166,12 @@ def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
     return MeasuredOn(target, device, processor_of(target, device), experiment.measure.flush_caches)
 
 
-def _size(experiment: Experiment) -> int:
+def _size(experiment: Experiment, path: Path) -> int:
     sizes = sum(prod(len(_listed(getattr(w, name))) for name in SIZES) for w in experiment.workloads)
-    machines = sum(prod(map(len, entry.sweep.values())) for entry in experiment.hardware)
+    machines = sum(
+        len(_bases(entry, path, f"hardware.{position}")) * prod(map(len, entry.sweep.values()))
+        for position, entry in enumerate(experiment.hardware)
+    )
     return sizes * machines * len(experiment.policies)
 
 
@@ -197,10 +209,49 @@ def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dic
         yield workload, {name: str(sizes[name]) for name, several in stated.items() if isinstance(several, list)}
 
 
-def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
+def _bases(entry: HardwareEntry, path: Path, where: str) -> tuple[str, ...]:
+    """Return the base machines of an entry; raise ``ExperimentError`` for a kind without presets."""
+    if entry.kind is not None:
+        with _at(path, f"{where}.kind"):
+            return presets_of(entry.kind)
+    return preset_names() if entry.base == ALL else (str(entry.base),)
+
+
+def _every_machine(entries: Sequence[HardwareEntry], path: Path) -> list[Machines]:
+    """Return the machines of all entries.
+
+    Of a selection, a preset that another entry has with the same values is left out, and so is one that lacks what the
+    selection sets or sweeps, with a warning; raises ``ExperimentError`` where none has it.
+    """
+    stated = {(entry.base, str(entry.values), str(entry.sweep)) for entry in entries if not entry.is_selection}
+    machines: list[Machines] = []
+    for position, entry in enumerate(entries):
+        where = f"hardware.{position}"
+        if not entry.is_selection:
+            machines.append(_machines(entry, str(entry.base), path, where))
+            continue
+        failures: list[ExperimentError] = []
+        found: list[Machines] = []
+        selected = [(base, str(entry.values), str(entry.sweep)) for base in _bases(entry, path, where)]
+        for base, *values in selected:
+            if (base, *values) not in stated:
+                try:
+                    found.append(_machines(entry, base, path, where))
+                except ExperimentError as error:
+                    failures.append(error)
+        if failures and not found:
+            raise failures[0]
+        for failure in failures:
+            _LOG.warning("left out: %s", failure)
+        stated.update(selected)
+        machines += found
+    return machines
+
+
+def _machines(entry: HardwareEntry, name: str, path: Path, where: str) -> Machines:
     """Return the base machine with its values set; each swept value is applied once to report mistakes."""
     with _at(path, f"{where}.base"):
-        source = str(_beside(entry.base, path)) if entry.base.endswith((".yaml", ".yml")) else entry.base
+        source = str(_beside(name, path)) if name.endswith((".yaml", ".yml")) else name
         base = load_hardware(source)
     with _at(path, f"{where}.set"):
         settings, tuning = split_tuning(entry.values)
@@ -231,14 +282,15 @@ def _tell_apart(workloads: Sequence[tuple[Workload, Mapping[str, str]]], path: P
             )
 
 
-def _named_apart(machines: Sequence[Machines], entries: Sequence[HardwareEntry]) -> tuple[Machines, ...]:
+def _named_apart(machines: Sequence[Machines]) -> tuple[Machines, ...]:
     """Return the machines; those that share a name but differ get the values set on them added to it."""
     bases = [each.base for each in machines]
     names = []
-    for position, (base, entry) in enumerate(zip(bases, entries, strict=True)):
+    for position, (base, machine) in enumerate(zip(bases, machines, strict=True)):
         label = base.name
-        if entry.values and any(other.name == label and other != base for other in bases):
-            values = ", ".join(f"{path}: {'null' if value is None else value}" for path, value in entry.values.items())
+        if machine.values and any(other.name == label and other != base for other in bases):
+            stated = machine.values.items()
+            values = ", ".join(f"{path}: {'null' if value is None else value}" for path, value in stated)
             label = re.sub(r"[^\w .,:+()/-]", "-", f"{base.name} ({values})")
         names.append(label if len(label) <= _LONGEST_MACHINE_NAME else f"{base.name[:70]} ({position + 1})")
     return tuple(

@@ -6,12 +6,16 @@ import pandas as pd
 
 from dsascape.experiments.question.combined import GEOMETRIC, MAXIMISED, WORDS
 from dsascape.experiments.question.constraints import read_constraints
-from dsascape.experiments.report.frames import Axes, pareto_front, usable
+from dsascape.experiments.report.frames import Axes, feasible, names_in, pareto_front, usable
 from dsascape.experiments.report.together import Together
-from dsascape.experiments.report.words import enumeration, meaning, quantity, setting, significant
+from dsascape.experiments.report.words import enumeration, meaning, quantity, scale_of, setting, significant
 from dsascape.wording import count
 
 _MOST_WEIGHTS = 4
+_MOST_MACHINES = 3
+_MOST_FRONTS = 2
+_SAME_UNIT = 1000
+"""Ratio of figures above which each has a unit of its own."""
 
 
 def limits_text(constraints: Sequence[str]) -> str:
@@ -86,6 +90,44 @@ def best_machine(together: Together, objectives: Sequence[str], constraints: Seq
     )
 
 
+def front_sentence(
+    points: pd.DataFrame, objectives: Sequence[str], axes: Axes, constraints: Sequence[str] = ()
+) -> str:
+    """Return a sentence on what is best: the Pareto front of each network, of points that keep the constraints."""
+    compared = [name for name in objectives if name in points]
+    ran = feasible(points).dropna(subset=compared)
+    if ran.empty or not compared:
+        return ""
+    networks = names_in(ran, "network")
+    told = [_front_of(ran.loc[ran["network"] == name], name, compared, axes) for name in networks[:_MOST_FRONTS]]
+    rest = len(networks) - _MOST_FRONTS
+    more = f"; and those of {count(rest, 'further network')}" if rest > 0 else ""
+    opening = "The best found" if len(compared) == 1 else "The front found"
+    limits = f" {limits_text(constraints)}" if constraints else ""
+    return f"{opening}, by {enumeration([meaning(name)[0] for name in compared])}{limits}: {'; '.join(told)}{more}."
+
+
+def _front_of(own: pd.DataFrame, network: str, objectives: Sequence[str], axes: Axes) -> str:
+    front = own.loc[pareto_front(own, objectives)]
+    size = f"{len(front):,} of {count(len(own), 'point')}"
+    if len(front.drop_duplicates(list(objectives))) == 1:
+        only = front.iloc[0]
+        where = setting(only, axes)
+        figures = [quantity(float(only[name]), meaning(name)[1]) for name in objectives]
+        return f"{network}, {only['policy']}{f' at {where}' if where else ''} ({', '.join(figures)}; {size})"
+    return f"{network}, {size} ({', '.join(_range(front[name], name) for name in objectives)})"
+
+
+def _range(values: pd.Series, name: str) -> str:
+    low, high = float(values.min()), float(values.max())
+    divisor, unit = scale_of([low, high], meaning(name)[1])
+    if significant(low / divisor) != significant(high / divisor) and high / divisor > _SAME_UNIT * low / divisor:
+        return f"{quantity(low, meaning(name)[1])} to {quantity(high, meaning(name)[1])}"
+    if significant(low / divisor) == significant(high / divisor):
+        return f"{significant(low / divisor)} {unit}"
+    return f"{significant(low / divisor)} to {significant(high / divisor)} {unit}"
+
+
 def how_combined(together: Together) -> str:
     """Return a sentence that says how networks were combined, with their weights."""
     named = [f"{weight:g} for {name}" for name, weight in together.weights[:_MOST_WEIGHTS]]
@@ -108,11 +150,20 @@ def dtypes_warning(points: pd.DataFrame) -> str:
     of_network = ran.groupby("model", sort=False)["dtype"].nunique()
     if len(set(dtypes)) <= 1 or of_network.max() <= 1:
         return ""
-    named = enumeration([f"{name} computes in {dtype}" for name, dtype in dtypes.items()])
+    of_dtype = {dtype: list(dtypes.index[dtypes == dtype]) for dtype in dict.fromkeys(dtypes)}
+    each = [_computing(names, dtype) for dtype, names in of_dtype.items()]
+    named = "; ".join(each) if each[2:] else enumeration(each)
     return (
         f"Careful: {named}. Their figures differ by the precision, too; state `dtype` for each network to compare the"
         " machines alone."
     )
+
+
+def _computing(names: Sequence[str], dtype: str) -> str:
+    """Return which machines compute in a dtype, the first ones by name."""
+    rest = len(names) - _MOST_MACHINES
+    told = [*names[:_MOST_MACHINES], f"{rest} more"] if rest > 0 else names
+    return f"{enumeration(told)} {'compute' if names[1:] else 'computes'} in {dtype}"
 
 
 def _machine(design: pd.Series, together: Together) -> str:

@@ -9,12 +9,12 @@ from dsascape.experiments.report.best import (
     best_machine,
     dtypes_warning,
     front_of,
+    front_sentence,
     how_combined,
     infeasible_sentence,
     nothing_feasible,
 )
 from dsascape.experiments.report.frames import Axes, axes_of, names_in, prepared, usable
-from dsascape.experiments.report.headline import front_sentence
 from dsascape.experiments.report.leading import leading
 from dsascape.experiments.report.study import Study
 from dsascape.experiments.report.words import meaning, quantity, setting

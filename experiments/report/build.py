@@ -32,7 +32,7 @@ from dsascape.experiments.report.page import render_report
 from dsascape.experiments.report.study import Study
 from dsascape.experiments.report.summary import Summary, summary_of
 from dsascape.experiments.report.together import courses_of, together_of
-from dsascape.experiments.report.words import setting
+from dsascape.experiments.report.words import named_or_counted, setting
 from dsascape.experiments.results.folder import (
     TRACES,
     DamagedError,
@@ -206,7 +206,7 @@ def _study(
         return Study(
             name=folder.resolve().name,
             question="",
-            hardware_name=" and ".join(map(str, frame["hardware"].dropna().unique() if "hardware" in frame else ())),
+            hardware_name=named_or_counted(map(str, frame.get("hardware", pd.Series(dtype=str)).dropna()), "machine"),
             hardware_rows=(),
             swept=swept,
             objectives=("latency_s",),
@@ -220,7 +220,7 @@ def _study(
     return Study(
         name=experiment.name,
         question=experiment.question,
-        hardware_name=" and ".join(dict.fromkeys(entry.base for entry in experiment.hardware)),
+        hardware_name=named_or_counted([entry.label for entry in experiment.hardware], "machine"),
         hardware_rows=tuple(note.hardware),
         units=note.units or _stated_kinds(note.hardware),
         swept=experiment.swept(),
@@ -234,6 +234,7 @@ def _study(
         constraints=tuple(experiment.constraints),
         together=together_of(note, rows, list(experiment.swept())),
         courses=courses_of(note, rows),
+        tuned=experiment.kernels or "",
     )
 
 

@@ -36,10 +36,11 @@ Axes = Mapping[str, tuple[str, ...]]
 
 
 def prepared(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
-    """Return the points with every expected column, names as text, figures as floats, and the label ``network``.
+    """Return the points with every expected column, names as text, figures as floats, and labels.
 
-    The label is the model, followed by batch and dtype where the model occurs with several of them. Figures that are
-    not numbers, or too large or small to draw, become missing.
+    The label ``workload`` is the model, followed by the batch where the model occurs with several of them; ``network``
+    is followed by the dtype, too, in the same way. Figures that are not numbers, or too large or small to draw, become
+    missing.
     """
     points = frame.reset_index(drop=True)
     named = [*NAMES, "batch", *(path for path in swept if path in points)]
@@ -51,13 +52,14 @@ def prepared(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
     points = pd.DataFrame(columns)  # made at once: frames that grow column by column are slow
     ran = points["latency_s"] > 0
     points = points.assign(power_w=(points["energy_j"] / points["latency_s"].where(ran)))
-    network = points["model"]
+    network = workload = points["model"]
     for column, wording in (("batch", " (batch {})"), ("dtype", " ({})")):
         if column not in swept and len(points):
             stated = points[column].where(points[column] != "")
             several = (stated.groupby(points["model"]).transform("nunique") > 1) & stated.notna()
             network = network.where(~several, network + points[column].map(wording.format))
-    return points.assign(network=network)
+        workload = network if column == "batch" else workload
+    return points.assign(network=network, workload=workload)
 
 
 def axes_of(points: pd.DataFrame, swept: Axes) -> dict[str, tuple[str, ...]]:

@@ -1,5 +1,6 @@
 """Report section that compares predictions with measurements: kernels, networks, and the plan that would be chosen."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -25,7 +26,8 @@ from dsascape.experiments.report.canvas import (
 from dsascape.experiments.report.frames import names_in, usable
 from dsascape.experiments.report.layout import Evaluation, Figure
 from dsascape.experiments.report.tables import Format, Table, table_of
-from dsascape.experiments.report.words import percent, significant
+from dsascape.experiments.report.words import percent, quantity, significant
+from dsascape.experiments.results.files import for_terminal
 from dsascape.wording import count
 
 _COLUMNS = 3
@@ -42,10 +44,14 @@ def measured_sections(evaluation: Evaluation) -> Iterator[Figure]:
         return
     policies = {name: look for name, look in evaluation.looks.items() if (kernels["policy"] == name).any()}
     yield Figure(
+        "Whole networks: the median of the measured times, with its spread, beside what was predicted; how well the"
+        " times of its kernels by themselves are predicted; and what disturbed the measurement.",
+        tables=(table_of(_quality(points, evaluation), _QUALITY),),
+    )
+    yield Figure(
         f"Every point is a kernel, run again and again by itself ({count(len(kernels), 'kernel')}); on the line the"
         f" simulator is right. {_said(kernels)}",
         svg=measured_scatter(kernels, policies, "measured"),
-        numbers=table_of(_quality(points, evaluation), _QUALITY),
     )
     choices = pd.DataFrame(_choices(points, evaluation))
     if not choices.empty:
@@ -62,8 +68,63 @@ def measured_sections(evaluation: Evaluation) -> Iterator[Figure]:
     )
 
 
+def measured_notes(points: pd.DataFrame) -> list[str]:
+    """Return sentences on what was predicted of measured points, on wrong outputs, and on disturbed measurements.
+
+    ``points`` have simulated latencies beside measured ones.
+    """
+    ran = _measured(points)
+    if ran.empty:
+        return []
+    errors = ran["latency_s"] / ran["measured_s"] - 1
+    if len(ran) == 1:
+        (spread,), (error,), (predicted,) = _spreads(ran), errors, ran["latency_s"]
+        about = f"; the spread of the measured times is {spread:.1%}" if np.isfinite(spread) else ""
+        told = [f"The simulator predicts {quantity(float(predicted), 's')} ({_signed(error)}){about}."]
+    else:
+        told = [
+            f"Predictions of the {len(ran)} measured points are off by {errors.abs().mean():.1%} in the mean"
+            f" ({_signed(errors.min())} to {_signed(errors.max())})."
+        ]
+    wrong = int((_column(ran, "is_correct") == 0).sum())
+    if wrong:
+        whose = "its outputs" if len(ran) == 1 else f"the outputs of {_of_all(wrong, len(ran))}"
+        told.append(f"Careful: {whose} differ from onnxruntime's.")
+    disturbed: dict[str, list[str]] = {}
+    for text in _warnings(ran):
+        for each in filter(None, text.split("; ")):
+            disturbed.setdefault(re.sub(r"[\d.,]+", "#", each), []).append(each)
+    for several in disturbed.values():
+        where = "" if len(ran) == 1 else f" ({_of_all(len(several), len(ran))})"
+        told.append(f"Careful: {several[0] if len(set(several)) == 1 else f'{several[0]}, or alike'}{where}.")
+    return told
+
+
+def _of_all(number: int, every: int) -> str:
+    return f"{number:,} of {count(every, 'measured point')}"
+
+
+def _column(points: pd.DataFrame, name: str) -> pd.Series:
+    """Return a column as numbers; missing ones where the points have none."""
+    return pd.to_numeric(points[name], errors="coerce") if name in points else pd.Series(np.nan, points.index)
+
+
+def _spreads(points: pd.DataFrame) -> pd.Series:
+    return _column(points, "measured_spread")
+
+
+def _warnings(points: pd.DataFrame) -> list[str]:
+    """Return what disturbed each measurement; empty texts for nothing."""
+    stored = points["warnings"] if "warnings" in points else [""] * len(points)
+    return [for_terminal(" ".join(text.split())) if isinstance(text, str) else "" for text in stored]
+
+
 def _measured_points(evaluation: Evaluation) -> pd.DataFrame:
-    points = usable(evaluation.every)
+    return _measured(evaluation.every)
+
+
+def _measured(every: pd.DataFrame) -> pd.DataFrame:
+    points = usable(every)
     return points.loc[points["measured_s"].notna()] if "measured_s" in points else points.iloc[:0]
 
 
@@ -79,10 +140,13 @@ def _quality(points: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
     """Return a row per measured point: times, error, and the accuracy of its kernels' predictions."""
     shown = [*_NAMES, *evaluation.axes]
     table = points[shown].copy()
-    table["measured"], table["predicted"] = points["measured_s"] * 1e3, points["latency_s"] * 1e3
+    table["measured"], table["spread"] = points["measured_s"] * 1e3, _spreads(points)
+    table["predicted"] = points["latency_s"] * 1e3
     table["error"] = points["latency_s"] / points["measured_s"] - 1
     for name in ("mape", "spearman", "kendall"):
-        table[name] = points[name].astype(float) if name in points else np.nan
+        table[name] = _column(points, name)
+    table["outputs"] = _column(points, "is_correct").map({1.0: "right", 0.0: "wrong"}).fillna("unknown")
+    table["disturbed by"] = [text or "nothing" for text in _warnings(points)]
     return table
 
 
@@ -111,7 +175,8 @@ def _worst(kernels: pd.DataFrame) -> Table:
     parts = [name for name in own if str(name).startswith(_PARTS)]
     shown = own[list(_NAMES)].copy()
     shown["kernel"] = own["layer"].fillna(own["kernel"]) if "layer" in own else own["kernel"]
-    shown["measured"], shown["predicted"] = own["measured_s"] * 1e6, own["predicted_s"] * 1e6
+    shown["measured"], shown["spread"] = own["measured_s"] * 1e6, _column(own, "spread")
+    shown["predicted"] = own["predicted_s"] * 1e6
     shown["error"] = own["predicted_s"] / own["measured_s"] - 1
     for name in parts:
         shown[str(name).removeprefix(_PARTS)] = own[name].astype(float) * 1e6
@@ -123,14 +188,20 @@ def _signed(value: float) -> str:
     return f"{value:+.1%}"
 
 
+def _one_digit(share: float) -> str:
+    return f"{share:.1%}"
+
+
 _QUALITY: dict[str, tuple[str, Format]] = {
-    "measured": ("measured [ms]", significant), "predicted": ("predicted [ms]", significant),
+    "measured": ("measured [ms]", significant), "spread": ("spread", _one_digit),
+    "predicted": ("predicted [ms]", significant),
     "error": ("error", _signed), "mape": ("mean error of kernels", percent), "spearman": ("Spearman", significant),
     "kendall": ("Kendall", significant),
 }  # fmt: skip
 _CHOICES: dict[str, tuple[str, Format]] = {"regret": ("regret", percent)}
 _WORST: dict[str, tuple[str, Format]] = {
-    "measured": ("measured [µs]", significant), "predicted": ("predicted [µs]", significant),
+    "measured": ("measured [µs]", significant), "spread": ("spread", _one_digit),
+    "predicted": ("predicted [µs]", significant),
     "error": ("error", _signed),
 }  # fmt: skip
 

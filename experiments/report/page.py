@@ -12,12 +12,23 @@ from markupsafe import Markup, escape
 
 from dsascape.experiments.report.best_of_study import best_sentence, notes_of
 from dsascape.experiments.report.explorer import explorer_data, timeline_data
-from dsascape.experiments.report.frames import Axes, against_base, axes_of, failed, policies_in, prepared, usable
+from dsascape.experiments.report.frames import (
+    Axes,
+    against_base,
+    axes_of,
+    failed,
+    names_in,
+    policies_in,
+    prepared,
+    usable,
+)
 from dsascape.experiments.report.gantt import categories_in
 from dsascape.experiments.report.headline import verdict
 from dsascape.experiments.report.layout import Evaluation
 from dsascape.experiments.report.leading import leading, source_of
 from dsascape.experiments.report.looks import policy_looks
+from dsascape.experiments.report.machines import machine_sentence
+from dsascape.experiments.report.measured_section import measured_notes
 from dsascape.experiments.report.run_sections import timelines_drawn
 from dsascape.experiments.report.sample import MOST_POINTS, listed, within_chart_limits
 from dsascape.experiments.report.sections import sections_of
@@ -29,6 +40,11 @@ from dsascape.wording import count
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 SCRIPTS = ("points.js", "timeline.js")
 _MOST_FAILURES = 200
+_MACHINES = re.compile(
+    r"\b(machine|hardware|gpu|cpu|npu|tpu|dsa|accelerator|chip|device|processor|board|phone|soc|preset)s?\b",
+    re.IGNORECASE,
+)
+"""Words by which a question asks about machines."""
 
 
 def render_report(study: Study) -> str:
@@ -55,6 +71,7 @@ def render_report(study: Study) -> str:
         answer=told,
         remarks=[*study.remarks, *([left_out] if left_out else [])],
         machine=_machine(study),
+        described=_described(study, points),
         sections=sections_of(evaluation),
         failures=[(row, setting(row, axes)) for _, row in missing.head(_MOST_FAILURES).iterrows()],
         failed=len(missing),
@@ -78,11 +95,14 @@ def headline_of(study: Study) -> str:
 
 def _headline(study: Study, points: pd.DataFrame, axes: Axes) -> tuple[str, list[str]]:
     """Return the headline that answers the question, and the sentences that follow."""
-    points = leading(points)
+    measured, points = measured_notes(points), leading(points)
     told = answer(points, axes)
     headline = best_sentence(study, points, axes) or verdict(study.question, points, axes)
+    machines = "" if study.together is not None else machine_sentence(points, axes)
+    if machines and not headline and (len(policies_in(points)) == 1 or _MACHINES.search(study.question)):
+        headline, machines = machines, ""
     headline, *rest = [headline, *told] if headline else told
-    return headline, [*notes_of(study, points), *rest]
+    return headline, [*measured, *notes_of(study, points), *([machines] if machines else []), *rest]
 
 
 def _standing(study: Study, points: pd.DataFrame) -> str:
@@ -146,6 +166,13 @@ def _machine(study: Study) -> list[tuple[str, list[tuple[str, str, tuple[str, ..
         head, _, rest = key.partition(".")
         groups.setdefault(head if rest else "", []).append((rest or head, value, study.swept.get(key, ())))
     return list(groups.items())
+
+
+def _described(study: Study, points: pd.DataFrame) -> str:
+    """Return which machine the page's table is about: of several the first, whose values are noted."""
+    first = dict(study.hardware_rows).get("name", "")
+    several = names_in(points, "hardware")
+    return f"{first}, the first of {count(len(several), 'machine')}" if first and several[1:] else study.hardware_name
 
 
 def _csv_link(study: Study) -> Markup:

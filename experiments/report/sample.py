@@ -44,7 +44,8 @@ def within_chart_limits(points: pd.DataFrame, axes: Axes) -> tuple[pd.DataFrame,
             left_out.append(f"{len(values)} of {count(len(axes[axis]), 'value')} of {axis}")
     if not left_out:
         return points, axes, ""
-    return points, kept, f"Charts show {enumeration(left_out)}; the sentences above are about all."
+    which = "Charts, but for the ranking of machines," if len(kept.get("hardware", ())) > 1 else "Charts"
+    return points, kept, f"{which} show {enumeration(left_out)}; the sentences above are about all."
 
 
 def listed(points: pd.DataFrame, drawn: pd.DataFrame, axes: Axes, objectives: Sequence[str]) -> pd.DataFrame:

@@ -28,6 +28,7 @@ from dsascape.experiments.report.installed_sections import installed_sections
 from dsascape.experiments.report.language_section import language_section
 from dsascape.experiments.report.layout import Evaluation, Figure, Section
 from dsascape.experiments.report.leading import source_of, with_leading_source
+from dsascape.experiments.report.machines import ranking_figures
 from dsascape.experiments.report.measured_section import measured_sections
 from dsascape.experiments.report.phones import at_both_widths
 from dsascape.experiments.report.plots import speedup_bars
@@ -50,7 +51,7 @@ from dsascape.experiments.report.tables import (
     winner_heats,
 )
 from dsascape.experiments.report.what_if_section import what_if_section
-from dsascape.experiments.report.words import TIMES, enumeration, meaning, times
+from dsascape.experiments.report.words import TIMES, by_magnitude, enumeration, meaning, times
 from dsascape.wording import count
 
 EVERYWHERE = "all networks"
@@ -77,6 +78,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
         Section("best", "The best machine", tuple(best_machine_figures(evaluation)), source_of(lead.every)),
         Section("front", "The front", front if search else (), source_of(lead.every)),
         Section("search", "The search", tuple(search_figures(evaluation)), source_of(lead.every)),
+        Section("machines", "Machines ranked", tuple(ranking_figures(lead)), source_of(lead.every)),
         Section("fastest", "Fastest points", _fastest(lead) if ran else (), source_of(lead.every)),
         Section("speedup", "Policies compared", _speedups(lead) if ran else (), source_of(lead.every)),
         Section("sweep", "Over the sweep", (*_curves(lead), *_winners(lead)) if ran else (), source_of(lead.every)),
@@ -214,11 +216,15 @@ def _against_base(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def _curves(evaluation: Evaluation) -> Iterator[Figure]:
-    for number, (axis, values) in enumerate(evaluation.axes.items()):
+    for number, (axis, stated) in enumerate(evaluation.axes.items()):
+        if axis == "hardware":  # ranked in a chart of their own
+            continue
         line = cut(evaluation.points, evaluation.axes, [axis])
         if line.empty:
             continue
-        joined, source = shared_values(line, evaluation.axes, [axis]) is not None, source_of(evaluation.every)
+        in_order, source = by_magnitude(stated), source_of(evaluation.every)
+        values = in_order or stated  # categories have no order along which a line could lead
+        joined = bool(in_order) and shared_values(line, evaluation.axes, [axis]) is not None
         wide = line.pivot_table(index=["network", "policy"], columns=axis, values="latency_s", sort=False)
         wide = wide.reindex(columns=list(values)).reset_index()
         yield Figure(

@@ -46,5 +46,7 @@ class Study:
     """Constraints of the experiment, as written; points that do not keep one have it in ``violates``."""
     together: Together | None = None
     """Designs over all networks; None where each network is compared by itself."""
+    tuned: str = ""
+    """Folder of tuned kernels that all points use; empty for the built-in choice."""
     courses: tuple[Course, ...] = ()
     """What the searches found, trial by trial."""

@@ -18,6 +18,7 @@ from dsascape.experiments.report.frames import (
     trend,
     usable,
 )
+from dsascape.hw_models.text.quantities import BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, parse_quantity
 from dsascape.wording import count
 
 MISSING = "\N{EN DASH}"
@@ -54,6 +55,7 @@ _LONGEST_REASON = 300
 _MOST_NAMED = 3
 """Largest number of swept quantities or policies named in a sentence."""
 _PLAIN_MAGNITUDES = range(-6, 10)
+_UNITS: dict[str, float] = {**BYTES, **BYTES_PER_S, **HERTZ, **PICOSECONDS}
 NOTEWORTHY = 1.05
 """Smallest ratio that is called a difference."""
 
@@ -76,7 +78,7 @@ def significant(value: float, digits: int = 3) -> str:
         return MISSING
     if value == 0:
         return "0"
-    magnitude = floor(log10(abs(value)))
+    magnitude = floor(log10(abs(float(f"{value:.{digits - 1}e}"))))
     if magnitude not in _PLAIN_MAGNITUDES:
         return f"{value:.{digits - 1}e}"
     return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
@@ -145,6 +147,27 @@ def enumeration(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
+def by_magnitude(values: Iterable[str]) -> tuple[str, ...]:
+    """Return swept values by size; empty where one is no number or quantity, so that they have no order."""
+
+    def magnitude(text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            return parse_quantity(text, _UNITS)
+
+    try:
+        return tuple(sorted(values, key=magnitude))
+    except ValueError:
+        return ()
+
+
+def named_or_counted(names: Iterable[str], noun: str) -> str:
+    """Enumerate distinct names, or give their number if they are many."""
+    distinct = list(dict.fromkeys(names))
+    return enumeration(distinct) if len(distinct) <= _MOST_NAMED + 1 else count(len(distinct), noun)
+
+
 def answer(points: pd.DataFrame, axes: Axes) -> list[str]:
     """Return the opening sentences of a report, computed from its points."""
     ran = usable(points)
@@ -192,7 +215,7 @@ def _comparison(ratios: pd.DataFrame, baseline: str, others: Sequence[str], axes
             sentences.append(f"Most is gained by {best} for {where[0]}, and most lost for {where[1]}.")
         else:
             sentences.append(f"Least is lost by {best} for {where[0]}, and most for {where[1]}.")
-    ends = {axis: both for axis in axes if (both := trend(of_best, axis, axes))}
+    ends = {axis: both for axis in axes if by_magnitude(axes[axis]) and (both := trend(of_best, axis, axes))}
     telling = sorted(ends, key=lambda axis: -abs(log10(ends[axis][1] / ends[axis][0])))[:_MOST_NAMED]
     return sentences + [_trend_text(axis, axes[axis], ends[axis]) for axis in axes if axis in telling]
 

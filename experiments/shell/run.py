@@ -30,6 +30,8 @@ from dsascape.experiments.question.points import DesignPoint, Row
 from dsascape.experiments.question.reading import read_experiment
 from dsascape.experiments.report.best_of_study import best_of
 from dsascape.experiments.report.build import Written, begin_study, end_study, write_report
+from dsascape.experiments.report.frames import prepared
+from dsascape.experiments.report.measured_section import measured_notes
 from dsascape.experiments.report.summary import Summary
 from dsascape.experiments.report.what_if_section import answer_of
 from dsascape.experiments.results.folder import read_note
@@ -103,7 +105,9 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
     sentence = "" if best.sentence in written.summary.headline else best.sentence
     varied = "" if written.study.what_if is None else " ".join(answer_of(written.study.what_if))
     data |= {"what_if": varied} if varied else {}
-    lines += [each for each in (sentence, *best.front, best.warning, varied and f"What if? {varied}") if each]
+    measured = measured_notes(prepared(written.study.frame, written.study.swept))
+    what_if = varied and f"What if? {varied}"
+    lines += [each for each in (sentence, *best.front, *measured, best.warning, what_if) if each]
     answer = Answer(data, lambda: _show(written.summary, lines), POINTS_FAILED if failed else 0)
     if not arguments.profile:
         return answer

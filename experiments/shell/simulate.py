@@ -19,6 +19,7 @@ from dsascape.experiments.point.replay import simulated, write_schedule
 from dsascape.experiments.point.roofline import LayerBound, bounds_of_layers
 from dsascape.experiments.point.unfused_attention import unfused_attention
 from dsascape.experiments.question.command_line import plain_value
+from dsascape.experiments.question.config import ALL
 from dsascape.experiments.question.pinned import pins_on, written_pins
 from dsascape.experiments.question.points import (
     DesignPoint,
@@ -79,6 +80,8 @@ def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
 
 def requested_machine_and_tuning(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, object]]:
     """Return the machine changed by ``--set``, and the scheduler tuning that ``--set`` states."""
+    if arguments.hardware == ALL:
+        raise HardwareError("--hardware takes one machine; an experiment file of dsascape run takes hardware: all")
     spec = load_hardware(arguments.hardware)
     settings, tuning = split_tuning(_assignments(arguments.set, "--set"))
     return with_values(spec, settings) if settings else spec, tuning

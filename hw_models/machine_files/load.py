@@ -41,6 +41,17 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX)))
 
 
+@cache
+def presets_of(kind: str) -> tuple[str, ...]:
+    """Return the names of the built-in machines of one kind, sorted; raise ``HardwareError`` for a kind without any."""
+    kinds = {name: _loaded(name, ()).kind for name in preset_names()}
+    found = tuple([name for name, own in kinds.items() if own == kind])
+    if not found:
+        known = sorted(set(kinds.values()))
+        raise HardwareError(f"has {shown(kind)}{nearest(kind, known)}; known: {listed(known)}")
+    return found
+
+
 def preset_text(name: str) -> str:
     """Return the YAML text of the preset ``name``, including comments."""
     return (_PRESETS / f"{name}{_SUFFIX}").read_text(encoding="utf-8")

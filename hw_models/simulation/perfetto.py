@@ -1,4 +1,4 @@
-"""Traces as Chrome trace events: JSON for the Perfetto UI and chrome://tracing.
+"""Traces as Chrome trace events: JSON for the Perfetto UI.
 
 There is one process for the critical path, one for each level of the machine that has units, and one for memory
 occupancy. A unit is a thread; one that executes two instructions at a time is two. ``ts`` and ``dur`` are microseconds

@@ -11,7 +11,7 @@ from dsascape.experiments.report.page import render_report
 from dsascape.experiments.report.study import Study
 from dsascape.experiments.results.timeline import Span, Timeline
 from tests.experiments.browser import PROGRAM, Page, browser
-from tests.experiments.studies import BUFFERS, comb, drawn_study, failure, point, study, two_by_two
+from tests.experiments.studies import BUFFERS, comb, drawn_study, failure, grid, point, study, two_by_two
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed")
 
@@ -123,6 +123,25 @@ class TestPoints:
         assert page.run("getComputedStyle(document.documentElement).printColorAdjust") == "exact"
         cut = "e => e.getBoundingClientRect().right > innerWidth + 1"
         assert page.run(f"[...document.querySelectorAll('table, svg')].filter({cut}).map(e => e.outerHTML)") == []
+
+    def test_on_paper_tables_stay_with_their_headings_and_three_panels_in_a_row(
+        self, page: Page, tmp_path: Path
+    ) -> None:
+        made = grid(("a", "b", "c"), ("unfused", "graphturbo"), BUFFERS)
+        page.print(written(study(made), tmp_path))
+
+        together = (
+            "[...document.querySelectorAll('section table')].filter(t => t.tBodies[0].rows.length > 1 && !("
+            " t.closest('.whole') || getComputedStyle(t.tBodies[0].rows[0]).breakAfter == 'avoid')).length"
+        )
+        assert page.run("document.querySelectorAll('section table').length") > 0
+        assert page.run(together) == 0
+        assert page.run("[...document.querySelectorAll('h2')].every(e => getComputedStyle(e).breakAfter == 'avoid')")
+        tops = (
+            "[...document.querySelectorAll('#sweep .panels')].map(p => new Set([...p.querySelectorAll('svg')]"
+            ".map(s => Math.round(s.getBoundingClientRect().top))).size)"
+        )
+        assert set(page.run(tops)) == {1}
 
     def test_the_table_sorts_and_filters(self, page: Page, tmp_path: Path) -> None:
         made = study([point(f"p{n % 3}", (n * 7 % 40 + 1) / 1000) for n in range(40)], {})

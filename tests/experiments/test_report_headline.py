@@ -5,8 +5,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from dsascape.experiments.report.best import front_sentence
 from dsascape.experiments.report.frames import prepared
-from dsascape.experiments.report.headline import front_sentence, verdict
+from dsascape.experiments.report.headline import verdict
 from dsascape.experiments.report.page import render_report
 from tests.experiments.studies import BUFFERS, Reader, failure, headline, measured, point, study, two_by_two
 
