@@ -208,23 +208,28 @@ def drawn_small(kind: str, number: int, folder: Path) -> tuple[DesignPoint, rand
     return DesignPoint(Workload(str(path), batch), machine, make_policy(policy), {}), chosen
 
 
-def slower_with_more(point: DesignPoint, pairs: int, chosen: random.Random) -> Iterator[tuple[str, float]]:
+def slower_with_more(
+    point: DesignPoint, pairs: int, chosen: random.Random
+) -> Iterator[tuple[str, DesignPoint, float]]:  # fmt: skip
     """Yield fields of which twice as much costs over 2 % of latency, and ``batch`` if twice of it saves over 1 %.
 
-    With each, by how much the run takes longer, or less. Nothing for a point that does not run.
+    With each, the point with twice as much, and by how much it takes longer, or less. Nothing for a point that does not
+    run.
     """
     before_s = seconds(point)
     if before_s is None:
         return
     for field, machine in better_machines(point.hardware, pairs, chosen):
-        after_s = seconds(replace(point, hardware=machine))
+        better = replace(point, hardware=machine)
+        after_s = seconds(better)
         ratio = math.inf if after_s is None else after_s[0] / before_s[0]
         if ratio > TOLERANCE:
-            yield field.path, ratio
-    twice_s = seconds(replace(point, workload=replace(point.workload, batch=2 * (point.workload.batch or 1))))
+            yield field.path, better, ratio
+    twice = replace(point, workload=replace(point.workload, batch=2 * (point.workload.batch or 1)))
+    twice_s = seconds(twice)
     ratio = 0.0 if twice_s is None else before_s[0] / twice_s[0]
     if ratio > TOLERANCE_OF_IMAGES:
-        yield "batch", ratio
+        yield "batch", twice, ratio
 
 
 def main() -> None:

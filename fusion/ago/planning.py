@@ -165,7 +165,7 @@ class _Reformer:
         return frozenset(part_of.values())
 
     def _sides(self, between: Part, part_of: Mapping[int, Part]) -> tuple[Part, ...]:
-        """Return the kernels in front of one and behind it; nothing unless it is one of each, or it has joined since."""
+        """Return the kernels in front of one and behind it; nothing unless it is one of each."""
         graph, own = self._graph, frozenset(between)
         if part_of[between[0]] != between:
             return ()
