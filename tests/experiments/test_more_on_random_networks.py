@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.more_resource import PRESETS, TOLERANCE, drawn_small, seconds, slower_with_more
+from benchmarks.more_resource import PRESETS, TOLERANCE, TOLERANCE_OF_IMAGES, drawn_small, seconds, slower_with_more
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.question.points import DesignPoint, Workload
 from dsascape.hw_models import Cpu, load_hardware, with_values
@@ -94,3 +94,16 @@ def test_a_faster_cache_does_not_make_two_convolutions_fetch_and_write_buffers_o
     ]  # fmt: skip
 
     assert taken_s[1] <= taken_s[0]
+
+
+@pytest.mark.parametrize("hardware", ["a30", "h100", "t4"])
+def test_two_images_are_no_faster_than_one_where_products_have_few_rows(hardware: str, tmp_path: Path) -> None:
+    net = Net()
+    value, gate = net.halves(net.dense(net.input(1, 4, 16), 32), 2)
+    gated = net.binary("Mul", value, net.unary("Sigmoid", gate))
+    path = tmp_path / "few.onnx"
+    path.write_bytes(net.model(net.dense(net.transpose(gated, 0, 2, 1), 4)).SerializeToString())
+
+    one_s, two_s = [latency_s(path, batch, hardware, "graphturbo") for batch in (1, 2)]
+
+    assert one_s <= two_s * TOLERANCE_OF_IMAGES
