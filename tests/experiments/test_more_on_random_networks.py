@@ -38,9 +38,10 @@ def by_another_number_of_threads(point: DesignPoint, better: DesignPoint) -> boo
 
 def by_another_order_of_cores(point: DesignPoint, better: DesignPoint) -> bool:
     """Whether more of one kind of cores puts it before another: the order is by products alone, not by caches."""
-    if not (isinstance(point.hardware, Cpu) and isinstance(better.hardware, Cpu)):
+    before, after = point.hardware, better.hardware
+    if not (isinstance(before, Cpu) and isinstance(after, Cpu)):
         return False
-    orders = [[core.name for core in each.hardware.kinds] for each in (point, better)]
+    orders = [sorted(each.cores, key=lambda name: -each.products_per_s(each.cores[name])) for each in (before, after)]
     return orders[0] != orders[1]
 
 
