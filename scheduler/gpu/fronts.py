@@ -253,16 +253,24 @@ def tensor_tiles(rows: int, columns: int, tensor: TensorUnits) -> int:
 
 
 def unit_of(rows: int, columns: int, depth: int, view: GpuView) -> ComputeUnit:
-    """Return what computes a product of several rows and columns: tensor units where these are no slower than lanes.
+    """Return what computes a product of several rows and columns: tensor units if it fills them, or they are as fast.
 
-    What they are padded with counts: rows, columns and steps of the depth that an instruction has beyond the product.
+    Of a smaller product, the rows, columns and steps of the depth that an instruction has beyond it count.
     """
     tensor = view.tensor
     if tensor is None or min(rows, columns) == 1:
         return "lanes"
+    if fills_tensor_units(rows, columns, depth, tensor):
+        return "tensor"
     tiled = tensor_tiles(rows, columns, tensor) * -(-depth // tensor.depth)
     on_tensor = tiled * tensor.rows * tensor.columns * tensor.depth * view.spec.lanes(view.product or view.dtype)
     return "tensor" if on_tensor <= rows * columns * depth * tensor.macs_per_cycle else "lanes"
+
+
+def fills_tensor_units(rows: int, columns: int, depth: int, tensor: TensorUnits) -> bool:
+    """Whether a product is no smaller than one instruction of tensor units, either operand being that of rows."""
+    least, most = sorted((tensor.rows, tensor.columns))
+    return min(rows, columns) >= least and max(rows, columns) >= most and depth >= tensor.depth
 
 
 def depth_step(nest: BlockNest, view: GpuView, split: int = 1) -> int:

@@ -9,9 +9,9 @@ of what lies in shared memory here; the decisions about it, and so the counts of
 
 from collections.abc import Iterator
 
-from dsascape.hw_models.gpu.spec import TensorUnits
+from dsascape.scheduler.gpu.fronts import fills_tensor_units
 from dsascape.scheduler.gpu.held_stages import HeldStages
-from dsascape.scheduler.gpu.nests import BlockNest, Product
+from dsascape.scheduler.gpu.nests import BlockNest
 from dsascape.scheduler.gpu.steps import STAGED
 from dsascape.scheduler.kernels.loops.nodes import SUMS, reduction_loops
 from dsascape.scheduler.kernels.loops.steps import (
@@ -71,16 +71,10 @@ def tile_on_tensor_units(context: Context, state: State) -> Derived | None:
         return None
     nest, described = found
     whole = described.product(nest.extents, 1)
-    if whole is None or described.depth < tensor.depth or not _fills(whole, tensor):
+    if whole is None or not fills_tensor_units(whole.rows, whole.columns, described.depth, tensor):
         return None
     units = Tensorise(name + SUMS, tensor.rows, tensor.columns, tensor.depth)
     return Derived((state.next(*_placed(context, name), *_tiled(context, name), units),))
-
-
-def _fills(whole: Product, tensor: TensorUnits) -> bool:
-    """Whether a product is no smaller than one instruction of tensor units, either operand being that of rows."""
-    sides, needed = sorted((whole.rows, whole.columns)), sorted((tensor.rows, tensor.columns))
-    return all(side >= least for side, least in zip(sides, needed, strict=True))
 
 
 def tile_and_fuse(context: Context, state: State) -> Derived | None:
