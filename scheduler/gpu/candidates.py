@@ -1,7 +1,8 @@
 """The tiles that are tried for a layer: for products blocks of rows and columns, for all else runs of elements.
 
-Products run on tensor units where these compute the dtype and the product is no smaller than one of their instructions;
-else on lanes. Grids are numbered along memory; `grid_orders` has the other ways.
+Products run on tensor units where these compute the dtype and the product is no smaller than one of their instructions,
+or padded to one no slower than on lanes; else on lanes. Grids are numbered along memory; `grid_orders` has the other
+ways.
 """
 
 import itertools
