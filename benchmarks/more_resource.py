@@ -39,6 +39,17 @@ PRESETS: Mapping[str, tuple[str, ...]] = {
     short: tuple(name for name in preset_names() if name not in SLOW and load_hardware(name).kind == kind)
     for kind, short in KINDS.items()
 }
+OF_RANDOM_NETWORKS: Mapping[str, tuple[str, ...]] = {
+    "dsa": ("ascend910", "goya", "ipu_mk1", "stcp920", "stcp920_paper", "tpu_v4i"),
+    "cpu": (
+        "apple_m1", "epyc", "jetson_agx_orin", "khadas_vim3", "kirin970", "kirin990", "platinum_8124m",
+        "raspberry_pi_3b_plus", "raspberry_pi_4", "raspberry_pi_5", "rk3588", "snapdragon810", "snapdragon855",
+    ),
+    "gpu": (
+        "a10", "a100", "a30", "adreno640", "h100", "h200", "l4", "mali_g76", "p100", "p4", "rtx_4090", "t4", "v100",
+    ),
+}  # fmt: skip
+"""Presets of `drawn_small`: named, so that a new preset leaves all draws as they are."""
 NETWORKS = ("bert-tiny", "squeezenet", "resnet18", "mobilenet-v2", "resnet18-tailor")
 POLICIES: Mapping[str, tuple[str, ...]] = {
     "dsa": ("unfused", "fixed-pattern", "astitch", "graphturbo", "dnnfusion", "ago"),
@@ -103,6 +114,13 @@ def _fields_at(path: str, value: Any, unit: str) -> Iterator[Field]:
         yield Field(path, value, unit)
 
 
+def some_fields(machine: AnyHardware, number: int, chosen: random.Random) -> list[Field]:
+    """Return so many fields of a machine, drawn such that a field that machines get later changes few draws."""
+    drawn_as = f"{chosen.random()}"
+    fields = sorted(fields_of(machine), key=lambda field: random.Random(f"{drawn_as} {field.path}").random())
+    return fields[:number]
+
+
 def beside(machine: AnyHardware, path: str) -> dict[str, str]:
     """Return the values to grow together with a field: private DDR with the number of clusters."""
     if not isinstance(machine, ClusteredDsa) or path != "clusters" or machine.ddr.sharing == "shared":
@@ -116,7 +134,7 @@ def beside(machine: AnyHardware, path: str) -> dict[str, str]:
 def near(base: AnyHardware, chosen: random.Random) -> AnyHardware:
     """Return a machine that differs from ``base`` in a few fields, by a factor of up to 8 each."""
     machine = base
-    for field in chosen.sample(list(fields_of(base)), chosen.randrange(4)):
+    for field in some_fields(base, chosen.randrange(4), chosen):
         value = field.scaled(2 ** chosen.choice((-3, -2, -1, 1, 2, 3)))
         try:
             machine = with_values(machine, {field.path: value})
@@ -129,7 +147,7 @@ def better_machines(
     machine: AnyHardware, number: int, chosen: random.Random
 ) -> Iterator[tuple[Field, AnyHardware]]:
     """Yield so many random fields of a machine, and the machine with each doubled; without those that may not be."""
-    for field in chosen.sample(list(fields_of(machine)), number):
+    for field in some_fields(machine, number, chosen):
         value = field.scaled(0.5 if field.less_is_better else 2)
         try:
             better = with_values(machine, {field.path: value, **beside(machine, field.path)})
@@ -181,7 +199,7 @@ def drawn(kind: str, policy: str | None, chosen: random.Random) -> tuple[DesignP
 def drawn_small(kind: str, number: int, folder: Path) -> tuple[DesignPoint, random.Random]:
     """Return the point of that number on a random small network, written to ``folder``, and what draws its pairs."""
     chosen = random.Random(f"{kind} {number}")
-    machine = load_hardware(chosen.choice(PRESETS[kind]))
+    machine = load_hardware(chosen.choice(OF_RANDOM_NETWORKS[kind]))
     if chosen.choice((True, False)):
         machine = near(machine, chosen)
     policy, batch = chosen.choice(POLICIES[kind]), chosen.choice((1, 1, 2, 3, 4, 8))
@@ -190,23 +208,28 @@ def drawn_small(kind: str, number: int, folder: Path) -> tuple[DesignPoint, rand
     return DesignPoint(Workload(str(path), batch), machine, make_policy(policy), {}), chosen
 
 
-def slower_with_more(point: DesignPoint, pairs: int, chosen: random.Random) -> Iterator[tuple[str, float]]:
+def slower_with_more(
+    point: DesignPoint, pairs: int, chosen: random.Random
+) -> Iterator[tuple[str, DesignPoint, float]]:  # fmt: skip
     """Yield fields of which twice as much costs over 2 % of latency, and ``batch`` if twice of it saves over 1 %.
 
-    With each, by how much the run takes longer, or less. Nothing for a point that does not run.
+    With each, the point with twice as much, and by how much it takes longer, or less. Nothing for a point that does not
+    run.
     """
     before_s = seconds(point)
     if before_s is None:
         return
-    for field, machine in better_machines(point.hardware, min(pairs, len(list(fields_of(point.hardware)))), chosen):
-        after_s = seconds(replace(point, hardware=machine))
+    for field, machine in better_machines(point.hardware, pairs, chosen):
+        better = replace(point, hardware=machine)
+        after_s = seconds(better)
         ratio = math.inf if after_s is None else after_s[0] / before_s[0]
         if ratio > TOLERANCE:
-            yield field.path, ratio
-    twice_s = seconds(replace(point, workload=replace(point.workload, batch=2 * (point.workload.batch or 1))))
+            yield field.path, better, ratio
+    twice = replace(point, workload=replace(point.workload, batch=2 * (point.workload.batch or 1)))
+    twice_s = seconds(twice)
     ratio = 0.0 if twice_s is None else before_s[0] / twice_s[0]
     if ratio > TOLERANCE_OF_IMAGES:
-        yield "batch", ratio
+        yield "batch", twice, ratio
 
 
 def main() -> None:

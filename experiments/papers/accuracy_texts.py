@@ -92,30 +92,28 @@ SqueezeNet and ResNet-18: an L2 of a quarter of the bandwidth for one core and h
 2.80 and 3.16 to 2.87 and 3.20), passes over memory that a library does not fuse (`unfused`: 2.93 and 2.84), and memory
 (20 and 31 MB are 4 and 6 ms of 17 and 57, where 25 and 27 are missing). So its cause is not known. Eight and twelve
 cores of a Jetson AGX Orin, whose file takes the servers' 50 and 61 us, judge them: networks in FP16 and INT8 on twelve
-are expected at 0.69 to 1.06 of what ncnn takes, where the bound is at 0.20 to 0.57; these times were read after the two
-numbers were set. Phones' expected figures on several threads are those of before with 40 us more for each kernel; nine
-cases of Snapdragon 835, simulated again, rise by 35 to 40 us.
+are expected at 0.69 to 1.10 of what ncnn takes, where the bound is at 0.20 to 0.57; these times were read after the two
+numbers were set. All rows of phones on several threads have been simulated with that.
 """
 ON_NEWER_CPUS = """Networks in FP16 and INT8 on newer cores, and in INT8 on older ones, as the makers of ncnn have
-published them. Devices were split by name before any was simulated. Blind ones (Apple M1, RK3568) were simulated once,
-when the model was final, those held out (Jetson AGX Orin, RK3399, VIM3) twice; the tables had been read when they were
-copied. INT8 are the quantised networks (`resnet18-int8`): INT8 products, between which all is FP16, or FP32 on cores
-without FP16 arithmetic. FP16 has all sizes of Winograd tiles (`tuning.coarse_winograd`), as in ncnn. `expected` has
-library efficiencies by dtype that one thread of the development devices has set: for FP16 0.61 in products, 0.75 in
-depthwise convolutions and 1 in convolutions with windows (their bound is long already, as ResNet-18's), 0.46 for INT8
-with dot products, 0.64 without. Of Cortex-A55 there was none: its FP16 has the efficiencies by kind of FP32 on cores in
-order. So only blind rows and rows held out judge. The rows are from before FP16 had kinds, with 0.70 for all of them:
-by kind, networks on one thread of the development devices are off by 21 % in place of 23, and seven of the others by
-18.5 in place of 18.7. `python -m dsascape.experiments.papers.published_newer blind held-out` simulates them again.
+published them. Devices were split by name before any was simulated. Those held out (Apple M1, RK3568, Jetson AGX Orin,
+RK3399, VIM3) have set no number, but have been simulated two or three times, so that none is blind any more; the tables
+had been read when they were copied. INT8 are the quantised networks (`resnet18-int8`): INT8 products, between which all
+is FP16, or FP32 on cores without FP16 arithmetic. FP16 has all sizes of Winograd tiles (`tuning.coarse_winograd`), as
+in ncnn. `expected` has library efficiencies by dtype that one thread of the development devices has set: for FP16 0.61
+in products, 0.75 in depthwise convolutions and 1 in convolutions with windows (their bound is long already, as
+ResNet-18's), 0.46 for INT8 with dot products, 0.64 without. Of Cortex-A55 there was none: its FP16 has the efficiencies
+by kind of FP32 on cores in order. So only rows held out judge. `python -m dsascape.experiments.papers.published_newer
+held-out` simulates them again.
 """
 OF_NEWER_CPUS = """The rows of Cortex-A72 and A73 (RK3399, VIM3) are those of a second run: in the first, bounds of VIM3
 were up to 1.85 times what ncnn takes, as those of VGG-16 had been on the Raspberry Pi 4, because INT8 had no Winograd;
 with that (integers of 16 bits, where there are no dot products) one bound is left that is exceeded, VGG-16 on four
-cores. Their efficiency was calibrated anew for it, on the Raspberry Pis alone. Those of the M1 and of RK3568 are of the
-first and only one. With dot products INT8 is expected at 0.44 to 1.5 of ncnn's time, in FP16 at 0.63 to 1.3. SqueezeNet
-comes out too fast, the more so on several threads; why has not been looked at. In FP16 the bound of ResNet-18, which is
-mostly Winograd, is 0.6 to 0.97 of ncnn's time, and that of SqueezeNet and MobileNet-V2 0.5 to 0.75: transforms are
-probably predicted too slow.
+cores. Their efficiency was calibrated anew for it, on the Raspberry Pis alone. Those of the M1 and of RK3568 were
+simulated again once, when FP16 got efficiencies by kind. With dot products INT8 is expected at 0.44 to 1.5 of ncnn's
+time, in FP16 at 0.60 to 1.4. SqueezeNet comes out too fast, the more so on several threads; why has not been looked at.
+In FP16 the bound of ResNet-18, which is mostly Winograd, is 0.57 to 0.97 of ncnn's time, and that of SqueezeNet and
+MobileNet-V2 0.3 to 0.75: transforms are probably predicted too slow.
 """
 ON_SERVER = """[A second processor](server.md), on one to eight threads: virtual cores of a rented Emerald Rapids
 server. Six networks that are not in the zoo and that nobody had looked at, ten plans; the code was built elsewhere, for

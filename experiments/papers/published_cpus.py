@@ -19,7 +19,7 @@ from dsascape.hw_models.text.yaml_file import read_yaml
 
 _FOLDER = Path(__file__).parent / "cpus"
 _PUBLISHED, _PREDICTED = _FOLDER / "published.yaml", _FOLDER / "predicted.csv"
-USES = ("development", "held-out", "blind")
+USES = ("development", "held-out")
 _KEYS = ("device", "network", "threads")
 _WORKERS = 2
 _COLUMNS = (*_KEYS, "bound_ms", "expected_ms")
@@ -30,7 +30,7 @@ class PublishedCase:
     """Published time of a network with one library on a device."""
 
     use: str
-    """``development``: times have set numbers; ``held-out``: looked at twice or more; ``blind``: simulated once."""
+    """``development``: times have set numbers; ``held-out``: they have set none, but been looked at."""
     library: str
     device: str
     network: str

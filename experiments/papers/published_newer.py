@@ -31,7 +31,7 @@ class NewerCase:
     """Published time of a network in a dtype on a device."""
 
     use: str
-    """``development``: times have set numbers; ``held-out``: looked at twice or more; ``blind``: simulated once."""
+    """``development``: times have set numbers; ``held-out``: they have set none, but been looked at."""
     device: str
     values: Mapping[str, object]
     """Values in which the device differs from the preset of that name, such as another clock."""

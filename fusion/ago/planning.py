@@ -5,8 +5,8 @@ The paper's tuner searches schedules of a whole sub-graph, first of its mini-sub
 complex operator with its followers each, are faster as separate kernels; then kernels of one sub-graph that read from
 each other are joined where that is faster. The same search also starts from all layers separate, because a kernel can
 only be cut in two, which may be a dead end; the faster result is kept. Two kernels with complex operators are joined
-only where redundancy analysis leaves a dimension to tile (intensive fusion). A kernel of simple operators between two
-complex ones, as a softmax between two products, is also tried together with both at once: with either alone it may be
+only where redundancy analysis leaves a dimension to tile (intensive fusion). A kernel between two
+others, as a softmax between two products, is also tried together with both at once: with either alone it may be
 slower, or nothing that the machine can run. The paper leaves the other dimensions
 whole; here tile sizes are chosen with recomputation in the cost, and may tile those dimensions too. Without a cost
 model, layers are kept as they are and every redundancy-free pair is joined.
@@ -40,7 +40,7 @@ from dsascape.fusion.costs import KernelSeconds
 from dsascape.fusion.fixed_pattern import fixed_pattern_layers
 from dsascape.fusion.partition import AcyclicPartition
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
-from dsascape.fusion.searched.grouping import BudgetedCosts, Grouping, Part, improved
+from dsascape.fusion.searched.grouping import WORTHWHILE, BudgetedCosts, Grouping, Part, improved
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph, WorkloadError
 from dsascape.workloads.subgraph import Subgraph
@@ -131,16 +131,25 @@ class _Reformer:
 
     def _improved(self, *starts: list[Part]) -> Grouping:
         """Return the cheapest grouping that local search reaches from ``starts``; among equals, the first."""
-        best = self._with_both_sides(self._searched(list(map(frozenset, starts))))
+        best = self._until_no_three_join(list(map(frozenset, starts)))
         if self._doubled is None:
             return best
         self._cut_in = self._doubled
-        return self._with_both_sides(self._searched([best, frozenset(starts[-1])]))
+        return self._until_no_three_join([best, frozenset(starts[-1])])
+
+    def _until_no_three_join(self, starts: list[Grouping]) -> Grouping:
+        """Return a grouping that neither local search nor joining three kernels in a row makes cheaper."""
+        found = self._searched(starts)
+        while True:
+            joined = self._with_both_sides(found)
+            if joined == found:
+                return found
+            found = self._searched([joined])
 
     def _with_both_sides(self, grouping: Grouping) -> Grouping:
-        """Return the grouping with simple kernels joined to the complex ones on both of their sides, where that pays.
+        """Return the grouping with kernels joined to the only one in front and the only one behind, where that pays.
 
-        One pass, in order: as many kernels are tried as there are simple ones between two others.
+        One pass, in order: as many kernels are tried as there are such ones.
         """
         if self._tuning.kernel_s is None or not self._tuning.intensive:
             return grouping
@@ -151,19 +160,19 @@ class _Reformer:
                 continue
             apart = (sides[0], between, sides[1])
             together = join(apart)
-            if self._seconds(together) < math.fsum(map(self._kernel_s, apart)):
+            if self._seconds(together) < math.fsum(map(self._kernel_s, apart)) * WORTHWHILE:
                 part_of |= dict.fromkeys(together, together)
         return frozenset(part_of.values())
 
     def _sides(self, between: Part, part_of: Mapping[int, Part]) -> tuple[Part, ...]:
-        """Return the complex kernels in front of a simple one and behind it; nothing unless it is one of each."""
+        """Return the kernels in front of one and behind it; nothing unless it is one of each."""
         graph, own = self._graph, frozenset(between)
-        if self._has_complex(between):
+        if part_of[between[0]] != between:
             return ()
         read = {graph.producer[name] for op in between for name in graph.ops[op].inputs if name in graph.producer}
         readers = {reader for op in between for name in graph.ops[op].outputs for reader in graph.consumers[name]}
         sides = [{part_of[op] for op in ops - own if op in part_of} for ops in (read, readers)]
-        if any(len(parts) != 1 for parts in sides) or not all(self._has_complex(*parts) for parts in sides):
+        if any(len(parts) != 1 for parts in sides):
             return ()
         (front,), (behind,) = sides
         return (front, behind) if front != behind else ()

@@ -23,7 +23,7 @@ It may also partition a convex sub-graph: one that no path leaves and re-enters.
 KernelSeconds = Callable[[Part], float]
 """Cost function: returns the seconds of a part as one kernel."""
 
-_WORTHWHILE = 1 - 1e-9
+WORTHWHILE = 1 - 1e-9
 """Fraction to which a step has to lower the seconds at least; smaller gains are rounding."""
 
 
@@ -107,7 +107,7 @@ def _cheaper(groups: "_Groups", first: Part, second: Part, costs: BudgetedCosts,
     if len(together) > most_ops or (second and groups.closes_circle(first, second)):
         return ()
     own: tuple[Part, ...] = (first, second) if second else (first,)
-    best, best_s = own, costs.total_s(own) * _WORTHWHILE
+    best, best_s = own, costs.total_s(own) * WORTHWHILE
     for parts in cuts(together):
         seconds = costs.total_s(parts, best_s)
         if seconds < best_s:

@@ -17,8 +17,13 @@ _TABLE = importlib.resources.files("dsascape.hw_models") / "library_efficiencies
 @cache
 def efficiency_rows() -> Mapping[str, Mapping[str, Any]]:
     """Return the rows by name, ``LIBRARY/CLASS OF MACHINE``: ``kinds``, and ``of`` where a dtype has its own."""
-    rows: Mapping[str, Mapping[str, Any]] = parse_yaml(_TABLE.read_text(encoding="utf-8"), _TABLE.name)["rows"]
+    rows: Mapping[str, Mapping[str, Any]] = parse_yaml(table_text(), _TABLE.name)["rows"]
     return rows
+
+
+def table_text() -> str:
+    """Return the file of the table, with its comments."""
+    return _TABLE.read_text(encoding="utf-8")
 
 
 def with_rows(data: dict[str, Any], where: str) -> dict[str, Any]:

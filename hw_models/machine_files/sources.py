@@ -7,13 +7,14 @@ comment of their own. Comments are text; nothing in them is evaluated.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from dsascape.hw_models.common.machine_spec import MachineSpec
-from dsascape.hw_models.machine_files.efficiencies import KEYS
+from dsascape.hw_models.machine_files.efficiencies import KEYS, table_text
 from dsascape.hw_models.machine_files.load import (
     is_path,
     load_hardware,
@@ -100,7 +101,25 @@ def _comments(name_or_path: str | Path) -> Iterator[tuple[str, str]]:
                     yield each, FOLLOWS  # what the file itself states is yielded below
     else:
         text = preset_text(str(name_or_path))
-    yield from comments_in(text).items()
+    own = comments_in(text)
+    yield from own.items()
+    stated = parse_yaml(text, str(name_or_path))
+    for key, part in KEYS.items():
+        if isinstance(stated.get(key), str) and not own[key]:
+            yield from _comments_of_row(stated[key], part, key)
+
+
+def _comments_of_row(row: str, part: str, key: str) -> Iterator[tuple[str, str]]:
+    """Yield (path, comment) of the values that a machine has from a row of the table of libraries' efficiencies."""
+    within = f"rows.{row}.{part}."
+    for path, comment in _comments_of_table().items():
+        if path.startswith(within):
+            yield f"{key}.{path.removeprefix(within)}", comment
+
+
+@cache
+def _comments_of_table() -> Mapping[str, str]:
+    return comments_in(table_text())
 
 
 def comments_in(text: str) -> dict[str, str]:

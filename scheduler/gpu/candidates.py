@@ -1,7 +1,8 @@
 """The tiles that are tried for a layer: for products blocks of rows and columns, for all else runs of elements.
 
-Products run on tensor units where these compute the dtype and the product is no smaller than one of their instructions;
-else on lanes. Grids are numbered along memory; `grid_orders` has the other ways.
+Products run on tensor units where these compute the dtype and the product is no smaller than one of their instructions,
+or padded to one no slower than on lanes; else on lanes. Grids are numbered along memory; `grid_orders` has the other
+ways.
 """
 
 import itertools
@@ -154,7 +155,7 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
         tried = (*_FEW_THREADS, *_THREADS) if not nests.fronts else (*_THREADS, _MANY_THREADS)
         parts = [part for each in dict.fromkeys([last, sides]) for part in _parts(tile, each, unit, view, tried)]
         for part in dict.fromkeys(parts):
-            for split in _splits(last, tile, part, unit, view):
+            for split in _splits(last, tile, part, unit, view, is_last_of_several=bool(nests.fronts)):
                 if can_stage:
                     step = depth_step(nests.nests[nests.anchor], view, split)
                     staged = GpuTiles(tile, order, part, split, step, view.tuning.stages, unit, stream=stream)
@@ -259,16 +260,22 @@ def _parts(
             yield tuple(part)
 
 
-def _splits(sides: _Sides, tile: Sequence[int], part: Extents, unit: ComputeUnit, view: GpuView) -> Iterator[int]:
-    """Yield how many share a reduction: one, or a few where there is enough of it and a block is small."""
+def _splits(
+    sides: _Sides, tile: Sequence[int], part: Extents, unit: ComputeUnit, view: GpuView, *, is_last_of_several: bool
+) -> Iterator[int]:
+    """Yield how many share a reduction: one, or a few where there is enough of it and a block is small.
+
+    With other contractions in front, which gain by more threads too, little of it is enough for a very small block.
+    """
     sms = view.spec.sms
     parts = math.prod([-(-size // each) for size, each in zip(tile, part, strict=True)])
     threads = parts * (sms.warp if unit == "tensor" else 1)
     least = _THREADS[0] // 2 if unit == "lanes" else 1
     if threads >= least:
         yield 1
+    least_share = _LEAST_TURNS if is_last_of_several and threads < _THREADS[1] else _LEAST_SHARE
     for split in _SHARED_BY if unit == "lanes" else _SHARED_BY[:1]:
-        if least <= threads * split <= sms.threads_per_block // 2 and sides.depth >= split * _LEAST_SHARE:
+        if least <= threads * split <= sms.threads_per_block // 2 and sides.depth >= split * least_share:
             yield split
 
 

@@ -253,8 +253,18 @@ def tensor_tiles(rows: int, columns: int, tensor: TensorUnits) -> int:
 
 
 def unit_of(rows: int, columns: int, depth: int, view: GpuView) -> ComputeUnit:
-    """Return what computes a product: tensor units where it is no smaller than one of their instructions."""
-    return "tensor" if view.tensor is not None and fills_tensor_units(rows, columns, depth, view.tensor) else "lanes"
+    """Return what computes a product of several rows and columns: tensor units if it fills them, or they are as fast.
+
+    Of a smaller product, the rows, columns and steps of the depth that an instruction has beyond it count.
+    """
+    tensor = view.tensor
+    if tensor is None or min(rows, columns) == 1:
+        return "lanes"
+    if fills_tensor_units(rows, columns, depth, tensor):
+        return "tensor"
+    tiled = tensor_tiles(rows, columns, tensor) * -(-depth // tensor.depth)
+    on_tensor = tiled * tensor.rows * tensor.columns * tensor.depth * view.spec.lanes(view.product or view.dtype)
+    return "tensor" if on_tensor <= rows * columns * depth * tensor.macs_per_cycle else "lanes"
 
 
 def fills_tensor_units(rows: int, columns: int, depth: int, tensor: TensorUnits) -> bool:

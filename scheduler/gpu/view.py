@@ -16,7 +16,10 @@ from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, only, w
 from dsascape.workloads.operand_dtypes import QUANTISED, Pair
 
 _UNTIMED: Unread = {"energy": True, "area": True, "power_limit_w": True, "host": True}
-_OF_CODE = "sms.warp", "sms.threads_per_block", "sms.shared.banks", "sms.cluster", "sms.tensor", "l2.sector_bytes"
+_OF_CODE = (
+    "sms.warp", "sms.threads_per_block", "sms.shared.banks", "sms.cluster", "sms.lanes", "sms.tensor",
+    "l2.sector_bytes",
+)  # fmt: skip
 _OF_FRONTS = *_OF_CODE, "sms.shared.per_block_bytes", "sms.issued_per_cycle"
 
 

@@ -1,65 +1,65 @@
-"""Twice a resource costs a random network at most 2 %, and twice the images save no time, but for named exceptions."""
+"""Twice a resource costs a random network at most 2 %, twice the images save none, but for two reasons looked for."""
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.more_resource import PRESETS, drawn_small, slower_with_more
+from benchmarks.more_resource import PRESETS, TOLERANCE, TOLERANCE_OF_IMAGES, drawn_small, seconds, slower_with_more
 from dsascape.experiments.point.evaluate import evaluate
 from dsascape.experiments.question.points import DesignPoint, Workload
-from dsascape.hw_models import load_hardware, with_values
+from dsascape.hw_models import Cpu, load_hardware, with_values
 from dsascape.scheduler import make_policy
 from tests.graphs import Net
 
 PAIRS = 4
 """Fields that are doubled for each network."""
-_PATHS = "ago joins operators one by one while each step pays; with other times it ends in another partition"
-_UNTRACED = "not traced"
-EXCEPTIONS: Mapping[tuple[str, int, str], str] = {
-    ("cpu", 2, "cores.a76.l2.capacity"): _UNTRACED,  # under ago, 19 %
-    ("cpu", 7, "cores.core.clock"): _PATHS,  # 6 kernels for 3: 46 %
-    ("cpu", 7, "cores.core.special_cycles"): _PATHS,  # 49 %
-    ("gpu", 11, "batch"): _UNTRACED,  # under ago, 7 %
-    ("dsa", 6, "clock"): _UNTRACED,  # under 4 %
-    ("dsa", 11, "batch"): _UNTRACED,  # under 4 %
-    ("dsa", 19, "cores_per_cluster"): _UNTRACED,  # under 4 %
-    ("dsa", 25, "batch"): _UNTRACED,  # under 4 %
-}
-"""Why a point gets slower with more, by kind of machine, number of the network and field."""
-NUMBERS = {"cpu": 17, "gpu": 24, "dsa": 37}
+NUMBERS = {"cpu": 70, "gpu": 65, "dsa": 65}
 """How many networks are drawn for each kind of machine."""
 CASES = [(kind, number) for kind in sorted(PRESETS) for number in range(NUMBERS[kind])]
-UNDER_AGO = [
-    "cpu-1",
-    "cpu-2",
-    "cpu-6",
-    "cpu-7",
-    "cpu-9",
-    "cpu-11",
-    "cpu-15",
-    "gpu-2",
-    "gpu-3",
-    "gpu-11",
-    "dsa-0",
-    "dsa-4",
-    "dsa-5",
-    "dsa-7",
-    "dsa-11",
-    "dsa-12",
-    "dsa-35",
-]
-"""Points of which ago's partition decides: by night only."""
 
 
-@pytest.mark.sampled(6, long=UNDER_AGO)
+def by_another_number_of_threads(point: DesignPoint, better: DesignPoint) -> bool:
+    """Whether the faster machine is no slower on fewer threads of one number for all kernels.
+
+    A kernel's threads are chosen before it is known what it finds in the caches, by the mean of two estimates; the
+    simulation, which knows, may differ.
+    """
+    if not isinstance(better.hardware, Cpu) or better.tuning:
+        return False
+    before_s = seconds(point)
+    assert before_s is not None
+    for threads in range(1, better.hardware.core_count):
+        taken_s = seconds(replace(better, tuning={"threads": threads}))
+        if taken_s is not None and taken_s[0] <= before_s[0] * TOLERANCE:
+            return True
+    return False
+
+
+def by_another_order_of_cores(point: DesignPoint, better: DesignPoint) -> bool:
+    """Whether more of one kind of cores puts it before another: the order is by products alone, not by caches."""
+    before, after = point.hardware, better.hardware
+    if not (isinstance(before, Cpu) and isinstance(after, Cpu)):
+        return False
+    orders = [sorted(each.cores, key=lambda name: -each.products_per_s(each.cores[name])) for each in (before, after)]
+    return orders[0] != orders[1]
+
+
+EXCUSES = by_another_number_of_threads, by_another_order_of_cores
+"""Reasons for which a point may get slower with more, each of which is looked for in the point itself."""
+
+
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("kind", "number"), CASES)
 def test_twice_of_a_resource_costs_at_most_2_percent(kind: str, number: int, tmp_path: Path) -> None:
     point, chosen = drawn_small(kind, number, tmp_path)
 
-    slower = dict(slower_with_more(point, PAIRS, chosen))
+    slower = {
+        what: ratio for what, better, ratio in slower_with_more(point, PAIRS, chosen)
+        if not any(excuse(point, better) for excuse in EXCUSES)
+    }  # fmt: skip
 
-    assert {what: ratio for what, ratio in slower.items() if (kind, number, what) not in EXCEPTIONS} == {}
+    assert slower == {}
 
 
 def latency_s(path: Path, batch: int, hardware: str, policy: str, **values: object) -> float:
@@ -95,3 +95,16 @@ def test_a_faster_cache_does_not_make_two_convolutions_fetch_and_write_buffers_o
     ]  # fmt: skip
 
     assert taken_s[1] <= taken_s[0]
+
+
+@pytest.mark.parametrize("hardware", ["a30", "h100", "t4"])
+def test_two_images_are_no_faster_than_one_where_products_have_few_rows(hardware: str, tmp_path: Path) -> None:
+    net = Net()
+    value, gate = net.halves(net.dense(net.input(1, 4, 16), 32), 2)
+    gated = net.binary("Mul", value, net.unary("Sigmoid", gate))
+    path = tmp_path / "few.onnx"
+    path.write_bytes(net.model(net.dense(net.transpose(gated, 0, 2, 1), 4)).SerializeToString())
+
+    one_s, two_s = [latency_s(path, batch, hardware, "graphturbo") for batch in (1, 2)]
+
+    assert one_s <= two_s * TOLERANCE_OF_IMAGES

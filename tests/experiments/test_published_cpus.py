@@ -41,4 +41,4 @@ def test_more_threads_gain_less_than_their_number_and_libraries_reach_the_stated
 
 def test_a_use_that_does_not_exist_ends_with_a_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["seen"]) == 2
-    assert capsys.readouterr().err == "published_cpus: has seen; needs one or more of development, held-out, blind\n"
+    assert capsys.readouterr().err == "published_cpus: has seen; needs one or more of development, held-out\n"

@@ -39,4 +39,4 @@ def test_a_case_is_simulated_with_what_its_device_has_on_its_threads() -> None:
 
 def test_a_use_that_does_not_exist_ends_with_a_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["seen"]) == 2
-    assert capsys.readouterr().err == "published_newer: has seen; needs development or held-out or blind\n"
+    assert capsys.readouterr().err == "published_newer: has seen; needs development or held-out\n"

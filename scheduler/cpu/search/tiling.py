@@ -5,8 +5,9 @@ loops over tiles: a few sizes along each dimension (the register tile, up to fou
 outermost or innermost, the depth loop whole or in steps; the machine model says of each how long instructions take, and
 what each level moves. The sum of these times decides, not the longest of them: what hides behind what depends on what
 the kernels before have left in the caches. Then the least traffic, then what is tried first; tiles that are sure to
-take longer than the best are not looked at to the end. Last, the number of threads, by how long the slowest core takes:
-fewer are taken where that is faster both with empty caches and with what the kernels before have left in them. Where
+take longer than the best are not looked at to the end. Last, the number of threads, by how long the slowest core takes
+with empty caches and with what the kernels before have left in them, both together: of a kernel nobody knows yet what
+it will find, and a rule that asks for both goes from one number to another as either changes. Where
 threads are asked for on cores of several kinds, the whole search is made for the faster kinds alone too: slower cores
 hold up kernels that are split evenly. Layers without an anchor are computed row by row.
 
@@ -118,8 +119,10 @@ def _search(layer: Layer, dtype: str, view: CpuView, fixed: FixedTiles | None) -
     if only is not None:
         fewer = [only] if only != most else []
 
-    def among(tiling: Tiling) -> float:
-        return among_others_ps(layer, tiling.tiles.tiled, tiling.threads, dtype, view)
+    def both_ps(tiling: Tiling) -> float:
+        return tiling.time_ps + among_others_ps(layer, tiling.tiles.tiled, tiling.threads, dtype, view)
+
+    best_ps = math.inf if best is None or not fewer else both_ps(best)
 
     for threads in fewer:
         for other in found:
@@ -127,14 +130,14 @@ def _search(layer: Layer, dtype: str, view: CpuView, fixed: FixedTiles | None) -
             if fixed is not None and fixed.parallel is not None:
                 parallel = fixed.parallel
             kernel = Candidate(layer, replace(other.tiles, parallel=parallel), threads, dtype, view)
-            if best is None or least_time_ps(kernel) < best.time_ps:
+            if 2 * least_time_ps(kernel) < best_ps:
                 tried = Tiling(kernel.tiles, threads, estimate(kernel))
-                if best is None or (tried.time_ps < best.time_ps and among(tried) < among(best)):
-                    best = tried
+                if (taken_ps := both_ps(tried)) < best_ps:
+                    best, best_ps = tried, taken_ps
     assert best is not None
     if only is None and view.without_slowest is not None:
         other = _search(layer, dtype, view.without_slowest, fixed)
-        if other.time_ps < best.time_ps and among(other) < among(best):
+        if both_ps(other) < both_ps(best):
             best = other
     return best
 

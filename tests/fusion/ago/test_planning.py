@@ -139,3 +139,14 @@ def test_under_a_threshold_for_any_two_a_pair_of_any_weight_shares_a_sub_graph()
     ]
 
     assert [names(plan) for plan in plans] == [[["conv1", "relu1"], ["conv2"]], [["conv1", "relu1", "conv2"]]]
+
+
+def test_three_kernels_in_a_row_are_tried_together_where_no_two_pay() -> None:
+    """Complex ones too: a product between two others."""
+    net = Net()
+    graph = net.graph(net.dense(net.dense(net.dense(net.input(1, 4, 8), 8), 8), 8))
+    costs = {(0,): 1.0, (1,): 1.0, (2,): 1.0, (0, 1): 2.1, (1, 2): 2.1, (0, 1, 2): 2.5}
+
+    plan = ago_plan(Analysis(graph), Tuning(kernel_s=lambda ops: costs[tuple(ops)]))
+
+    assert [group.ops for group in plan.groups] == [(0, 1, 2)]

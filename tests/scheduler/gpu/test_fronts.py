@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 
 from dsascape.fusion.plan import FusionPlan, Group
-from dsascape.hw_models import Gpu
+from dsascape.hw_models import Gpu, load_hardware
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler import ScheduleError
 from dsascape.scheduler.gpu.candidates import candidates
 from dsascape.scheduler.gpu.code import block_code, block_needs
 from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.fronts import unit_of
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
 from dsascape.scheduler.gpu.schedule_json import read_schedule, schedule_json
@@ -218,3 +219,20 @@ class TestFiles:
 
         with pytest.raises(ScheduleError, match="fronts: 0: unit: small has no tensor units for fp16 in use"):
             read_schedule(data, costs)
+
+
+@pytest.mark.parametrize(("rows", "columns", "depth", "unit"), [
+    (16, 8, 16, "tensor"),  # one whole instruction
+    (4, 16, 16, "tensor"),  # half of one, whose rate is eight times that of lanes
+    (2, 2, 16, "lanes"),  # 4 of 128 sums
+    (4, 16, 2, "lanes"),  # half of the rows, an eighth of the depth
+    (1, 4096, 4096, "lanes"),  # one row
+])  # fmt: skip
+def test_tensor_units_compute_what_fills_them_enough_to_be_no_slower(
+    rows: int, columns: int, depth: int, unit: str
+) -> None:
+    view = GpuView(load_hardware("h100", Gpu), "fp16")
+    assert view.tensor is not None
+    assert view.tensor.macs_per_cycle == 8 * view.spec.lanes("fp16")
+
+    assert unit_of(rows, columns, depth, view) == unit
