@@ -83,7 +83,7 @@ def measured_notes(points: pd.DataFrame) -> list[str]:
         told = [f"The simulator predicts {quantity(float(predicted), 's')} ({_signed(error)}){about}."]
     else:
         told = [
-            f"Predictions of the {len(ran)} measured points are off by {errors.abs().mean():.1%} in the mean"
+            f"Predictions of the {count(len(ran), 'measured point')} are off by {errors.abs().mean():.1%} in the mean"
             f" ({_signed(errors.min())} to {_signed(errors.max())})."
         ]
     wrong = int((_column(ran, "is_correct") == 0).sum())

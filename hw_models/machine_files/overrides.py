@@ -73,7 +73,7 @@ def put(data: dict[str, Any], path: str, value: object, where: str) -> None:
             has = f"{inside} has: {listed(list(entries))}" if entries else f"{inside} is {shown(here)}"
             if here is None:
                 has += "; a machine file with a base can give it one"
-            meant = nearest(part, entries) or nearest(f".{part}", _endings(data, part))
+            meant = nearest(part, entries) or nearest(f".{part}", _endings(data, part)) if here is not None else ""
             missing = f"there is no {shown_key(part)}{meant}; {has}"
             raise HardwareError(f"{where}: {shown_key(path)}: {missing}")
         here = entries[part]

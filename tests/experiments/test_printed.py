@@ -29,7 +29,8 @@ def test_compare_writes_the_row_of_its_page(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    commands = [line.strip() for line in page("compare.md").text.splitlines() if line.startswith("    dsascape simul")]
+    lines = [line.strip() for line in page("compare.md").text.splitlines()]
+    commands = [line for line in lines if line.startswith("dsascape simul") and line.endswith(("before.json", "after.json"))]
     (compare,) = [line for line in page("compare.md").text.splitlines() if line.startswith("    dsascape compare bef")]
     for command in commands:
         arguments, _, file = command.partition(" > ")
