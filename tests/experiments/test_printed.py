@@ -30,7 +30,8 @@ def test_compare_writes_the_row_of_its_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [line.strip() for line in page("compare.md").text.splitlines()]
-    commands = [line for line in lines if line.startswith("dsascape simul") and line.endswith(("before.json", "after.json"))]
+    written = "before.json", "after.json"
+    commands = [line for line in lines if line.startswith("dsascape simul") and line.endswith(written)]
     (compare,) = [line for line in page("compare.md").text.splitlines() if line.startswith("    dsascape compare bef")]
     for command in commands:
         arguments, _, file = command.partition(" > ")

@@ -5,9 +5,9 @@ loops over tiles: a few sizes along each dimension (the register tile, up to fou
 outermost or innermost, the depth loop whole or in steps; the machine model says of each how long instructions take, and
 what each level moves. The sum of these times decides, not the longest of them: what hides behind what depends on what
 the kernels before have left in the caches. Then the least traffic, then what is tried first; tiles that are sure to
-take longer than the best are not looked at to the end. Last, the number of threads, by how long the slowest core takes
-with empty caches and with what the kernels before have left in them, both together: of a kernel nobody knows yet what
-it will find, and a rule that asks for both goes from one number to another as either changes. Where
+take longer than the best are not looked at to the end. Last, the number of threads, by the sum of two estimates of the
+slowest core's time: with empty caches, and with what the kernels before have left in them. Which of them holds is known
+only when the network runs; a rule that needed both to improve would change with either. Where
 threads are asked for on cores of several kinds, the whole search is made for the faster kinds alone too: slower cores
 hold up kernels that are split evenly. Layers without an anchor are computed row by row.
 

@@ -50,6 +50,8 @@ class Moved:
     """Registers loaded, hoisted ones aside, or stored: instructions of one thread or of one vector."""
     gathered: int = 0
     """Those among them of gathers and scatters: one for each lane."""
+    requests: int = 0
+    """Instructions of warps."""
     transactions: int = 0
     """Sectors of global memory, or wavefronts of shared memory, that warps ask for."""
 
@@ -146,6 +148,7 @@ class Counts:
         size = event.memory.data.dtype.itemsize
         if self._are_threads:
             moved.registers += event.lanes.size
+            moved.requests += np.unique(event.lanes // self.machine.warp).size
             moved.transactions += self._transactions(event)
         else:
             apart = np.unique(np.diff(event.addresses))
