@@ -223,13 +223,15 @@ kernels; its rows show a fit. **No time of the blind half has set anything**: it
 done. Names of kernels say which tiles cuBLAS has, on cards of both halves.
 """
 OF_SINGLE_KERNELS = """Before tiles and passes were known, the development half was expected with mean errors of 13.9 %
-for products, 24.3 % batched, 24.7 % for softmax and 34.7 % for layer norm. What is left, as kinds: clocks that a limit
-of 70 to 75 W lowers as the card warms (batched products of T4 run at 3.3 to 6.4 TFLOPS with one kernel; those of L4 and
-P4 take a fifth longer than expected, products of L4 too); softmax of more than 1024 elements on a V100, whose L2 keeps
-more than a T4's in proportion (expected 24 % too long); layer norm and softmax of an A100 with some ten thousand rows
-of odd lengths, at 0.6 of what they take, of which no cause has been found; operands of 0.4 to 2.1 GB with rows from 24
-KiB on P100 and P4, at 0.5 to 0.75 of what they take, perhaps as these cards translate addresses; and what takes less
-than 0.2 ms, as the host's way to the kernel is in the time.
+for products, 24.3 % batched, 24.7 % for softmax and 34.7 % for layer norm. What is left, as kinds: clocks under limits
+of 70 to 72 W, which no row states (batched products of T4 run at 3.3 to 6.4 TFLOPS with one kernel; those of L4 are
+expected at 0.59 to 0.70 of what they take, or at 0.90 to 1.18; products of L4 are expected a fifth too short; [what
+was tried](machine.md)); batched products of P4 with 512 rows and more of 64 to 96 columns, whose limit lowers no
+expected time: all eight at 0.68 or 0.69, its others at 0.83 to 1.12; softmax of more than 1024 elements on a V100,
+whose L2 keeps more than a T4's in proportion (expected 24 % too long); layer norm and softmax of an A100 with some ten
+thousand rows of odd lengths, at 0.6 of what they take, of which no cause has been found; operands of 0.4 to 2.1 GB with
+rows from 24 KiB on P100 and P4, at 0.5 to 0.75 of what they take, perhaps as these cards translate addresses; and what
+takes less than 0.2 ms, as the host's way to the kernel is in the time.
 """
 OF_DSAS = """Two rows of GraphTurbo's table 1 have set the launch cost of `stcp920`; its table 2 has set nothing,
 and its rows are looked at one by one in [GraphTurbo](graphturbo.md). Goya's clock, peak and memories are not
