@@ -144,7 +144,7 @@ def hardware(arguments: argparse.Namespace) -> Answer:
         area = "" if total is None else f"{total:.0f} ({spec.area_parts_mm2['other']:.0f} residual)"
         rows.append(
             (
-                name, kind, str(product.year or _UNKNOWN), _UNKNOWN if watts is None else f"{watts:.3g}",
+                name, kind, str(product.year or _UNKNOWN), _UNKNOWN if watts is None else f"{watts:.4g}",
                 tera, summary.dtype, summary.off_chip_bytes_per_s / 1e9, summary.arrangement, ", ".join(on_chip), area,
             )
         )  # fmt: skip
