@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -109,13 +110,24 @@ class UsageError(ValueError):
 class _Parser(argparse.ArgumentParser):
     """Argument parser that reports mistakes in one line, with the commands, options and choices that may be meant."""
 
+    _has_commands = False
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
 
+    def add_subparsers(self, **keywords: Any) -> Any:
+        """Add commands as the base class does; their options are for their own parsers to look at."""
+        self._has_commands = True
+        return super().add_subparsers(**keywords)
+
+    def _options(self) -> list[str]:
+        """Return the long options that the usage names, and that for help, which it names in short."""
+        return ["--help", *dict.fromkeys(re.findall(r"--[a-z][\w-]*", self.format_usage()))]
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as the base class does, and refuse unknown options by name before whatever else is missing."""
-        options = [option for option in self._option_string_actions if option.startswith("--")]
-        for text in itertools.takewhile(lambda each: each != "--", () if self._subparsers else args or ()):
+        options = self._options()
+        for text in itertools.takewhile(lambda each: each != "--", () if self._has_commands else args or ()):
             name, is_long = text.partition("=")[0], text.startswith("--")
             if is_long and not any(option.startswith(name) for option in options):
                 self.error(f"there is no option {name}{did_you_mean(name, options)}")
@@ -126,7 +138,7 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = [str(each) for each in action.choices or ()]
         if choices and value not in choices:
-            meant = did_you_mean(str(value), [*choices, *self._option_string_actions])
+            meant = did_you_mean(str(value), [*choices, *self._options()])
             raise argparse.ArgumentError(action, f"has {value!r}{meant}; needs one of: {', '.join(choices)}")
 
 

@@ -20,6 +20,7 @@ from rich.text import Text
 from dsascape.experiments.shell.answers import Answer, say, show_rows, table
 from dsascape.experiments.shell.cli import main
 from tests.experiments.terminal import Terminal
+from tests.tiers import examples
 
 WORDS = st.text(string.ascii_lowercase + "+*_", min_size=1, max_size=14)
 CELLS = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
@@ -97,7 +98,7 @@ def printed(width: int, columns: Sequence[str], rows: Sequence[Sequence[str]]) -
     return Text.from_ansi(out.getvalue()).plain.splitlines()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=5), st.integers(58, 120))
 def test_words_stay_whole_wherever_the_longest_fit(rows: list[tuple[str, ...]], width: int) -> None:
     lines = printed(width, ("first column", "second", "third"), rows)
@@ -107,7 +108,7 @@ def test_words_stay_whole_wherever_the_longest_fit(rows: list[tuple[str, ...]], 
     assert shown == sorted(word for row in rows for cell in row for word in cell.split())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=3), st.integers(12, 30))
 def test_words_stay_whole_in_lines_where_they_do_not_fit_beside_each_other(
     rows: list[tuple[str, ...]], width: int

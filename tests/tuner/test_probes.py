@@ -178,7 +178,8 @@ def test_what_is_assumed_is_said_and_stands_in_the_file(
 def test_mistakes_end_with_code_2(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*arguments, "--out", str(tmp_path / "out.x")]) == 2
+    out = "out.tar.xz" if arguments[0] == "bundle" else "out.yaml"
+    assert main([*arguments, "--out", str(tmp_path / out)]) == 2
     assert message in capsys.readouterr().err
 
 
