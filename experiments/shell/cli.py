@@ -2,11 +2,9 @@
 
 import argparse
 import gc
-import itertools
 import json
 import logging
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -14,9 +12,8 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from dsascape.experiments.question.version import __version__
 from dsascape.experiments.results.files import for_terminal
 from dsascape.experiments.shell.change_options import compare_options, what_if_options
 from dsascape.experiments.shell.common_options import (
@@ -29,9 +26,9 @@ from dsascape.experiments.shell.common_options import (
     schedule_option,
     whole_number,
 )
+from dsascape.experiments.shell.parsing import Parser, UsageError, Version
 from dsascape.experiments.shell.table_options import table_options
 from dsascape.experiments.shell.written import MEASURED, RESULTS, TUNED, written_file, written_folder
-from dsascape.wording import did_you_mean
 
 if TYPE_CHECKING:
     from dsascape.experiments.shell.answers import Answer
@@ -103,60 +100,12 @@ EXIT_CODES = (
 )
 
 
-class UsageError(ValueError):
-    """A command line that cannot be parsed."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Argument parser that reports mistakes in one line, with the commands, options and choices that may be meant."""
-
-    _has_commands = False
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see {self.prog} --help)")
-
-    def add_subparsers(self, **keywords: Any) -> Any:
-        """Add commands as the base class does; their options are for their own parsers to look at."""
-        self._has_commands = True
-        return super().add_subparsers(**keywords)
-
-    def _options(self) -> list[str]:
-        """Return the long options that the usage names, and that for help, which it names in short."""
-        return ["--help", *dict.fromkeys(re.findall(r"--[a-z][\w-]*", self.format_usage()))]
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as the base class does, and refuse unknown options by name before whatever else is missing."""
-        options = self._options()
-        for text in itertools.takewhile(lambda each: each != "--", () if self._has_commands else args or ()):
-            name, is_long = text.partition("=")[0], text.startswith("--")
-            if is_long and not any(option.startswith(name) for option in options):
-                self.error(f"there is no option {name}{did_you_mean(name, options)}")
-            if not is_long and f"-{name}" in options:
-                self.error(f"there is no option {name}{did_you_mean(name, options)}")
-        return super().parse_known_args(args, namespace)
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        choices = [str(each) for each in action.choices or ()]
-        if choices and value not in choices:
-            meant = did_you_mean(str(value), [*choices, *self._options()])
-            raise argparse.ArgumentError(action, f"has {value!r}{meant}; needs one of: {', '.join(choices)}")
-
-
-class _Version(argparse.Action):
-    """Prints the version and the simulation engines that this installation has, the one in use first; then exits."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        available: Callable[[], list[str]] = resolve_name("dsascape.hw_models.simulation.engines:available_engines")
-        sys.stdout.write(f"{parser.prog} {__version__} (engines: {', '.join(available())})\n")
-        parser.exit()
-
-
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    main = _Parser(
+    main = Parser(
         prog="dsascape", description="Design-space explorer for machines that run neural networks.", epilog=EXIT_CODES
     )
-    main.add_argument("--version", action=_Version, nargs=0, help="print the version and the simulation engines")
+    main.add_argument("--version", action=Version, nargs=0, help="print the version and the simulation engines")
     main.add_argument("-v", "--verbose", action="store_true", help=_TOLD)
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add = partial(_added, commands)
@@ -248,7 +197,7 @@ def _added(
     commands: "argparse._SubParsersAction[Any]", name: str, run: Command, text: str
 ) -> argparse.ArgumentParser:
     """Add a command with the common options and return its parser."""
-    sub: _Parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES)
+    sub: Parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES)
     sub.set_defaults(run=run)
     sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
     sub.add_argument("--wide", action="store_true", help="print all columns of tables, in lines of any length")
