@@ -18,7 +18,7 @@ from tests.tiers import examples
 WARP, BANKS, WORD_BYTES = 32, 32, 4
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=examples(150, few=12))
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=examples(48, few=6))
 @given(drawn=any_tiles(("convolution", "product")))
 def test_conflicts_of_staged_operands_are_those_that_are_counted(drawn: tuple[str, GpuTiles]) -> None:
     """Single elements: threads that take several neighbours at once are the compiler's choice, not the tree's."""

@@ -62,7 +62,7 @@ ANY = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class TestValues:
-    @settings(ANY, max_examples=examples(40, few=4))
+    @settings(ANY, max_examples=examples(32, few=4))
     @given(graph=networks(dtype="fp32"))
     def test_of_the_built_in_choices_are_the_networks(self, graph: Graph) -> None:
         for programs in (cpu_programs(graph), grid_programs(graph)):
@@ -71,7 +71,7 @@ class TestValues:
                 values = values or reference_values(varied(graph))
                 assert difference(program, layer, network, {**network.values, **values}) <= TOLERANCE, str(program)
 
-    @settings(ANY, max_examples=examples(200))
+    @settings(ANY, max_examples=examples(100))
     @given(drawn=anchored(), data=st.data())
     def test_of_whatever_is_legal_on_cpus_are_right(
         self, drawn: tuple[Graph, LoopTiles], data: st.DataObject
@@ -87,7 +87,7 @@ class TestValues:
         network = varied(graph)
         assert difference(program, layer, network, reference_values(network)) <= TOLERANCE
 
-    @settings(ANY, max_examples=examples(200))
+    @settings(ANY, max_examples=examples(100))
     @given(drawn=any_tiles())
     def test_of_whatever_is_legal_on_grids_are_right(self, drawn: tuple[str, GpuTiles]) -> None:
         name, tiles = drawn

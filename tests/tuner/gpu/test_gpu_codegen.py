@@ -118,7 +118,7 @@ def test_a_legal_program_of_any_tiles_computes_the_same(drawn: tuple[str, GpuTil
     assert difference(code, layer.outputs, graph, values_of(network)) <= KERNEL_TOLERANCE
 
 
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12, few=4), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=networks(dtype="fp32"))
 def test_random_networks_compute_what_onnxruntime_computes(graph: Graph) -> None:
     check(fixed_pattern_plan(graph))
