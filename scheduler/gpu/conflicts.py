@@ -96,7 +96,8 @@ def accesses_of(
 ) -> Accesses:
     """Return the accesses of ``threads`` to the copy of an operand whose rows are padded by ``rows``."""
     assert parts.depth_step is not None
-    threads = replace(threads, sharing=min(threads.sharing, parts.depth_step))  # others have no element of a step
+    of_step = min(parts.depth_step, nest.depth)
+    threads = replace(threads, sharing=min(threads.sharing, of_step))  # others have no element of a step
     read, access = nest.reads[operand], nest.compiled.nest.reads[operand]
     shape = copied_shape(nest, operand, parts.staged, parts.depth_step)
     strides = dict(zip(read.order, strides_of([shape[dim] for dim in read.order], rows), strict=True))
