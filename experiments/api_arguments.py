@@ -28,7 +28,7 @@ def shows(options: type, **defaults: object) -> Callable[[FunctionT], FunctionT]
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=kind)
             for name, kind in get_type_hints(options).items()
         ]
-        function.__signature__ = shown.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
+        vars(function)["__signature__"] = shown.replace(parameters=[*named, *more])
         return function
 
     return decorated

@@ -130,7 +130,7 @@ def _reason(own: pd.DataFrame, ran: int, workloads: int) -> str:
 def machine_sentence(points: pd.DataFrame, axes: Axes) -> str:
     """Return the sentence that names the fastest machine; empty where fewer than two can be compared."""
     ranked = ranking(points, axes)
-    if ranked is None or len(ranked.machines) < 2:  # noqa: PLR2004
+    if ranked is None or len(ranked.machines) <= 1:
         return ""
     latencies = ranked.machines["latency_s"].to_numpy(dtype=float)
     names = list(ranked.machines["hardware"])

@@ -27,7 +27,7 @@ _MOST_LINES = 20
 _BAR_CELLS = 24
 """Length of a bar on either side of the axis, in characters."""
 _LEAST_CELLS = 12
-"""The same in a terminal that has no more room."""
+"""Length of a bar on either side of the axis in a narrow terminal, in characters."""
 
 
 def what_if(arguments: argparse.Namespace, point: DesignPoint, unwritten: list[str]) -> Answer:

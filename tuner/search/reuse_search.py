@@ -192,9 +192,9 @@ class ReuseSearch(Search):
         for each in self.tasks:
             self._answered(each, BUILTIN, [each.task.program()], clock)
         sources, done = dict(self._order), dict[Operator, _Kernel]()
-        tunable = {id(kernel.each): kernel for kernel in self._tunable}
+        tunable = {kernel.each.task.key: kernel for kernel in self._tunable}
         for each in sorted(self.tasks, key=self._seconds, reverse=True):
-            own = tunable.get(id(each))
+            own = tunable.get(each.task.key)
             if own is None:
                 yield from self._fresh(each, min(self.options.unit, self._budget), clock)
                 continue

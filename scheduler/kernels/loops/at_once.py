@@ -22,7 +22,7 @@ class Nest:
     serial: tuple[tuple[Loop, int], ...]
     """The others, which run one iteration after the other."""
     executions: int
-    """Of all iterations."""
+    """Executions of the statement in all iterations of the loops."""
     inner: int | None
     """Executions in one iteration of the innermost loop that is neither unrolled nor lanes; None without one."""
 

@@ -30,7 +30,7 @@ class CountedMachine:
     """What counts depend on."""
 
     registers: int = 32
-    """Of a vector each, for all that one thread has in a band."""
+    """Vector registers of one thread; what a band needs beyond them is spilled."""
     line_bytes: int = 64
     caches_bytes: tuple[int, ...] = ()
     """Capacity of each level, the innermost first."""
@@ -49,7 +49,7 @@ class Moved:
     registers: int = 0
     """Registers loaded, hoisted ones aside, or stored: instructions of one thread or of one vector."""
     gathered: int = 0
-    """Those among them of gathers and scatters: one for each lane."""
+    """Registers among ``registers`` that gathers and scatters move: one for each lane."""
     requests: int = 0
     """Instructions of warps."""
     transactions: int = 0
@@ -68,8 +68,9 @@ class Counts:
     bands: Counter[Part] = field(default_factory=Counter)
     """Iterations of the innermost loops that are not unrolled: each has a branch and moves addresses."""
     loads: dict[tuple[Part, str], Moved] = field(default_factory=dict)
-    """By statement and array; of buffers in registers only ``elements``."""
+    """Loads by statement and array; of buffers in registers only ``elements``."""
     stores: dict[tuple[Part, str], Moved] = field(default_factory=dict)
+    """Stores by statement and array; of buffers in registers only ``elements``."""
     spills: Counter[Part] = field(default_factory=Counter)
     """Registers stored and loaded again, as a band has too many."""
     misses: Sequence[Counter[str]] = ()

@@ -50,4 +50,4 @@ class Access:
 
 Event = Execution | Access
 Observer = Callable[[Event], None]
-"""What is told of a run, event by event, in the order of the loops."""
+"""Callback that is given each event of a run, in the order of the loops."""

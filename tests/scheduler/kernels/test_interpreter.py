@@ -195,6 +195,7 @@ class TestCounts:
         moved = counts.loads[SUMS, name]
 
         assert moved.transactions == wavefronts * moved.elements // 8
+        assert counts.copied_bytes((name, "store")) == {("in1", name): 4 * 8 * 32 * 4}  # by each of four blocks
 
 
 EDITS: dict[str, Callable[[Steps], Steps]] = {
