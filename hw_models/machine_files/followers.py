@@ -40,7 +40,7 @@ _AREAS: Mapping[str, Callable[[float], float]] = {
     **dict.fromkeys(("mac", "sm"), silicon.logic_over_7nm), "sram": silicon.sram_mm2_per_mib,
     **dict.fromkeys(_INTERFACES, silicon.ddr_mm2_per_gb_per_s),
 }  # fmt: skip
-"""Figure by node that areas are in proportion to, by name; of a DSA's rest, links and control, that of logic (assumed)."""
+"""Figure by node that areas are in proportion to, by name; the rest of a DSA, links and control, is logic (assumed)."""
 _DIGITS = ".6g"
 _DEFAULT_BYTES = 2**20
 """Size of an SRAM whose size no section states."""
