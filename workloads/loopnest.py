@@ -149,6 +149,8 @@ class LoopNest:
     running: bool = False
     """Whether readers may use results of a part of the reduction, and correct what they made of them as more arrives:
     the maximum and the sum of a softmax (Dao et al., FlashAttention, 2022, algorithm 1)."""
+    late: tuple[int, ...] = ()
+    """Reads, by place, that are combined with finished sums instead of in each iteration, besides `late_reads`."""
 
     def __post_init__(self) -> None:
         if type(self.name) is not str:
@@ -200,6 +202,18 @@ class LoopNest:
     def has_reduction(self) -> bool:
         """Whether a reduction loop has more than one iteration."""
         return any(loop.reduction and loop.extent > 1 for loop in self.loops)
+
+    @property
+    def late_reads(self) -> tuple[int, ...]:
+        """Reads, by place, that are combined with finished sums: those of ``late``, and what is added to products."""
+        if not self.per_iteration.macs:
+            return self.late
+        reducing = {number for number, loop in enumerate(self.loops) if loop.reduction}
+        added = [
+            place for place, read in enumerate(self.reads)
+            if place >= _FACTORS and not any(loop in reducing for index in read.indices for loop, _ in index.terms)
+        ]  # fmt: skip
+        return tuple(sorted({*self.late, *added}))
 
     @property
     def ordered(self) -> tuple[tuple[int, int], ...]:
@@ -359,3 +373,7 @@ class LoopNest:
 def _carries(index: Index, stride: int) -> bool:
     """Whether a step of ``stride`` surely moves the element; in a merged dimension only outer loops do."""
     return len(index.terms) == 1 or index.rounding == "exact" or abs(stride) >= index.divisor
+
+
+_FACTORS = 2
+"""Operands of a product."""

@@ -78,6 +78,7 @@ def written_as_patches(op: Op, tensors: Mapping[str, Tensor]) -> tuple[tuple[Op,
         (Access(products.name, products.shape, (_at(0), pixel, _at(4), _at(3))),
          *[replace(each, indices=(_at(3),)) for each in late]),
         replace(nest.write, indices=tuple(map(_at, (0, 3, 1, 2)))), Operations(simple=1), nest.per_output,
+        late=tuple(range(1, 1 + len(late))),
     )  # fmt: skip
     ops = (
         Op(f"{op.name}:patches", KIND, (data.tensor,), (patches.name,), (copied,)),

@@ -166,6 +166,6 @@ def _local_response(context: NodeContext) -> Lowered:
     around = Access(data.name, data.shape, (plain.indices[0], channel, *plain.indices[2:]))
     nest = LoopNest(
         "LRN", (*loops, window), (around, plain), whole(output, positions),
-        Operations(simple=2), Operations(simple=2, special=2),
+        Operations(simple=2), Operations(simple=2, special=2), late=(1,),
     )  # fmt: skip
     return Lowered((nest,))

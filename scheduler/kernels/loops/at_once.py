@@ -84,6 +84,7 @@ class Log:
             for number, count in zip((self.before + numbers).tolist(), lanes.tolist(), strict=True):
                 self._note(number, replace(event, lanes=count, band=self._band_of(number)))
             return
+        assert isinstance(event, Access)  # no block begins inside of a nest
         numbers = self.numbers[event.lanes]
         order = np.argsort(numbers, kind="stable")
         for part in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):

@@ -4,8 +4,10 @@ The rules are a compiler's and a machine's, applied to what really happens, even
 
 - Lanes of a vector that load neighbours, or the same element, load one register; others load one each (a gather).
 - In one iteration of all loops that are not unrolled (a band), each register is loaded once; in the next one again,
-  unless that needs exactly the registers of the last: then it is hoisted. A band that needs more registers than there
-  are spills as many as are too many: each is stored and loaded once.
+  unless that needs exactly the registers of the last, and nobody else has stored to the array: then it is hoisted.
+  Likewise what is stored: where the next band stores the same registers, and nobody else has loaded them, once for
+  both. Nothing is hoisted out of a block of a grid. A band that needs more registers than there are spills as many as
+  are too many: each is stored and loaded once.
 - Registers that are loaded, and what is stored, go through caches of whole lines, each an LRU of its size.
 - Threads of a warp that load together ask for sectors of global memory (transactions), or for words of the banks of
   shared memory, one after the other where these meet in a bank (wavefronts).
@@ -78,7 +80,10 @@ class Counts:
     _element_bytes: dict[str, int] = field(default_factory=dict)
     _caches: list[OrderedDict[int, None]] = field(default_factory=list)
     _bands: dict[Part, "_Band"] = field(default_factory=dict)
-    _last: dict[tuple[Part, str], frozenset[bytes]] = field(default_factory=dict)
+    _loaded: dict[tuple[Part, str], "_Registers"] = field(default_factory=dict)
+    """Registers that the last band of a part has loaded of an array, as long as they have what is there."""
+    _stored: dict[tuple[Part, str], "_Registers"] = field(default_factory=dict)
+    """Registers that the last band of a part has stored to an array, as long as nobody else needs them."""
     _now: Part = ("", "store")
     _are_threads: bool = False
 
@@ -90,8 +95,10 @@ class Counts:
         """Take note of an event."""
         if isinstance(event, Execution):
             self._execute(event)
-        else:
+        elif isinstance(event, Access):
             self._access(event)
+        else:
+            self._begin_block()
 
     def finish(self) -> "Counts":
         """Count what the last bands have loaded, and return the counts."""
@@ -118,6 +125,12 @@ class Counts:
             self._close(part)
         self._bands.setdefault(part, _Band(event.band))
 
+    def _begin_block(self) -> None:
+        for part in list(self._bands):
+            self._close(part)
+        self._loaded.clear()
+        self._stored.clear()
+
     def _access(self, event: Access) -> None:
         memory, key = event.memory, (self._now, event.memory.name)
         self._element_bytes[memory.name] = memory.data.dtype.itemsize
@@ -125,24 +138,44 @@ class Counts:
         moved.elements += event.lanes.size
         band = self._bands[self._now]
         if memory.scope == "register":
-            band.held[memory.name].add(event.addresses.tobytes())
-        elif event.is_store:
-            self._count(moved, event)
-        elif (name := event.addresses.tobytes()) not in band.loaded.setdefault(memory.name, {}):
-            band.loaded[memory.name][name] = event, self._are_threads
+            band.held.setdefault(memory.name, _Registers()).add(event, self._are_threads)
+            return
+        self._forget(memory.name, loaded=event.is_store)
+        registers = band.stored if event.is_store else band.loaded
+        registers.setdefault(memory.name, _Registers()).add(event, self._are_threads)
+
+    def _forget(self, array: str, *, loaded: bool) -> None:
+        """Let other parts load an array anew, as it is stored to, or store it, as it is loaded."""
+        for part, band in self._bands.items():
+            if part != self._now:
+                self._count_registers(part, band, array, loads=loaded)
+                (self._loaded if loaded else self._stored).pop((part, array), None)
 
     def _close(self, part: Part) -> None:
         """End a band: count what it has loaded that the one before it had not."""
         band = self._bands.pop(part)
         self.bands[part] += 1
-        for array, registers in band.loaded.items():
-            own = frozenset(registers)
-            if self._last.get((part, array)) != own:
-                for event, _ in registers.values():
-                    self._count(self.loads[part, array], event)
-            self._last[part, array] = own
-        needed = sum(map(len, band.loaded.values())) + sum(map(len, band.held.values()))
+        for loads, arrays in ((True, band.loaded), (False, band.stored)):
+            for array in list(arrays):
+                self._count_registers(part, band, array, loads=loads)
+        needed = sum([each.of_thread for each in (*band.needed.values(), *band.held.values())])
         self.spills[part] += max(needed - self.machine.registers, 0)
+
+    def _count_registers(self, part: Part, band: "_Band", array: str, *, loads: bool) -> None:
+        """Count what a band has loaded of an array, or stored, so far, if the last one had not the same registers."""
+        own = (band.loaded if loads else band.stored).pop(array, None)
+        if own is None:
+            return
+        moved, last = (self.loads, self._loaded) if loads else (self.stores, self._stored)
+        if loads:
+            band.needed[array] = own
+        now = self._are_threads
+        before = last.get((part, array))
+        if before is None or not own.is_part_of(before):
+            for event, self._are_threads in own.events:
+                self._count(moved[part, array], event)
+            last[part, array] = own
+        self._are_threads = now
 
     def _count(self, moved: Moved, event: Access) -> None:
         """Count one access of all lanes: its instructions, and what it asks memory for."""
@@ -182,12 +215,46 @@ class Counts:
                 cache.popitem(last=False)
 
 
-class _Sets(dict[str, set[bytes]]):
-    """Sets by name, empty ones for new names."""
+@dataclass
+class _Registers:
+    """Registers of one array that a band uses."""
 
-    def __missing__(self, name: str) -> set[bytes]:
-        self[name] = set()
-        return self[name]
+    names: set[object] = field(default_factory=set)
+    """Addresses of a vector's lanes; of threads, one name for each register of each."""
+    events: list[tuple[Access, bool]] = field(default_factory=list)
+    """The first use of each, and whether threads use it."""
+    _of_threads: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def of_thread(self) -> int:
+        """Registers of the thread that has most."""
+        return max(self._of_threads.values(), default=0)
+
+    def is_part_of(self, before: "_Registers") -> bool:
+        """Whether each lane that takes part has exactly the registers that it had before."""
+        if not self._of_threads.keys() <= before._of_threads.keys():
+            return False
+        if len(self.names) == len(before.names):
+            return self.names == before.names
+        return self.names <= before.names and all(
+            before._of_threads[lane] == own for lane, own in self._of_threads.items()
+        )
+
+    def add(self, event: Access, are_threads: bool) -> None:
+        """Add the registers of an access, those aside that are there already."""
+        own: list[object] = [event.addresses.tobytes()]
+        lanes = [0]
+        if are_threads:
+            lanes = event.lanes.tolist()
+            own = list(zip(lanes, event.addresses.tolist(), strict=True))
+        new = [place for place, each in enumerate(own) if each not in self.names]
+        if not new:
+            return
+        self.names.update(own)
+        self._of_threads.update([lanes[place] for place in new])
+        if len(new) < len(own):
+            event = Access(event.memory, event.addresses[new], event.lanes[new], event.is_store)
+        self.events.append((event, are_threads))
 
 
 @dataclass
@@ -195,8 +262,12 @@ class _Band:
     """Registers of one statement in one iteration of all loops that are not unrolled."""
 
     number: int
-    loaded: dict[str, dict[bytes, tuple[Access, bool]]] = field(default_factory=dict)
-    held: dict[str, set[bytes]] = field(default_factory=_Sets)
+    loaded: dict[str, _Registers] = field(default_factory=dict)
+    stored: dict[str, _Registers] = field(default_factory=dict)
+    needed: dict[str, _Registers] = field(default_factory=dict)
+    """Those loaded that have been counted already."""
+    held: dict[str, _Registers] = field(default_factory=dict)
+    """Of buffers in registers."""
 
 
 def _distinct(one: Array, other: Array) -> int:

@@ -30,7 +30,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
     Stage,
     Statement,
 )
-from dsascape.scheduler.kernels.loops.observed import Event, Execution, Observer
+from dsascape.scheduler.kernels.loops.observed import Event, Execution, NextBlock, Observer
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.values.access import Stored
 from dsascape.scheduler.kernels.values.lanes import LaneNumbers
@@ -178,6 +178,7 @@ class Interpreter(Statements):
     def _run_ahead(self, node: Ahead, iteration: int) -> None:
         """Run what is done ahead of a loop for one of its iterations, if it has that."""
         if iteration < self.spans[node.loop]:
+            self._band += 1
             now, self.variables[node.loop] = self.variables.get(node.loop), iteration
             self._nodes(node.body)
             self.variables[node.loop] = now
@@ -199,8 +200,11 @@ class Interpreter(Statements):
             with self.lanes.among(self.lanes.spread((first <= number) & (number < end))):
                 self._band += node.kind not in ("unrolled", "tensor")
                 self._set(node, number)
+                if node.kind == "block":
+                    self._say(NextBlock())
                 self._allocate(node.name)
                 self._nodes(node.body)
+        self._band += node.kind not in ("unrolled", "tensor")
 
     def _nest_of(self, node: Loop) -> Nest | None:
         """Return the nest that begins with a loop, if it is around one statement and nothing else."""

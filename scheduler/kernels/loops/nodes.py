@@ -244,13 +244,12 @@ def loops_of(body: Nodes) -> Iterator[Loop]:
 def reads_of(stage: Stage, nests: Sequence[LoopNest]) -> Iterator[Access]:
     """Yield what a stage reads; of its own sums, the element that it becomes."""
     for nest in nests:
+        late = nest.late_reads if reduction_loops(nest) else ()
         if stage.kind == "map" and reduction_loops(nest):
             yield replace(nest.write, tensor=nest.write.tensor + SUMS)
-            yield from [read for read in nest.reads if not any(_reduces(nest, read))]
-        elif stage.kind == "sum" and nest.per_iteration.macs:
-            yield from [
-                read for place, read in enumerate(nest.reads) if place < _FACTORS or any(_reduces(nest, read))
-            ]
+            yield from [nest.reads[place] for place in late]
+        elif stage.kind == "sum":
+            yield from [read for place, read in enumerate(nest.reads) if place not in late]
         else:
             yield from nest.reads
 
@@ -258,11 +257,3 @@ def reads_of(stage: Stage, nests: Sequence[LoopNest]) -> Iterator[Access]:
 def reduction_loops(nest: LoopNest) -> tuple[int, ...]:
     """Return the reduction loops of a nest, by number."""
     return tuple([number for number, loop in enumerate(nest.loops) if loop.reduction])
-
-
-def _reduces(nest: LoopNest, read: Access) -> Iterator[bool]:
-    return (nest.loops[loop].reduction for index in read.indices for loop, _ in index.terms)
-
-
-_FACTORS = 2
-"""Operands of a product; what it reads besides, such as a bias, is added to the sum."""

@@ -48,6 +48,11 @@ class Access:
     is_store: bool
 
 
-Event = Execution | Access
+@dataclass(frozen=True, slots=True)
+class NextBlock:
+    """Another block of a grid begins: it has nothing in registers yet."""
+
+
+Event = Execution | Access | NextBlock
 Observer = Callable[[Event], None]
 """Callback that is given each event of a run, in the order of the loops."""

@@ -1,0 +1,1 @@
+"""The cost of a loop program, counted on its tree."""

@@ -1,0 +1,400 @@
+"""What the statements of a loop program load and store: places in arrays, as expressions of the loops around them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram, reduction_extents
+from dsascape.scheduler.kernels.loops.nodes import (
+    FACTOR,
+    SUMS,
+    Buffer,
+    Condition,
+    Stage,
+    Statement,
+    reads_of,
+    strides_of,
+)
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import Layout, Running, Scope
+from dsascape.workloads.index import Index, by_stride
+from dsascape.workloads.loopnest import Access, LoopNest, Operations
+from dsascape.workloads.spaced import spaced_loops
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Index of a dimension, or iteration of a loop of a nest."""
+
+    value: Affine
+    is_known: bool = True
+    """Whether it is ``value``; else only that it moves with the same loops, by steps that are not known."""
+
+    def moved(self, distance: int) -> "Position":
+        """Return the index so many elements further on."""
+        return replace(self, value=self.value.shifted(distance)) if distance else self
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Reduction loops that a statement goes through as one: iterations of each have names of their own."""
+
+    value: Affine
+    """Iteration of all of them together."""
+    loops: tuple[tuple[str, int], ...]
+    """Name and iterations of each, outermost first."""
+
+    def strides(self) -> dict[str, int]:
+        """Return by how many iterations of all together those of each are apart."""
+        found, inside = {}, 1
+        for name, extent in reversed(self.loops):
+            found[name] = inside
+            inside *= extent
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One load or store of a statement."""
+
+    array: str
+    """A buffer, or a tensor from outside."""
+    scope: Scope
+    place: Position
+    """Elements from the first one of the array in memory."""
+    conditions: tuple[Condition, ...]
+    """Conditions under which it happens, besides those around the statement."""
+    element_bytes: int
+    clamped: tuple[Condition, ...] = ()
+    """Conditions under which it needs a register of its own: beyond them the element at the border stands in."""
+    run: Run | None = None
+    """Loops that conditions may depend on besides those of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Overhang:
+    """How tiles of a statement stick out of its tensor."""
+
+    shape: tuple[int, ...]
+    beyond: frozenset[int]
+    """Dimensions in which they do."""
+    vector_dim: int
+    """Dimension along which vectors lie; -1 where there are none."""
+
+
+class Reads:
+    """The loads and stores of one program's statements."""
+
+    def __init__(self, naive: NaiveProgram, program: LoopProgram) -> None:
+        self._naive, self._program = naive, program
+        self._buffers: Mapping[str, Buffer] = {each.name: each for each in program.buffers}
+        self._stages: Mapping[str, Stage] = {each.name: each for each in program.stages}
+        self._layouts: Mapping[str, Layout] = {each.tensor: each for each in program.layouts}
+        self._extents: Mapping[str, int] = program.extents
+        self._run: Run | None = None
+        self._vectors = {name for name, loop in program.loops.items() if loop.kind == "vector"}
+        self._overhang = _Overhang((), frozenset(), -1)
+
+    def of(self, statement: Statement) -> tuple[tuple[Use, ...], Use, Operations]:
+        """Return what a statement loads, what it stores, and the operations of one execution."""
+        stage = self._stages[statement.stage]
+        element = [Position(each) for each in statement.element]
+        self._overhang = self._overhang_of(stage, statement)
+        self._run = self._run_of(stage, statement)
+        self._extents = {**self._program.extents, **dict(() if self._run is None else self._run.loops)}
+        stored = self._own(stage, element, None if statement.source else statement.place)
+        loads: list[Use] = []
+        made = self._add_statement(loads, stage, statement, element, stored)
+        return tuple(loads), stored, made
+
+    def _add_statement(
+        self, loads: list[Use], stage: Stage, statement: Statement, element: Sequence[Position], stored: Use
+    ) -> Operations:  # fmt: skip
+        role, running = statement.role, self._running(stage)
+        if role == "first":
+            return Operations()
+        if role == "fold":
+            assert statement.place is not None
+            source = self._stages[statement.source or stage.name]
+            loads += [stored, self._own(source, element, statement.place.shifted(statement.distance))]
+            return Operations(simple=1)
+        if running is not None and (role == "correct" or stage.kind != "sum"):
+            return self._add_running(loads, stage, running, element, stored)
+        if stage.kind == "copy":
+            return self._add_copy(loads, stage, element)
+        copies = self._program.copies(stage.name)
+        if stage.kind == "map":
+            return self._add_map(loads, stage, element, copies)
+        loads.append(stored)
+        return self._add_term(loads, stage, statement, element, copies)
+
+    def _add_running(
+        self, loads: list[Use], stage: Stage, running: Running, element: Sequence[Position], stored: Use
+    ) -> Operations:  # fmt: skip
+        """Add the loads of a running statistic, of its factor, or of a sum that is corrected by that."""
+        factor, maximum = running.maximum + FACTOR, running.maximum
+        if stage.name == running.stage:
+            loads += [stored, *self._statistics(running, stage, element, (factor,))]
+            return Operations(simple=1)
+        names = {
+            factor: (maximum, maximum + SUMS, maximum), maximum: (maximum, maximum + SUMS),
+            running.total: (running.total, running.total + SUMS, factor),
+        }[stage.name]  # fmt: skip
+        loads += [self._own(self._stages[name], element) for name in names]
+        return Operations(simple=1, special=int(stage.name == factor))
+
+    def _overhang_of(self, stage: Stage, statement: Statement) -> _Overhang:
+        if self._buffers[stage.name].scope == "global":
+            return _Overhang((), frozenset(), -1)
+        places = list(enumerate(statement.element))
+        along = next((dim for dim, each in places if any(loop in self._vectors for loop, _ in each.terms)), -1)
+        beyond = frozenset(dim for dim, each in places if each.span(self._extents)[1] > stage.shape[dim])
+        return _Overhang(stage.shape, beyond, along)
+
+    def _running(self, stage: Stage) -> Running | None:
+        """Return the softmax that a stage is a statistic of, or sums up with."""
+        found = self._program.running.values()
+        return next((
+            each for each in found
+            if stage.name in (each.stage, each.maximum, each.total, each.maximum + FACTOR)
+        ), None)  # fmt: skip
+
+    def _statistics(
+        self, running: Running, stage: Stage, element: Sequence[Position], names: Sequence[str]
+    ) -> Iterator[Use]:  # fmt: skip
+        """Yield the statistics of the row that an element of the products with a softmax belongs to."""
+        nest = stage.nests[0]
+        rows = self._naive.stages[running.tensor].nests[0]
+        read = next(each for each in nest.reads if each.tensor == running.tensor)
+        total = next(each for each in rows.reads if each.tensor == running.total)
+        loops = self._loops(nest, element) | {
+            number: Position(Affine()) for number, each in enumerate(nest.loops) if each.reduction
+        }
+        place = [self._index(index, loops)[0] for index in read.indices]
+        row = self._loops(rows, place)
+        own = [self._index(index, row)[0] for index in total.indices]
+        yield from [self._own(self._stages[name], own) for name in names]
+
+    def _add_term(
+        self, loads: list[Use], stage: Stage, statement: Statement, element: Sequence[Position],
+        copies: Mapping[str, str],
+    ) -> Operations:  # fmt: skip
+        nest = stage.nests[0]
+        loops = self._loops(nest, element) | self._reduced(stage, statement)
+        for loop, each in spaced_loops(nest).items():
+            rest = self._index(each.rest, loops)[0]
+            loops[loop] = Position(_moving(loops[loop].value, rest.value), is_known=False)
+        made = nest.per_iteration
+        for read in reads_of(stage, (nest,)):
+            made += self._add_read(loads, nest, read, loops, copies)
+        return made
+
+    def _reduced(self, stage: Stage, statement: Statement) -> dict[int, Position]:
+        """Return the iteration of every reduction loop."""
+        nest = stage.nests[0]
+        found = {number: Position(Affine()) for number, each in enumerate(nest.loops) if each.reduction}
+        found |= {loop: Position(value) for loop, value in statement.reduced}
+        if self._run is not None:
+            names = [name for name, _ in self._run.loops]
+            found |= {loop: Position(Affine(0, ((name, 1),))) for loop, name in zip(stage.run, names, strict=True)}
+        return found
+
+    @staticmethod
+    def _run_of(stage: Stage, statement: Statement) -> Run | None:
+        """Return the reduction loops that a statement goes through as one; None where each has its own."""
+        if statement.run is None:
+            return None
+        extents, loops = reduction_extents(stage.nests[0]), stage.nests[0].loops
+        return Run(
+            statement.run, tuple([(f"{loops[loop].name} of {stage.name}", extents[loop]) for loop in stage.run])
+        )  # fmt: skip
+
+    def _add_copy(self, loads: list[Use], stage: Stage, element: Sequence[Position]) -> Operations:
+        if stage.source in self._stages and stage.source != stage.tensor:
+            source = self._stages[stage.source]
+            own = self._program.buffer(stage.source).partial_sums
+            loads.append(self._own(source, element, Affine() if own > 1 else None))
+            return Operations()
+        size = self._naive.layer.described(stage.source).shape
+        conditions = self._inside([(each, most) for each, most in zip(element, size, strict=True)])
+        return self._add_source(loads, stage.source, element, conditions)
+
+    def _add_map(
+        self, loads: list[Use], stage: Stage, element: Sequence[Position], copies: Mapping[str, str],
+        around: tuple[Condition, ...] = (),
+    ) -> Operations:  # fmt: skip
+        made = Operations()
+        for nest in stage.nests:
+            loops = self._loops(nest, element)
+            inside = (*around, *self._written(nest, element)) if len(stage.nests) > 1 else around
+            made = max(made, nest.per_output, key=lambda each: each.flops)
+            for read in reads_of(stage, (nest,)):
+                made += self._add_read(loads, nest, read, loops, copies, inside)
+            running = self._program.running.get(stage.name + SUMS)
+            if running is not None:  # sums of products with exponentials become those with the softmax
+                loads += self._statistics(running, stage, element, (running.total,))
+                made += Operations(special=1)
+        return made
+
+    def _written(self, nest: LoopNest, element: Sequence[Position]) -> list[Condition]:
+        """Return the conditions under which a nest writes an element, one of several that write a tensor."""
+        found = []
+        ranges = [(0, loop.extent) for loop in nest.loops]
+        for index, own, size in zip(nest.write.indices, element, nest.write.shape, strict=True):
+            low, high = index.span(ranges)
+            found += [Condition(own.value * -1, 1 - low)] if low > 0 else []
+            found += [Condition(own.value, high)] if high < size else []
+        return found
+
+    def _add_read(
+        self, loads: list[Use], nest: LoopNest, read: Access, loops: Mapping[int, Position],
+        copies: Mapping[str, str], around: tuple[Condition, ...] = (),
+    ) -> Operations:  # fmt: skip
+        """Add the loads of one read; return the operations of what is computed where it is read."""
+        element, limits, clamped = [], [], []
+        for index, size in zip(read.indices, read.shape, strict=True):
+            position, is_exact = self._index(index, loops)
+            element.append(position)
+            low, high = index.span([(0, loop.extent) for loop in nest.loops])
+            if is_exact and not index.clamp and (low < 0 or high > size):
+                limits.append((position, size))
+            elif is_exact and self._is_clamped(nest, read, len(element) - 1):
+                clamped.append((position, size))
+        copy = copies.get(read.tensor)
+        if copy is not None:
+            use = self._own(self._stages[copy], element)
+            loads += [] if use in loads else [use]
+            return Operations()
+        return self._add_source(
+            loads, read.tensor, element, (*around, *self._inside(limits)), self._inside(clamped)
+        )  # fmt: skip
+
+    def _is_clamped(self, nest: LoopNest, read: Access, dim: int) -> bool:
+        """Whether the border's element stands in where tiles stick out, along a dimension of what is read.
+
+        Not where vectors go on beyond the end of its rows in memory, or of its panels.
+        """
+        over, layout = self._overhang, self._layouts.get(read.tensor)
+        if nest.write.shape != over.shape or not over.beyond or (layout is not None and layout.dim == dim):
+            return False
+        moving = {loop for loop, _ in read.indices[dim].terms if nest.loops[loop].extent > 1}
+        if not any(loop in moving for each in over.beyond for loop, _ in nest.write.indices[each].terms):
+            return False
+        order = self._naive.order_of(read.tensor, len(read.shape))
+        innermost = next((each for each in reversed(order) if read.shape[each] > 1), -1)
+        along = nest.write.indices[over.vector_dim] if over.vector_dim >= 0 else None
+        return innermost != dim or along is None or nest.moving(read.indices[dim]) != nest.moving(along)
+
+    def _inside(self, limits: Sequence[tuple[Position, int]]) -> tuple[Condition, ...]:
+        """Return the conditions that positions are from 0 to below a size, as far as loops may leave that."""
+        found = []
+        for each, size in limits:
+            if each.is_known:
+                low, end = each.value.span(self._extents)
+                found += [Condition(each.value * -1, 1)] if low < 0 else []
+                found += [Condition(each.value, size)] if end > size else []
+        return tuple(found)
+
+    def _add_source(
+        self, loads: list[Use], name: str, element: Sequence[Position], conditions: tuple[Condition, ...],
+        clamped: tuple[Condition, ...] = (),
+    ) -> Operations:  # fmt: skip
+        """Add the loads of an element of a tensor or a stage: of what is computed where it is read, what that loads."""
+        stage = self._stages.get(name)
+        if stage is not None and name not in self._program.inlined:
+            use = replace(self._own(stage, element), conditions=conditions, run=self._run)
+            loads += [] if use in loads else [use]
+            return Operations()
+        inlined = self._naive.stages.get(name)
+        if inlined is not None:
+            return self._add_map(loads, inlined, element, {}, conditions)
+        tensor = self._naive.layer.graph.tensors[name]
+        if tensor.role == "weight" and all(size == 1 for size in tensor.shape):
+            return Operations()  # a constant in the code
+        address, size = self._address(name, element), self._naive.element_bytes(name)
+        use = Use(name, "global", address, conditions, size, clamped, self._run)
+        loads += [] if use in loads else [use]  # code reads it once
+        return Operations()
+
+    def _address(self, name: str, element: Sequence[Position]) -> Position:
+        """Return where an element of a tensor from outside lies."""
+        shape, layout = self._naive.layer.graph.tensors[name].shape, self._layouts.get(name)
+        if layout is None:
+            order = self._naive.order_of(name, len(shape))
+            return self._flat([element[dim] for dim in order], strides_of([shape[dim] for dim in order], None))
+        panel, place = self._cut(element[layout.dim], layout.panel)
+        sizes = (-(-shape[layout.dim] // layout.panel), *[shape[dim] for dim in layout.order], layout.panel)
+        return self._flat([panel, *[element[dim] for dim in layout.order], place], strides_of(sizes, None))
+
+    def _own(self, stage: Stage, element: Sequence[Position], place: Affine | None = None) -> Use:
+        """Return an element of a stage's buffer, at a place among its partial sums."""
+        buffer = self._buffers[stage.name]
+        found = [
+            replace(element[dim], value=element[dim].value + buffer.first[dim] * -1) for dim in stage.order
+        ]
+        found += [] if buffer.partial_sums == 1 else [Position(Affine() if place is None else place)]
+        address = self._flat(found, buffer.strides)
+        if buffer.slots > 1:
+            own = Affine(0, ((buffer.inside, buffer.elements),))
+            address = replace(address, value=address.value + own)
+        return Use(stage.name, buffer.scope, address, (), buffer.element_bytes)
+
+    def _flat(self, places: Sequence[Position], strides: Sequence[int]) -> Position:
+        """Return the place in memory of an element at an index of each dimension."""
+        total, is_known = Affine(), True
+        for each, stride in zip(places, strides, strict=True):
+            total, is_known = total + each.value * stride, is_known and each.is_known
+        return self._in_loops(Position(total, is_known))
+
+    def _loops(self, nest: LoopNest, element: Sequence[Position]) -> dict[int, Position]:
+        """Return the iterations of the loops that write an element."""
+        found = {number: Position(Affine()) for number, loop in enumerate(nest.loops) if loop.extent == 1}
+        for index, own in zip(nest.write.indices, element, strict=True):
+            rest = own.moved(-index.offset)
+            moving = [each for each in sorted(index.terms, key=by_stride) if nest.loops[each[0]].extent > 1]
+            for loop, stride in moving:
+                found[loop], rest = (rest, Position(Affine())) if stride == 1 else self._cut(rest, stride)
+        return found
+
+    def _cut(self, whole: Position, part: int) -> tuple[Position, Position]:
+        """Return quotient and rest of an index by a divisor; as unknown where they are no expressions of loops."""
+        apart = whole.value.apart(part, 1, self._extents) if whole.is_known else None
+        if apart is not None:
+            return Position(apart[0]), Position(apart[1])
+        unknown = Position(_moving(whole.value), is_known=False)
+        return unknown, unknown
+
+    def _in_loops(self, position: Position) -> Position:
+        """Return an expression of the program's loops alone: iterations of loops that run as one are put together."""
+        run = self._run
+        if run is None:
+            return position
+        own, strides = dict(position.value.terms), run.strides()
+        used = {name: own.pop(name) for name, _ in run.loops if name in own}
+        if not used:
+            return position
+        left = Affine(position.value.offset, tuple(own.items()))
+        stride = next(iter(used.values())) // strides[next(iter(used))]
+        if all(used.get(name, 0) == stride * strides[name] for name, extent in run.loops if extent > 1):
+            return replace(position, value=left + run.value * stride)
+        return Position(left + _moving(run.value), is_known=False)
+
+    def _index(self, index: Index, loops: Mapping[int, Position]) -> tuple[Position, bool]:
+        """Return the index of a dimension, and whether it says what is beyond a border."""
+        value, is_known = Affine(index.offset), True
+        for loop, stride in index.terms:
+            each = loops.get(loop, Position(Affine()))
+            value, is_known = value + each.value * stride, is_known and each.is_known
+        if index.opaque or index.table or index.window != 1:
+            return Position(_moving(value), is_known=False), False
+        if index.divisor == 1:
+            return Position(value, is_known), is_known
+        if is_known and value.divides(index.divisor):
+            return Position(value.divided(index.divisor)), True
+        quotient, _ = self._cut(Position(value, is_known), index.divisor)
+        return quotient, quotient.is_known
+
+
+def _moving(*values: Affine) -> Affine:
+    """Return an expression that moves with all loops of others."""
+    return Affine(0, tuple(dict.fromkeys([(loop, 1) for value in values for loop, _ in value.terms])))

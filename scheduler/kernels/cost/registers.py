@@ -1,0 +1,276 @@
+"""Executions, and registers that are loaded and stored: what a compiler makes of the loops of a program.
+
+The rules are those of `scheduler.kernels.loops.counting`, in closed form: in a band each register is loaded once; in
+the next one again, unless none of the loops in between moves it: then it is hoisted out of them.
+"""
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dsascape.scheduler.kernels.cost.placed import LANES, Around, Placed, placed_in
+from dsascape.scheduler.kernels.cost.reads import Reads, Use
+from dsascape.scheduler.kernels.cost.trips import Limit, iterations
+from dsascape.scheduler.kernels.loops.columns import Size, anywhere, everywhere, most
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.nodes import Role
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.workloads.loopnest import Operations
+
+Part = tuple[str, Role]
+"""A stage, and the role of a statement in it."""
+
+
+@dataclass
+class Moved:
+    """Traffic between one statement and one array."""
+
+    elements: Size = 0
+    """Lanes that load or store."""
+    registers: Size = 0
+    """Registers loaded, hoisted ones aside, or stored: instructions of one thread or of one vector."""
+    gathered: Size = 0
+    """Registers among ``registers`` that gathers and scatters move: one for each lane."""
+
+
+@dataclass
+class PartCost:
+    """Counts of one part of a program."""
+
+    executions: Size = 0
+    """Statements run: one for all lanes of a vector, one for each thread."""
+    elements: Size = 0
+    """Lanes that run them."""
+    bands: Size = 0
+    spills: Size = 0
+    """Registers stored and loaded again, as a band has too many."""
+    loads: dict[str, Moved] = field(default_factory=dict)
+    """By array; of buffers in registers only ``elements``."""
+    stores: dict[str, Moved] = field(default_factory=dict)
+    operations: Operations = field(default_factory=Operations)
+    """Of one execution, in each lane."""
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """A statement in its place, with what it loads and stores."""
+
+    placed: Placed
+    loads: tuple[Use, ...]
+    stored: Use
+    operations: Operations
+
+
+def part_costs(naive: NaiveProgram, program: LoopProgram, registers: int) -> dict[Part, PartCost]:
+    """Return the counts of each part of ``program``; ``registers``: vector registers of one thread."""
+    reads = Reads(naive, program)
+    by_part: dict[Part, list[_Statement]] = {}
+    for each in placed_in(program.body):
+        by_part.setdefault((each.statement.stage, each.statement.role), []).append(
+            _Statement(each, *reads.of(each.statement))
+        )
+    every = [each for own in by_part.values() for each in own]
+    return {part: _PartCounts(program.extents, own, every, registers).counted() for part, own in by_part.items()}
+
+
+class _PartCounts:
+    """The statements of one part, being counted."""
+
+    def __init__(
+        self, extents: Mapping[str, Size], statements: Sequence[_Statement], every: Sequence[_Statement],
+        registers: int,
+    ) -> None:  # fmt: skip
+        self._extents, self._statements, self._registers = extents, statements, registers
+        self._others = [each for each in every if each.placed.part != statements[0].placed.part]
+        by_band = itertools.groupby(statements, key=lambda each: each.placed.band)
+        self._bands = [list(each) for _, each in by_band]
+        self._cost = PartCost()
+
+    def counted(self) -> PartCost:
+        """Return the counts of the part."""
+        cost = self._cost
+        for each in self._statements:
+            around, conditions = each.placed.around, each.placed.conditions
+            cost.executions = cost.executions + self._iterations(_not_vector(around), conditions)
+            cost.elements = cost.elements + self._iterations(around, conditions)
+            cost.operations = each.operations
+        for band in self._bands:
+            self._count_band(band)
+        return cost
+
+    def _iterations(
+        self, around: Iterable[Around], conditions: Sequence[Limit], use: Use | None = None
+    ) -> Size:
+        """Return how many iterations of loops meet conditions, and those under which ``use`` needs a register."""
+        counted = {each.name: each.extent for each in around}
+        run = None if use is None else use.run
+        own = () if use is None else (*use.conditions, *use.clamped)
+        conditions = [*conditions, *own]
+        extents = self._extents
+        if run is not None and any(name in dict(run.loops) for each in own for name, _ in each.value.terms):
+            extents = {**extents, **dict(run.loops)}
+            own_loops = {name: counted.get(name, 0) for name, _ in run.value.terms}
+            total = math.prod([extent for _, extent in run.loops])
+            is_whole = [each.value == run.value for each in conditions]
+            if any(is_whole) or everywhere(math.prod(own_loops.values(), start=1) == total):
+                counted = {name: extent for name, extent in counted.items() if name not in dict(run.value.terms)}
+                counted |= dict(run.loops)
+                conditions = [each for each, whole in zip(conditions, is_whole, strict=True) if not whole]
+        return iterations(counted, conditions, extents)
+
+    def _count_band(self, band: Sequence[_Statement]) -> None:
+        first = band[0].placed
+        outside = [each for each in first.around if not each.is_in_band]
+        bands = self._iterations(outside, first.conditions)
+        self._cost.bands = self._cost.bands + bands
+        loads = [(each, use) for each in band for use in each.loads]
+        stores = [(each, each.stored) for each in band]
+        needed: Size = 0
+        for uses, moved in ((loads, self._cost.loads), (stores, self._cost.stores)):
+            counted: list[tuple[_Statement, Use]] = []
+            for each, use in uses:
+                own = moved.setdefault(use.array, Moved())
+                executed = replace(use, clamped=())
+                own.elements = own.elements + self._iterations(each.placed.around, each.placed.conditions, executed)
+                if not any(_is_same(each, use, *other) for other in counted):
+                    counted.append((each, use))
+            for array in dict.fromkeys([use.array for _, use in counted]):
+                registers = self._move(moved[array], [pair for pair in counted if pair[1].array == array], outside)
+                needed = needed + (registers if uses is loads else 0)
+        held = [
+            (each, use) for each, use in stores
+            if use.scope == "register" and not any(_is_same(each, use, *other) for other in loads)
+        ]  # fmt: skip
+        needed = needed + sum([_distinct(use, each.placed) for each, use in held], 0)
+        self._cost.spills = self._cost.spills + bands * most(needed - self._registers, 0)
+
+    def _move(
+        self, moved: Moved, own: Sequence[tuple[_Statement, Use]], outside: Sequence[Around]
+    ) -> Size:  # fmt: skip
+        """Count the loads of an array in a band, or the stores; return the registers that it needs there."""
+        around_anyhow = self._kept_inside(own, outside)
+        moving = {name for _, use in own for name in _moving(use)}
+        moving |= {name for each, use in own for name in _choosing(each, use, moving)}
+        last = max([
+            place for place, each in enumerate(outside, 1)
+            if place <= around_anyhow or (each.name in moving and anywhere(each.extent > 1))
+        ], default=0)  # fmt: skip
+        needed: Size = 0
+        for each, use in own:
+            distinct = _distinct(use, each.placed)
+            needed = needed + distinct
+            if use.scope == "register":
+                continue
+            is_gathered = _is_gathered(use, each.placed.around)
+            in_band = [
+                loop for loop in each.placed.around
+                if loop.is_in_band and (loop.kind == "thread" or loop.name in moving)
+                and (is_gathered or loop.kind != "vector")
+            ]  # fmt: skip
+            found = self._iterations([*outside[:last], *in_band], each.placed.conditions, use)
+            plain = math.prod([loop.extent for loop in in_band if loop.kind not in LANES], start=1)
+            if not everywhere(plain == distinct):
+                found = found * distinct // plain
+            moved.registers = moved.registers + found
+            moved.gathered = moved.gathered + (found if is_gathered else 0)
+        return needed
+
+    def _kept_inside(self, own: Sequence[tuple[_Statement, Use]], outside: Sequence[Around]) -> int:
+        """Return how many of the loops outside of a band nothing is hoisted out of: others use the array in them.
+
+        Loads are not hoisted out of loops in which somebody stores to the array, nor stores out of those in which
+        somebody loads it; neither is out of blocks, nor where another band of the part moves other registers.
+        """
+        statement, use = own[0]
+        is_store = use is statement.stored
+        found = max([place for place, each in enumerate(outside, 1) if each.kind == "block"], default=0)
+        for other in self._others:
+            if any(each.array == use.array for each in (other.loads if is_store else (other.stored,))):
+                found = max(found, _shared(other, outside))
+        for band in self._bands:
+            if all(each is not statement for each in band) and self._differs(band, own):
+                found = max(found, _shared(band[0], outside))
+        return found
+
+    def _differs(self, band: Sequence[_Statement], own: Sequence[tuple[_Statement, Use]]) -> bool:
+        """Whether another band of the part moves other registers of the same array."""
+        is_store = own[0][1] is own[0][0].stored
+        others = [
+            (each, use) for each in band for use in ((each.stored,) if is_store else each.loads)
+            if use.array == own[0][1].array
+        ]  # fmt: skip
+        return any(not any(_is_same(*one, *other) for one in own) for other in others)
+
+
+def _shared(other: _Statement, outside: Sequence[Around]) -> int:
+    """Return how many loops outside of a band are around another statement, too."""
+    names = [each.name for each in other.placed.around if each.kind not in LANES]
+    same = itertools.takewhile(lambda pair: pair[0].name == pair[1], zip(outside, names, strict=False))
+    return len(list(same))
+
+
+def _not_vector(around: Iterable[Around]) -> list[Around]:
+    return [each for each in around if each.kind != "vector"]
+
+
+def _moving(use: Use) -> set[str]:
+    """Return the loops that move what is loaded."""
+    return {name for name, stride in use.place.value.terms if anywhere(stride != 0)}
+
+
+def _choosing(each: _Statement, use: Use, moving: Collection[str]) -> set[str]:
+    """Return the loops by which conditions choose among the registers of a band."""
+    written_out = {
+        loop.name for loop in each.placed.around
+        if loop.is_in_band and loop.kind not in LANES and loop.name in moving
+    }  # fmt: skip
+    conditions = [*each.placed.conditions, *use.conditions, *use.clamped]
+    tied = [{name for name, _ in condition.value.terms} for condition in conditions]
+    return {name for names in tied if names & written_out for name in names}
+
+
+def _is_gathered(use: Use, around: Sequence[Around]) -> bool:
+    """Whether lanes of a vector load or store neither neighbours nor one element."""
+    lanes = [each.name for each in around if each.kind == "vector"]
+    strides = dict(use.place.value.terms)
+    return any(name in strides and (strides[name] != 1 or not use.place.is_known) for name in lanes)
+
+
+def _distinct(use: Use, placed: Placed) -> Size:
+    """Return the registers of a band that a load needs: the distinct places that loops written out reach."""
+    strides = dict(use.place.value.terms)
+    terms = [
+        (abs(strides[each.name]), each.extent) for each in placed.around
+        if each.is_in_band and each.kind not in LANES and each.name in strides
+    ]  # fmt: skip
+    plain = math.prod([extent for _, extent in terms], start=1)
+    if not use.place.is_known or _is_nested(terms):
+        return plain
+    reached = {0}
+    for stride, extent in terms:
+        reached = {each + int(stride) * number for each in reached for number in range(int(extent))}
+    return len(reached)
+
+
+def _is_nested(terms: Sequence[tuple[Size, Size]]) -> bool:
+    """Whether all iterations of loops reach distinct places: each goes beyond what those inside of it cover."""
+    covered: Size = 0
+    for stride, extent in sorted(terms, key=lambda each: int(each[0])):
+        if anywhere(stride <= covered) and anywhere(extent > 1):
+            return False
+        covered = covered + stride * (extent - 1)
+    return True
+
+
+def _is_same(one: _Statement, use: Use, other: _Statement, other_use: Use) -> bool:
+    """Whether two uses of a part are of the same registers in each band."""
+    if use.array != other_use.array or use.place != other_use.place:
+        return False
+    if use.conditions != other_use.conditions or one.placed.conditions != other.placed.conditions:
+        return False
+    return one is other or _lanes(one.placed) == _lanes(other.placed)
+
+
+def _lanes(placed: Placed) -> Size:
+    return math.prod([each.extent for each in placed.around if each.kind == "vector"], start=1)
