@@ -27,8 +27,25 @@ class Position:
     """Index of a dimension, or iteration of a loop of a nest."""
 
     value: Affine
-    is_known: bool = True
-    """Whether it is ``value``; else only that it moves with the same loops, by steps that are not known."""
+    unknown: frozenset[str] = frozenset()
+    """Loops that it moves with by steps that are not known, whatever ``value`` says of them."""
+
+    @staticmethod
+    def moving_with(*values: Affine) -> "Position":
+        """Return an index that moves with all loops of others, by steps that are not known."""
+        loops = dict.fromkeys([loop for value in values for loop, _ in value.terms])
+        return Position(Affine(0, tuple([(loop, 1) for loop in loops])), frozenset(loops))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is ``value``."""
+        return not self.unknown
+
+    def __add__(self, other: "Position") -> "Position":
+        return Position(self.value + other.value, self.unknown | other.unknown)
+
+    def __mul__(self, factor: int) -> "Position":
+        return Position(self.value * factor, self.unknown)
 
     def moved(self, distance: int) -> "Position":
         """Return the index so many elements further on."""
@@ -183,7 +200,7 @@ class Reads:
         loops = self._loops(nest, element) | self._reduced(stage, statement)
         for loop, each in spaced_loops(nest).items():
             rest = self._index(each.rest, loops)[0]
-            loops[loop] = Position(_moving(loops[loop].value, rest.value), is_known=False)
+            loops[loop] = Position.moving_with(loops[loop].value, rest.value)
         made = nest.per_iteration
         for read in reads_of(stage, (nest,)):
             made += self._add_read(loads, nest, read, loops, copies)
@@ -341,10 +358,10 @@ class Reads:
 
     def _flat(self, places: Sequence[Position], strides: Sequence[int]) -> Position:
         """Return the place in memory of an element at an index of each dimension."""
-        total, is_known = Affine(), True
+        total = Position(Affine())
         for each, stride in zip(places, strides, strict=True):
-            total, is_known = total + each.value * stride, is_known and each.is_known
-        return self._in_loops(Position(total, is_known))
+            total += each * stride
+        return self._in_loops(total)
 
     def _loops(self, nest: LoopNest, element: Sequence[Position]) -> dict[int, Position]:
         """Return the iterations of the loops that write an element."""
@@ -361,7 +378,7 @@ class Reads:
         apart = whole.value.apart(part, 1, self._extents) if whole.is_known else None
         if apart is not None:
             return Position(apart[0]), Position(apart[1])
-        unknown = Position(_moving(whole.value), is_known=False)
+        unknown = Position.moving_with(whole.value)
         return unknown, unknown
 
     def _in_loops(self, position: Position) -> Position:
@@ -373,28 +390,22 @@ class Reads:
         used = {name: own.pop(name) for name, _ in run.loops if name in own}
         if not used:
             return position
-        left = Affine(position.value.offset, tuple(own.items()))
+        left = Position(Affine(position.value.offset, tuple(own.items())), position.unknown - set(strides))
         stride = next(iter(used.values())) // strides[next(iter(used))]
         if all(used.get(name, 0) == stride * strides[name] for name, extent in run.loops if extent > 1):
-            return replace(position, value=left + run.value * stride)
-        return Position(left + _moving(run.value), is_known=False)
+            return left + Position(run.value * stride)
+        return left + Position.moving_with(run.value)
 
     def _index(self, index: Index, loops: Mapping[int, Position]) -> tuple[Position, bool]:
         """Return the index of a dimension, and whether it says what is beyond a border."""
-        value, is_known = Affine(index.offset), True
+        found = Position(Affine(index.offset))
         for loop, stride in index.terms:
-            each = loops.get(loop, Position(Affine()))
-            value, is_known = value + each.value * stride, is_known and each.is_known
+            found += loops.get(loop, Position(Affine())) * stride
         if index.opaque or index.table or index.window != 1:
-            return Position(_moving(value), is_known=False), False
+            return Position.moving_with(found.value), False
         if index.divisor == 1:
-            return Position(value, is_known), is_known
-        if is_known and value.divides(index.divisor):
-            return Position(value.divided(index.divisor)), True
-        quotient, _ = self._cut(Position(value, is_known), index.divisor)
+            return found, found.is_known
+        if found.is_known and found.value.divides(index.divisor):
+            return Position(found.value.divided(index.divisor)), True
+        quotient, _ = self._cut(found, index.divisor)
         return quotient, quotient.is_known
-
-
-def _moving(*values: Affine) -> Affine:
-    """Return an expression that moves with all loops of others."""
-    return Affine(0, tuple(dict.fromkeys([(loop, 1) for value in values for loop, _ in value.terms])))

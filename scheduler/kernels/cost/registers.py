@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from dsascape.scheduler.kernels.cost.placed import LANES, Around, Placed, placed_in
 from dsascape.scheduler.kernels.cost.reads import Reads, Use
 from dsascape.scheduler.kernels.cost.trips import Limit, iterations
-from dsascape.scheduler.kernels.loops.columns import Size, anywhere, everywhere, most
+from dsascape.scheduler.kernels.loops.columns import Size, anywhere, chosen, everywhere, largest, most
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import Role
 from dsascape.scheduler.kernels.loops.program import LoopProgram
@@ -20,6 +20,26 @@ from dsascape.workloads.loopnest import Operations
 
 Part = tuple[str, Role]
 """A stage, and the role of a statement in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One load or store of a band, of all that a part has."""
+
+    registers: Size
+    """Registers loaded or stored in all, hoisted ones aside."""
+    lanes: Size
+    """Elements of one: 1 where all lanes of a vector have the same, and of gathers."""
+    is_gathered: bool
+    run: Size
+    """Elements of a band that follow each other in memory."""
+    around: tuple[Size, ...]
+    """Iterations of the loops around the band, innermost first, in which nothing else is computed."""
+    goes_on: tuple[Size, ...]
+    """Iterations of each of these with which the run goes on; 1 where it does not, nor with those further out."""
+    element_bytes: int
+    moves_with_depth: bool
+    """Whether iterations of a reduction move it."""
 
 
 @dataclass
@@ -32,6 +52,8 @@ class Moved:
     """Registers loaded, hoisted ones aside, or stored: instructions of one thread or of one vector."""
     gathered: Size = 0
     """Registers among ``registers`` that gathers and scatters move: one for each lane."""
+    moves: list[Move] = field(default_factory=list)
+    """What they consist of."""
 
 
 @dataclass
@@ -50,6 +72,18 @@ class PartCost:
     stores: dict[str, Moved] = field(default_factory=dict)
     operations: Operations = field(default_factory=Operations)
     """Of one execution, in each lane."""
+    in_bands: list["BandCost"] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class BandCost:
+    """The bands of some statements that stand together."""
+
+    bands: Size
+    accumulators: Size
+    """Registers that a band stores to: results that do not wait for each other."""
+    around: tuple[Size, ...]
+    """Iterations of the loops around it, innermost first, in which nothing else is computed."""
 
 
 @dataclass(frozen=True)
@@ -121,32 +155,53 @@ class _PartCounts:
 
     def _count_band(self, band: Sequence[_Statement]) -> None:
         first = band[0].placed
-        outside = [each for each in first.around if not each.is_in_band]
+        outside, alone = [each for each in first.around if not each.is_in_band], self._alone(band)
         bands = self._iterations(outside, first.conditions)
         self._cost.bands = self._cost.bands + bands
         loads = [(each, use) for each in band for use in each.loads]
         stores = [(each, each.stored) for each in band]
         needed: Size = 0
+        passing: Size = 1
         for uses, moved in ((loads, self._cost.loads), (stores, self._cost.stores)):
             counted: list[tuple[_Statement, Use]] = []
             for each, use in uses:
-                own = moved.setdefault(use.array, Moved())
+                total = moved.setdefault(use.array, Moved())
                 executed = replace(use, clamped=())
-                own.elements = own.elements + self._iterations(each.placed.around, each.placed.conditions, executed)
+                total.elements = total.elements + self._iterations(each.placed.around, each.placed.conditions, executed)
                 if not any(_is_same(each, use, *other) for other in counted):
                     counted.append((each, use))
             for array in dict.fromkeys([use.array for _, use in counted]):
-                registers = self._move(moved[array], [pair for pair in counted if pair[1].array == array], outside)
-                needed = needed + (registers if uses is loads else 0)
+                own = [pair for pair in counted if pair[1].array == array]
+                registers = self._move(moved[array], own, outside, alone)
+                if uses is loads:
+                    needed = needed + registers
+                    passing = passing if own[0][1].scope == "register" else most(passing, registers)
         held = [
             (each, use) for each, use in stores
             if use.scope == "register" and not any(_is_same(each, use, *other) for other in loads)
         ]  # fmt: skip
-        needed = needed + sum([_distinct(use, each.placed) for each, use in held], 0)
+        needed = needed - (passing - 1) + sum([_distinct(use, each.placed) for each, use in held], 0)
         self._cost.spills = self._cost.spills + bands * most(needed - self._registers, 0)
+        accumulators = sum([_distinct(use, each.placed) for each, use in stores], 0)
+        self._cost.in_bands.append(BandCost(bands, accumulators, tuple([each.extent for each in alone])))
+
+    def _alone(self, band: Sequence[_Statement]) -> list[Around]:
+        """Return the serial loops around a band, innermost first, in which nothing else is computed."""
+        found: list[Around] = []
+        own = {each.placed.band for each in band}
+        for loop in reversed([each for each in band[0].placed.around if not each.is_in_band]):
+            inside = {
+                each.placed.band for each in (*self._others, *self._statements)
+                if any(around.name == loop.name for around in each.placed.around)
+            }  # fmt: skip
+            if loop.kind != "serial" or inside != own:
+                break
+            found.append(loop)
+        return found
 
     def _move(
-        self, moved: Moved, own: Sequence[tuple[_Statement, Use]], outside: Sequence[Around]
+        self, moved: Moved, own: Sequence[tuple[_Statement, Use]], outside: Sequence[Around],
+        alone: Sequence[Around],
     ) -> Size:  # fmt: skip
         """Count the loads of an array in a band, or the stores; return the registers that it needs there."""
         around_anyhow = self._kept_inside(own, outside)
@@ -174,6 +229,7 @@ class _PartCounts:
                 found = found * distinct // plain
             moved.registers = moved.registers + found
             moved.gathered = moved.gathered + (found if is_gathered else 0)
+            moved.moves.append(_described(found, each, use, alone, is_gathered=is_gathered))
         return needed
 
     def _kept_inside(self, own: Sequence[tuple[_Statement, Use]], outside: Sequence[Around]) -> int:
@@ -210,6 +266,35 @@ def _shared(other: _Statement, outside: Sequence[Around]) -> int:
     return len(list(same))
 
 
+def _described(
+    registers: Size, each: _Statement, use: Use, alone: Sequence[Around], *, is_gathered: bool
+) -> Move:  # fmt: skip
+    """Return a load or store with what follows each other in memory: of the same for all lanes, along reductions."""
+    strides = {name: stride for name, stride in use.place.value.terms if name not in use.place.unknown}
+    depth = {name for _, value in each.placed.statement.reduced for name, _ in value.terms}
+    around = [loop for loop in each.placed.around if loop.name in strides]
+    lanes = 1 if is_gathered else math.prod([loop.extent for loop in around if loop.kind == "vector"], start=1)
+    run: Size = lanes
+    is_single = everywhere(lanes == 1)
+    written_out = [
+        loop for loop in around
+        if loop.is_in_band and loop.kind not in LANES and (not is_single or loop.name in depth)
+    ]  # fmt: skip
+    for loop in sorted(written_out, key=lambda own: largest(abs(strides[own.name]))):
+        run = chosen(strides[loop.name] == run, run * loop.extent, run)
+    goes_on: list[Size] = []
+    whole: Size = run
+    for loop in alone:
+        goes = strides.get(loop.name, 0) == whole if not is_single or loop.name in depth else False
+        goes_on.append(chosen(goes, loop.extent, 1))
+        whole = chosen(goes, whole * loop.extent, 0)
+    moves_with_depth = bool(depth & {name for name, _ in use.place.value.terms})
+    return Move(
+        registers, lanes, is_gathered, run, tuple([loop.extent for loop in alone]), tuple(goes_on), use.element_bytes,
+        moves_with_depth,
+    )  # fmt: skip
+
+
 def _not_vector(around: Iterable[Around]) -> list[Around]:
     return [each for each in around if each.kind != "vector"]
 
@@ -234,7 +319,7 @@ def _is_gathered(use: Use, around: Sequence[Around]) -> bool:
     """Whether lanes of a vector load or store neither neighbours nor one element."""
     lanes = [each.name for each in around if each.kind == "vector"]
     strides = dict(use.place.value.terms)
-    return any(name in strides and (strides[name] != 1 or not use.place.is_known) for name in lanes)
+    return any(name in strides and (strides[name] != 1 or name in use.place.unknown) for name in lanes)
 
 
 def _distinct(use: Use, placed: Placed) -> Size:

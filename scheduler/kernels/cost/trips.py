@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dsascape.scheduler.kernels.loops.affine import Affine
-from dsascape.scheduler.kernels.loops.columns import Size, ceil_div, chosen, everywhere, least, most
+from dsascape.scheduler.kernels.loops.columns import Size, ceil_div, chosen, everywhere, largest, least, most
 from dsascape.scheduler.kernels.loops.nodes import Condition, Reach
 
 _MOST_CELLS = 1 << 22
@@ -162,11 +162,7 @@ def _ascending(condition: Condition, loops: Mapping[str, Size]) -> tuple[list[Te
     for name, stride in condition.value.terms:
         limit = limit - least(stride * (loops[name] - 1), 0)
         terms.append((abs(stride), loops[name]))
-    return sorted(terms, key=lambda each: -_largest(each[0])), limit
-
-
-def _largest(size: Size) -> int:
-    return size if isinstance(size, int) else int(size.max())
+    return sorted(terms, key=lambda each: -largest(each[0])), limit
 
 
 def _sign(condition: Condition) -> int:
@@ -185,8 +181,8 @@ def _is_opposite(one: Condition, other: Condition) -> bool:
 def _enumerated(loops: Mapping[str, Size], group: Sequence[Limit]) -> Size:
     """Return the iterations that meet conditions on the same loops: the longest of these in closed form."""
     own_ranges = [each.loop for each in group if isinstance(each, Within)]
-    longest = own_ranges[-1] if own_ranges else max(loops, key=lambda name: _largest(loops[name]))
-    others = {name: _largest(extent) for name, extent in loops.items() if name != longest}
+    longest = own_ranges[-1] if own_ranges else max(loops, key=lambda name: largest(loops[name]))
+    others = {name: largest(extent) for name, extent in loops.items() if name != longest}
     rows = max([np.size(extent) for extent in loops.values()])
     if math.prod(others.values()) * rows > _MOST_CELLS:
         return _independent(loops, group)

@@ -74,3 +74,8 @@ def chosen(holds: Any, one: Size, other: Size) -> Size:
 def row_of(size: Size, row: int) -> int:
     """Return the number of one candidate."""
     return size if isinstance(size, int) else int(size[row])
+
+
+def largest(size: Size) -> int:
+    """Return the largest number of any row."""
+    return size if isinstance(size, int) else int(size.max())

@@ -6,8 +6,9 @@ The rules are a compiler's and a machine's, applied to what really happens, even
 - In one iteration of all loops that are not unrolled (a band), each register is loaded once; in the next one again,
   unless that needs exactly the registers of the last, and nobody else has stored to the array: then it is hoisted.
   Likewise what is stored: where the next band stores the same registers, and nobody else has loaded them, once for
-  both. Nothing is hoisted out of a block of a grid. A band that needs more registers than there are spills as many as
-  are too many: each is stored and loaded once.
+  both. Nothing is hoisted out of a block of a grid.
+- A band holds its accumulators, and what it loads of all arrays but the one that it loads most of: of that, one register
+  after the other. Where these are more than there are, it spills as many as are too many: each is stored and loaded.
 - Registers that are loaded, and what is stored, go through caches of whole lines, each an LRU of its size.
 - Threads of a warp that load together ask for sectors of global memory (transactions), or for words of the banks of
   shared memory, one after the other where these meet in a bank (wavefronts).
@@ -158,7 +159,9 @@ class Counts:
         for loads, arrays in ((True, band.loaded), (False, band.stored)):
             for array in list(arrays):
                 self._count_registers(part, band, array, loads=loads)
-        needed = sum([each.of_thread for each in (*band.needed.values(), *band.held.values())])
+        loaded = [each.of_thread for each in band.needed.values()]
+        passing = max(max(loaded, default=0) - 1, 0)
+        needed = sum(loaded) - passing + sum([each.of_thread for each in band.held.values()])
         self.spills[part] += max(needed - self.machine.registers, 0)
 
     def _count_registers(self, part: Part, band: "_Band", array: str, *, loads: bool) -> None:
