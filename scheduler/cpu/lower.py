@@ -9,6 +9,7 @@ from dsascape.hw_models import Buffer, Instruction, Launch, Program, cpu_machine
 from dsascape.hw_models.cpu.machine import CORE, DRAM, LAUNCH
 from dsascape.scheduler.cpu.cost.chunk_traffic import traffic_of
 from dsascape.scheduler.cpu.cost.estimate import estimate
+from dsascape.scheduler.cpu.cost.issued import codes_of_steps
 from dsascape.scheduler.cpu.cost.residency import found_in_cache
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.work import KernelWork, kernel_work
@@ -64,10 +65,11 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
     done = []
     for number, kernel in enumerate(kernels):
         found = {name: each[number] for name, each in by_cache.items()}
-        key = kernel.layer.signature, kernel.tiled, kernel.threads, tuple(found.values())
+        key = kernel.layer.signature, kernel.decided, kernel.threads, tuple(found.values())
         if key not in known:
             dtype = view.dtype_of(kernel.layer, schedule.dtype)
-            work = kernel_work(kernel.layer, kernel.tiled, kernel.threads, dtype, view)
+            codes = codes_of_steps(kernel.layer, kernel.decided, kernel.tiled, dtype, view.code)
+            work = kernel_work(kernel.layer, kernel.tiled, kernel.threads, dtype, view, codes)
             known[key] = work.with_found(found)
         done.append(known[key])
     return done
@@ -80,7 +82,8 @@ def _holders(kernel: CpuKernel, view: CpuView) -> tuple[float, ...]:
 
 def _estimate_ps(kernel: CpuKernel, dtype: str, view: CpuView) -> float:
     own = view.dtype_of(kernel.layer, dtype)
-    return estimate(TiledKernel(kernel.layer, kernel.tiled, kernel.threads, own, view)).time_ps
+    codes = codes_of_steps(kernel.layer, kernel.decided, kernel.tiled, own, view.code)
+    return estimate(TiledKernel(kernel.layer, kernel.tiled, kernel.threads, own, view, codes)).time_ps
 
 
 def _places(schedule: CpuSchedule) -> tuple[list[Buffer], dict[int, list[int]], dict[int, list[int]]]:

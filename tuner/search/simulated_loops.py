@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import among_others_ps
+from dsascape.scheduler.cpu.cost.instructions import Code
+from dsascape.scheduler.cpu.cost.issued import codes_of_program
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.schedule.chunks import chunks_of
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
@@ -32,12 +34,14 @@ class SimulatedRunner:
     def _answer(self, task: Task, program: Program) -> Answer:
         layer = task.naive.layer
         try:
-            time_ps, threads = self._fastest(layer, read_loops(layer, program.loops))
+            tiled, dtype = read_loops(layer, program.loops), self._view.dtype_of(layer, self._dtype)
+            codes = codes_of_program(layer, program.loops, tiled, dtype, self._view.code)
+            time_ps, threads = self._fastest(layer, tiled, codes)
         except NO_COST as error:
             return Answer(None, f"no cost: {type(error).__name__}: {error}")
         return Answer(time_ps / PS_PER_S, threads=threads)
 
-    def _fastest(self, layer: Layer, tiled: TiledLoops) -> tuple[float, int]:
+    def _fastest(self, layer: Layer, tiled: TiledLoops, codes: tuple[Code, ...]) -> tuple[float, int]:
         """Return the least time in picoseconds, and the threads that it takes.
 
         Numbers of threads that make the same chunks are one. Those with which the instructions of a full chunk
@@ -50,9 +54,10 @@ class SimulatedRunner:
                 continue
             seen.add(chunks)
             fastest = self._view.paces[0]
-            kernel = TiledKernel(layer, tiled, threads, dtype, self._view)
+            kernel = TiledKernel(layer, tiled, threads, dtype, self._view, codes)
             if kernel.chunk_cycles(fastest) * fastest.cycle_ps < found[0]:
-                found = min(found, (among_others_ps(layer, tiled, threads, dtype, self._view), threads))
+                time_ps = among_others_ps(layer, tiled, threads, dtype, self._view, codes)
+                found = min(found, (time_ps, threads))
         return found
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from dsascape.hw_models import Cpu
 from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.hw_models.cpu.machine import DRAM, L1, L3
 from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.cpu.cost.instructions import Code
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.cost.work import Found, KernelWork, held_by_others, kernel_work
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
@@ -91,9 +92,14 @@ def handed_over(footprints: Footprints, scratch: int, threads: int, cache: Cache
     )  # fmt: skip
 
 
-def among_others_ps(layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> float:
-    """Return how long ``layer`` takes as one kernel of many, whose operands are in caches as far as they fit."""
-    work = kernel_work(layer, tiled, threads, dtype, view)
+def among_others_ps(
+    layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView, codes: tuple[Code, ...] | None = None
+) -> float:
+    """Return how long ``layer`` takes as one kernel of many, whose operands are in caches as far as they fit.
+
+    ``codes``: the instructions of its loop program; None: as a search takes them to be.
+    """
+    work = kernel_work(layer, tiled, threads, dtype, view, codes)
     found, scratch = footprints_of(layer), scratch_bytes(layer, tiled, work.threads)
     work = work.with_found({
         name: handed_over(found, scratch, work.threads, cache) for name, cache in view.caches.items()

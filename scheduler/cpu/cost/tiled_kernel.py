@@ -13,7 +13,7 @@ from dsascape.hw_models.caches.passing import Passed
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.cpu.machine import L1, CorePace, Moved, Step
 from dsascape.scheduler.cpu.cost.chunk_traffic import traffic_of
-from dsascape.scheduler.cpu.cost.instructions import codes_of
+from dsascape.scheduler.cpu.cost.instructions import Code, codes_of
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -23,11 +23,14 @@ from dsascape.scheduler.kernels.recurrences import waiting_steps
 class TiledKernel:
     """A kernel whose tiles and threads are given."""
 
-    def __init__(self, layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> None:
+    def __init__(
+        self, layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView,
+        codes: tuple[Code, ...] | None = None,
+    ) -> None:  # fmt: skip
         spec = view.spec
         self.view, self.dtype = view, dtype
-        self.codes = codes_of(layer, tiled, dtype, view.code)
-        """Of each part."""
+        self.codes = codes_of(layer, tiled, dtype, view.code) if codes is None else codes
+        """Of each part: those of its loop program, or what a search takes them to be."""
         self.traffic = traffic_of(layer, tiled, threads, spec.line_bytes, spec.write_allocate)
         self.chunks = self.traffic.chunks
         self.of_parts = self.traffic.of_parts

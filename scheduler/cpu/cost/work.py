@@ -9,6 +9,7 @@ from typing import Literal
 from dsascape.hw_models import Compute, Issued
 from dsascape.hw_models.caches.passing import Passed
 from dsascape.hw_models.cpu.machine import L1, Moved
+from dsascape.scheduler.cpu.cost.instructions import Code
 from dsascape.scheduler.cpu.cost.part_traffic import FURTHER_ARRAYS, with_first_use
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
@@ -144,9 +145,14 @@ def held_by_others(holders: float, threads: int) -> float:
     return 1 - max(2 - holders, 0.0) / threads
 
 
-def kernel_work(layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> KernelWork:
-    """Return the work of ``layer`` in ``tiled`` loops on ``threads`` of the machine's cores."""
-    kernel = TiledKernel(layer, tiled, threads, dtype, view)
+def kernel_work(
+    layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView, codes: tuple[Code, ...] | None = None
+) -> KernelWork:
+    """Return the work of ``layer`` in ``tiled`` loops on ``threads`` of the machine's cores.
+
+    ``codes``: the instructions of its loop program (`scheduler.cpu.cost.issued`); None: as a search takes them to be.
+    """
+    kernel = TiledKernel(layer, tiled, threads, dtype, view, codes)
     found: list[ChunkWork] = []
     compulsory: tuple[Mapping[str, Compulsory], ...] = ()
     given = 0

@@ -33,13 +33,21 @@ def anchor_of(layer: Layer, tiles: LoopTiles) -> Anchor | None:
     nest = anchored_nest(layer)
     if nest is None or tiles.vector_dim < 0:
         return None
-    return Anchor(nest, tiles.padded(nest.write.shape), tiles.vector_dim, reduction_order(nest))
+    return Anchor(nest, tiles.padded(nest.write.shape), tiles.vector_dim, reduction_order(layer, nest))
 
 
-def reduction_order(nest: LoopNest) -> tuple[int, ...]:
-    """Return the reduction loops as the nest has them, but for that of most iterations for each result: innermost."""
+def reduction_order(layer: Layer, nest: LoopNest) -> tuple[int, ...]:
+    """Return the reduction loops as the nest has them, but for that of most iterations for each result: innermost.
+
+    Of equally long ones that along which the data's elements follow each other in memory.
+    """
     loops = [p for p, loop in enumerate(nest.loops) if loop.reduction]
-    longest = max(loops, key=executed_extents(nest).__getitem__)
+    data, executed = nest.reads[0], executed_extents(nest)
+    tensor = layer.graph.tensors.get(data.tensor)
+    order = range(len(data.shape)) if tensor is None else tensor.order
+    inner = next((dim for dim in reversed(order) if data.shape[dim] > 1), -1)
+    following = {loop for loop, stride in data.indices[inner].terms if stride == 1} if inner >= 0 else set()
+    longest = max(loops, key=lambda loop: (executed[loop], loop in following))
     return (*(p for p in loops if p != longest), longest)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dsascape.scheduler.kernels.cost.places import Position, Run, Use
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
@@ -16,76 +17,10 @@ from dsascape.scheduler.kernels.loops.nodes import (
     strides_of,
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
-from dsascape.scheduler.kernels.loops.steps import Layout, Running, Scope
+from dsascape.scheduler.kernels.loops.steps import Layout, Running
 from dsascape.workloads.index import Index, by_stride
 from dsascape.workloads.loopnest import Access, LoopNest, Operations
 from dsascape.workloads.spaced import spaced_loops
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Index of a dimension, or iteration of a loop of a nest."""
-
-    value: Affine
-    unknown: frozenset[str] = frozenset()
-    """Loops that it moves with by steps that are not known, whatever ``value`` says of them."""
-
-    @staticmethod
-    def moving_with(*values: Affine) -> "Position":
-        """Return an index that moves with all loops of others, by steps that are not known."""
-        loops = dict.fromkeys([loop for value in values for loop, _ in value.terms])
-        return Position(Affine(0, tuple([(loop, 1) for loop in loops])), frozenset(loops))
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it is ``value``."""
-        return not self.unknown
-
-    def __add__(self, other: "Position") -> "Position":
-        return Position(self.value + other.value, self.unknown | other.unknown)
-
-    def __mul__(self, factor: int) -> "Position":
-        return Position(self.value * factor, self.unknown)
-
-    def moved(self, distance: int) -> "Position":
-        """Return the index so many elements further on."""
-        return replace(self, value=self.value.shifted(distance)) if distance else self
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Reduction loops that a statement goes through as one: iterations of each have names of their own."""
-
-    value: Affine
-    """Iteration of all of them together."""
-    loops: tuple[tuple[str, int], ...]
-    """Name and iterations of each, outermost first."""
-
-    def strides(self) -> dict[str, int]:
-        """Return by how many iterations of all together those of each are apart."""
-        found, inside = {}, 1
-        for name, extent in reversed(self.loops):
-            found[name] = inside
-            inside *= extent
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """One load or store of a statement."""
-
-    array: str
-    """A buffer, or a tensor from outside."""
-    scope: Scope
-    place: Position
-    """Elements from the first one of the array in memory."""
-    conditions: tuple[Condition, ...]
-    """Conditions under which it happens, besides those around the statement."""
-    element_bytes: int
-    clamped: tuple[Condition, ...] = ()
-    """Conditions under which it needs a register of its own: beyond them the element at the border stands in."""
-    run: Run | None = None
-    """Loops that conditions may depend on besides those of the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +44,8 @@ class Reads:
         self._layouts: Mapping[str, Layout] = {each.tensor: each for each in program.layouts}
         self._extents: Mapping[str, int] = program.extents
         self._run: Run | None = None
+        self._made: list[tuple[str, list[Position]]] = []
+        """Elements that the statement has computed where they are read."""
         self._vectors = {name for name, loop in program.loops.items() if loop.kind == "vector"}
         self._overhang = _Overhang((), frozenset(), -1)
 
@@ -121,6 +58,7 @@ class Reads:
         self._extents = {**self._program.extents, **dict(() if self._run is None else self._run.loops)}
         stored = self._own(stage, element, None if statement.source else statement.place)
         loads: list[Use] = []
+        self._made = []
         made = self._add_statement(loads, stage, statement, element, stored)
         return tuple(loads), stored, made
 
@@ -200,7 +138,8 @@ class Reads:
         loops = self._loops(nest, element) | self._reduced(stage, statement)
         for loop, each in spaced_loops(nest).items():
             rest = self._index(each.rest, loops)[0]
-            loops[loop] = Position.moving_with(loops[loop].value, rest.value)
+            first = rest.cut(each.common)[0] * each.factor
+            loops[loop] = loops[loop] * each.period + first.cut(each.period)[1]
         made = nest.per_iteration
         for read in reads_of(stage, (nest,)):
             made += self._add_read(loads, nest, read, loops, copies)
@@ -324,6 +263,9 @@ class Reads:
             return Operations()
         inlined = self._naive.stages.get(name)
         if inlined is not None:
+            if (name, list(element)) in self._made:
+                return Operations()  # code computes it once
+            self._made.append((name, list(element)))
             return self._add_map(loads, inlined, element, {}, conditions)
         tensor = self._naive.layer.graph.tensors[name]
         if tensor.role == "weight" and all(size == 1 for size in tensor.shape):
@@ -378,8 +320,7 @@ class Reads:
         apart = whole.value.apart(part, 1, self._extents) if whole.is_known else None
         if apart is not None:
             return Position(apart[0]), Position(apart[1])
-        unknown = Position.moving_with(whole.value)
-        return unknown, unknown
+        return whole.cut(part)
 
     def _in_loops(self, position: Position) -> Position:
         """Return an expression of the program's loops alone: iterations of loops that run as one are put together."""
@@ -390,11 +331,13 @@ class Reads:
         used = {name: own.pop(name) for name, _ in run.loops if name in own}
         if not used:
             return position
-        left = Position(Affine(position.value.offset, tuple(own.items())), position.unknown - set(strides))
+        left = replace(
+            position, value=Affine(position.value.offset, tuple(own.items())), unknown=position.unknown - set(strides)
+        )  # fmt: skip
         stride = next(iter(used.values())) // strides[next(iter(used))]
         if all(used.get(name, 0) == stride * strides[name] for name, extent in run.loops if extent > 1):
             return left + Position(run.value * stride)
-        return left + Position.moving_with(run.value)
+        return left + Position.chosen_by(run.value)
 
     def _index(self, index: Index, loops: Mapping[int, Position]) -> tuple[Position, bool]:
         """Return the index of a dimension, and whether it says what is beyond a border."""
@@ -402,7 +345,7 @@ class Reads:
         for loop, stride in index.terms:
             found += loops.get(loop, Position(Affine())) * stride
         if index.opaque or index.table or index.window != 1:
-            return Position.moving_with(found.value), False
+            return Position.chosen_by(found.value), False
         if index.divisor == 1:
             return found, found.is_known
         if found.is_known and found.value.divides(index.divisor):

@@ -9,8 +9,11 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from dsascape.scheduler.kernels.cost.placed import LANES, Around, Placed, placed_in
-from dsascape.scheduler.kernels.cost.reads import Reads, Use
+from dsascape.scheduler.kernels.cost.places import Use
+from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.trips import Limit, iterations
 from dsascape.scheduler.kernels.loops.columns import Size, anywhere, chosen, everywhere, largest, most
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
@@ -330,12 +333,18 @@ def _distinct(use: Use, placed: Placed) -> Size:
         if each.is_in_band and each.kind not in LANES and each.name in strides
     ]  # fmt: skip
     plain = math.prod([extent for _, extent in terms], start=1)
-    if not use.place.is_known or _is_nested(terms):
+    if not use.place.is_affine or (use.place.is_known and _is_nested(terms)):
         return plain
-    reached = {0}
-    for stride, extent in terms:
-        reached = {each + int(stride) * number for each in reached for number in range(int(extent))}
-    return len(reached)
+    loops = [each for each in placed.around if each.is_in_band and each.kind not in LANES]
+    if not loops or not isinstance(plain, int) or plain > _MOST_ENUMERATED:
+        return plain
+    numbers = np.indices([largest(each.extent) for each in loops])
+    places = use.place.at({each.name: own.reshape(-1) for each, own in zip(loops, numbers, strict=True)})
+    return int(np.unique(places).size)
+
+
+_MOST_ENUMERATED = 4096
+"""Places of a band that are enumerated, where loops overlap or divide; all count as distinct beyond that."""
 
 
 def _is_nested(terms: Sequence[tuple[Size, Size]]) -> bool:

@@ -7,8 +7,9 @@ The rules are a compiler's and a machine's, applied to what really happens, even
   unless that needs exactly the registers of the last, and nobody else has stored to the array: then it is hoisted.
   Likewise what is stored: where the next band stores the same registers, and nobody else has loaded them, once for
   both. Nothing is hoisted out of a block of a grid.
-- A band holds its accumulators, and what it loads of all arrays but the one that it loads most of: of that, one register
-  after the other. Where these are more than there are, it spills as many as are too many: each is stored and loaded.
+- A band holds its accumulators, and what it loads of all arrays but the one that it loads most of: of that, one
+  register after the other. Where these are more than there are, it spills as many as are too many: each is stored and
+  loaded.
 - Registers that are loaded, and what is stored, go through caches of whole lines, each an LRU of its size.
 - Threads of a warp that load together ask for sectors of global memory (transactions), or for words of the banks of
   shared memory, one after the other where these meet in a bank (wavefronts).

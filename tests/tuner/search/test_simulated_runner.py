@@ -7,6 +7,7 @@ import pytest
 from dsascape.hw_models import Cpu, load_hardware
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import among_others_ps
+from dsascape.scheduler.cpu.cost.issued import codes_of_program
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.tuner.search.analysis import SearchMachine
@@ -27,7 +28,8 @@ def test_the_time_is_the_least_of_all_numbers_of_threads(machine: str) -> None:
         answers = SimulatedRunner(view, "fp32").answers(Task("key", naive, own, 1, (), 1), programs)
         for program, answer in zip(programs, answers, strict=True):
             tiled = read_loops(naive.layer, program.loops)
-            times = [among_others_ps(naive.layer, tiled, each, "fp32", view) for each in view.thread_counts]
+            codes = codes_of_program(naive.layer, program.loops, tiled, "fp32", view.code)
+            times = [among_others_ps(naive.layer, tiled, each, "fp32", view, codes) for each in view.thread_counts]
             assert answer.seconds == min(times) / PS_PER_S
 
 

@@ -1,0 +1,200 @@
+"""Instructions of a kernel on a CPU, by class, from the counts of its loop program.
+
+What a compiler does of its own accord is here, and nowhere else: it writes out innermost loops of a few iterations, and
+a few iterations of longer ones (`CpuTuning.unrolled_whole`, `CpuTuning.unrolled`); it loads narrow numbers that follow
+each other a register at a time, and keeps them for instructions that multiply by one lane.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dsascape.hw_models.cpu.core_kinds import VectorShape
+from dsascape.hw_models.simulation.instructions import Issued
+from dsascape.scheduler.cpu.cost.instructions import Code, codes_of
+from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
+from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
+from dsascape.scheduler.cpu.structure.chains import fronts_of
+from dsascape.scheduler.cpu.structure.windows import has_depth
+from dsascape.scheduler.cpu.view import CodeView
+from dsascape.scheduler.kernels.cost.registers import BandCost, Move, PartCost, part_costs
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.columns import Size, ceil_div, chosen, least, most
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reduction_loops
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.recurrences import elements_inside
+from dsascape.workloads.loopnest import Operations
+from dsascape.workloads.memo import memoized
+
+Amount = Any
+"""A number of instructions, or a column of them."""
+
+
+@memoized
+def codes_of_steps(layer: Layer, decided: Decided, tiled: TiledLoops, dtype: str, view: CodeView) -> tuple[Code, ...]:
+    """Return the instructions of the program that tiles or steps make: `codes_of_program` of it."""
+    return codes_of_program(layer, program_of(layer, decided, view.simd.vector(dtype).lanes), tiled, dtype, view)
+
+
+def codes_of_program(
+    layer: Layer, program: LoopProgram, tiled: TiledLoops, dtype: str, view: CodeView
+) -> tuple[Code, ...]:
+    """Return the instructions of a loop program: of each of the kernel's parts, first to last.
+
+    ``tiled``: its loops around the last anchor, from which it follows what anchors in front of that compute.
+    """
+    parts = [frozenset(_tensors(made.layer)) for made in fronts_of(layer, tiled)] if tiled.has_fronts else []
+    vector = view.simd.vector(dtype)
+    found = [Instructions(vector, view) for _ in range(len(parts) + 1)]
+    costs = part_costs(NaiveProgram(layer), program, view.simd.registers)
+    readers = {copy: stage.name for stage in program.stages for copy in program.copies(stage.name).values()}
+    for (name, role), cost in costs.items():
+        stage = program.stage(name)
+        own = program.stage(readers[name]) if stage.kind == "copy" and name in readers else stage
+        number = next((place for place, tensors in enumerate(parts) if own.tensor in tensors), len(parts))
+        found[number].add(cost, _kind_of(layer, stage, role, cost))
+    chained = 0 if layer.contraction is not None else elements_inside(layer)
+    if chained:
+        found[-1].wait_for_each_other(chained, costs[layer.sink.name, "store"].executions)
+    made = [each.operations for each in codes_of(layer, tiled, dtype, view)]
+    return tuple([each.code(operations) for each, operations in zip(found, made, strict=True)])
+
+
+def _tensors(layer: Layer) -> list[str]:
+    return [compiled.nest.write.tensor for compiled in layer.nests]
+
+
+@dataclass(frozen=True, slots=True)
+class PartKind:
+    """What instructions of a part depend on besides its counts."""
+
+    is_product: bool = False
+    sums_in_depth: bool = False
+    """Whether products of several iterations may share an instruction that adds them up."""
+    is_requantised: bool = False
+    """Whether it makes numbers of fewer bits of sums of integers."""
+
+
+def _kind_of(layer: Layer, stage: Stage, role: str, cost: PartCost) -> PartKind:
+    if stage.kind == "sum":
+        nest, is_product = stage.nests[0], bool(stage.nests[0].per_iteration.macs) and role == "update"
+        long = [loop for loop in reduction_loops(nest) if nest.loops[loop].extent > 1]
+        return PartKind(is_product, is_product and has_depth(nest, long))
+    products = {compiled.nest.write.tensor + SUMS for compiled in layer.nests if compiled.nest.per_iteration.macs}
+    is_narrow = layer.described(stage.tensor).element_bytes < _HALF_BYTES
+    return PartKind(is_requantised=is_narrow and not products.isdisjoint(cost.loads))
+
+
+_HALF_BYTES = 2
+"""Bytes of the narrowest numbers that sums are rounded to without a scale."""
+_REQUANTISATION = 3
+"""Instructions that make narrow results of a vector of sums: a multiplication, a shift that rounds, a narrowing."""
+
+
+class Instructions:
+    """Instructions being added up: numbers, or columns of them."""
+
+    def __init__(self, vector: VectorShape, view: CodeView) -> None:
+        self._vector, self._view = vector, view
+        self.fma: Amount = 0.0
+        self.arithmetic: Amount = 0.0
+        self.special: Amount = 0.0
+        self.load: Amount = 0.0
+        self.store: Amount = 0.0
+        self.scalar: Amount = 0.0
+        self.loops: Amount = 0.0
+        self.register_bytes: Amount = 0.0
+        self.accumulators: Size = 1
+
+    def add(self, cost: PartCost, kind: PartKind) -> None:
+        """Add those of one part of a program."""
+        vector, made = self._vector, cost.operations
+        depth = vector.depth if kind.sums_in_depth else 1
+        self.fma += cost.executions * made.macs * (vector.instructions if kind.sums_in_depth else 1.0) / depth
+        self.arithmetic += cost.executions * (made.simple + _REQUANTISATION * kind.is_requantised)
+        self.special += cost.executions * made.special
+        for array in cost.loads.values():
+            for move in array.moves:
+                loads, size = self._moves(move, depth if move.moves_with_depth else 1)
+                self.load += loads
+                self.register_bytes += loads * size
+                self.arithmetic += loads * (vector.converts + (move.is_gathered and vector.lanes > 1))
+        for array in cost.stores.values():
+            for move in array.moves:
+                stores, size = self._moves(move, 1)
+                self.store += stores
+                self.register_bytes += stores * size
+                self.arithmetic += move.registers * vector.converts
+        self.load += cost.spills
+        self.store += cost.spills
+        self.register_bytes += 2 * cost.spills * self._view.simd.register_bytes
+        for band in cost.in_bands:
+            self._add_loops(band, depth, is_product=kind.is_product)
+
+    def _add_loops(self, band: BandCost, depth: int, *, is_product: bool) -> None:
+        """Add what the loops around bands issue, the innermost of which compilers write out."""
+        tuning = self._view.tuning
+        whole = self._whole(band.around)
+        loops = list(zip(whole, band.around, strict=True))
+        written_out = math.prod([chosen(each, extent, 1) for each, extent in loops], start=1)
+        iterations: Amount = band.bands / written_out / depth
+        left: Size = 1  # iterations of the loop that is there
+        for is_written_out, extent in reversed(loops):
+            left = chosen(is_written_out, left, extent)
+        between = least(left, most(tuning.unrolled // written_out, 1))
+        self.scalar += iterations * chosen(left > 1, 1, 0) * tuning.loop_instructions / between
+        if is_product:
+            self.accumulators = most(self.accumulators, band.accumulators)
+            entries: Amount = band.bands / written_out / left
+            self.scalar += entries * tuning.tile_instructions
+            self.loops += entries * chosen(left * written_out > tuning.unrolled_whole * depth, 1, 0)
+
+    def _whole(self, around: Sequence[Size]) -> list[Any]:
+        """Return which loops compilers write out whole, innermost first: as many as have a few iterations together."""
+        found: list[Any] = []
+        written_out: Size = 1
+        for extent in around:
+            written_out = written_out * extent
+            found.append(written_out <= self._view.tuning.unrolled_whole)
+        return found
+
+    def _moves(self, move: Move, depth: int) -> tuple[Amount, Amount]:
+        """Return the instructions that load or store, and the bytes that each moves."""
+        register, vector = self._view.simd.register_bytes, self._vector
+        size = move.element_bytes
+        if move.is_gathered:
+            return move.registers / depth, size * depth
+        single = move.lanes == 1
+        in_register = register // size
+        run = move.run
+        for is_written_out, further in zip(self._whole(move.around), move.goes_on, strict=True):
+            run = run * chosen(is_written_out, further, least(further, most(in_register // run, 1)))
+        if self._view.simd.multiplies_by_lane or not single:
+            # What follows each other is loaded together: for lanes, or because vectors of it do not fill a register.
+            shared = run if single or vector.depth > depth else move.lanes
+            together = ceil_div(shared * size, register) / (shared / move.lanes)
+            return move.registers * together / (1 if single else depth), least(register, shared * size)
+        return move.registers / depth, size * depth
+
+    def wait_for_each_other(self, chained: int, executions: Size) -> None:
+        """Let results need earlier ones, with so many elements between two of which one needs the other.
+
+        Additions to earlier results are multiply-accumulates; what lies further back is read again from memory.
+        """
+        self.fma += executions
+        self.arithmetic -= executions
+        self.accumulators = most(1, chained // self._vector.lanes)
+        if chained > 1:
+            self.load += executions
+            self.register_bytes += executions * self._view.simd.register_bytes
+
+    def code(self, operations: Operations) -> Code:
+        """Return them as whole numbers, with what they compute of the network."""
+        issued = Issued(
+            fma=math.ceil(self.fma), arithmetic=math.ceil(self.arithmetic), special=math.ceil(self.special),
+            load=math.ceil(self.load), store=math.ceil(self.store), scalar=math.ceil(self.scalar),
+            accumulators=int(self.accumulators), loops=math.ceil(self.loops),
+        )  # fmt: skip
+        return Code(issued, round(self.register_bytes), operations)
