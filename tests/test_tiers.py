@@ -14,11 +14,13 @@ ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 by_day = pytest.mark.skipif(NIGHT, reason="at night all runs")
 SEEN: list[int] = []
+STATED = 10
+"""Examples that a test may draw by day and at night alike."""
 
 
 @by_day
 def test_a_part_of_the_examples_is_drawn_but_never_fewer_than_a_few() -> None:
-    assert [examples(count) for count in (1, FEW, 2 * FEW, 400)] == [1, FEW, FEW, 50]
+    assert [examples(count) for count in (1, FEW, 2 * FEW, 480)] == [1, FEW, FEW, 40]
 
 
 @settings(max_examples=examples(400))
@@ -35,7 +37,7 @@ def stated(source: str) -> list[int]:
     return [
         node.lineno
         for node in given_numbers
-        if node.arg == "max_examples" and isinstance(node.value, ast.Constant) and int(str(node.value.value)) > FEW
+        if node.arg == "max_examples" and isinstance(node.value, ast.Constant) and int(str(node.value.value)) > STATED
     ]
 
 
@@ -44,7 +46,7 @@ def test_every_property_test_draws_a_part_of_its_examples_by_day() -> None:
 
     assert stated("settings(max_examples=60)\nsettings(max_examples=examples(60))\nsettings(max_examples=5)") == [1]
     found = [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in stated(path.read_text(encoding="utf-8"))]
-    assert found == [], f"write max_examples=examples({FEW + 1}), with examples of tests.tiers"
+    assert found == [], f"write max_examples=examples({STATED + 1}), with examples of tests.tiers"
 
 
 def test_each_value_of_each_argument_is_chosen_while_there_is_room() -> None:

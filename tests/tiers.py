@@ -1,6 +1,6 @@
 """How much of the tests runs: by day, ``make test``, every kind of claim; ``make night`` every case of it.
 
-A campaign looks at one claim in many cases. By day a part of the cases runs: of a property test an eighth of its
+A campaign looks at one claim in many cases. By day a part of the cases runs: of a property test a twelfth of its
 examples (``max_examples=examples(60)``), of a test marked ``sampled(count)`` only that many of its parameters, chosen
 so that each value of each argument comes at least once, and then as many pairs of values, as far as ``count`` allows.
 ``sampled(count, long=names)`` names the parameters that take too long to be chosen. ``DSASCAPE_TESTS=night`` in the
@@ -16,16 +16,16 @@ from itertools import combinations
 import pytest
 
 NIGHT = os.environ.get("DSASCAPE_TESTS") == "night"
-SHARE = 8
+SHARE = 12
 """By day, one example of so many is drawn."""
-FEW = 10
+FEW = 6
 """Examples that are drawn in any case, if a test asks for so many."""
 
 
 def examples(count: int, few: int = FEW) -> int:
     """Return how many examples of ``count`` are drawn in this run: what ``settings(max_examples=...)`` is given.
 
-    ``few`` is how many are drawn in any case; fewer than ten do where a test draws them for each of its parameters.
+    ``few`` is how many are drawn in any case; fewer than six do where a test draws them for each of its parameters.
     """
     return count if NIGHT else max(min(count, few), count // SHARE)
 

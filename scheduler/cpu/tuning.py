@@ -54,6 +54,8 @@ class CpuTuning:
     """Scalar instructions of one loop iteration: count and branch."""
     unrolled: Few = 4
     """Iterations of an innermost loop between two branches."""
+    written_out: Few = 64
+    """Copies of statements that compilers make of innermost loops of known length, whole."""
     unrolled_whole: Few = 16
     """Iterations of a reduction that has no loop of its own: nothing is lost at its end."""
     kept_operands: Few = 3

@@ -148,7 +148,7 @@ def test_most_presets_run_every_network(network: str) -> None:
     assert len(ran) > len(dsas) / 2
 
 
-@pytest.mark.sampled(2, long=["mobilenet-v2"])
+@pytest.mark.sampled(1, long=["mobilenet-v2"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_cpu_and_gpu_runs_every_network_kernel_by_kernel(network: str) -> None:
     others = [h for h in preset_names() if load_hardware(h).kind != "clustered_dsa"]

@@ -1,13 +1,14 @@
 """Instructions of a kernel on a CPU, by class, from the counts of its loop program.
 
-What a compiler does of its own accord is here, and nowhere else: it writes out innermost loops of a few iterations, and
-a few iterations of longer ones (`CpuTuning.unrolled_whole`, `CpuTuning.unrolled`); it loads narrow numbers that follow
-each other a register at a time, and keeps them for instructions that multiply by one lane.
+What a compiler does of its own accord is modelled once: it computes scalar loops in vectors
+(`kernels.cost.auto_vectors`) and writes out innermost loops of a few iterations (`kernels.cost.written_out`), and a few
+iterations of longer ones (`CpuTuning.unrolled`); it loads narrow numbers that follow each other a register at a time,
+and keeps them for instructions that multiply by one lane.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dsascape.hw_models.cpu.core_kinds import VectorShape
@@ -18,7 +19,9 @@ from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.structure.chains import fronts_of
 from dsascape.scheduler.cpu.structure.windows import has_depth
 from dsascape.scheduler.cpu.view import CodeView
+from dsascape.scheduler.kernels.cost.auto_vectors import in_vectors
 from dsascape.scheduler.kernels.cost.registers import BandCost, Move, PartCost, part_costs
+from dsascape.scheduler.kernels.cost.written_out import written_out
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.columns import Size, ceil_div, chosen, least, most
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
@@ -48,7 +51,10 @@ def codes_of_program(
     parts = [frozenset(_tensors(made.layer)) for made in fronts_of(layer, tiled)] if tiled.has_fronts else []
     vector = view.simd.vector(dtype)
     found = [Instructions(vector, view) for _ in range(len(parts) + 1)]
-    costs = part_costs(NaiveProgram(layer), program, view.simd.registers)
+    naive = NaiveProgram(layer)
+    compiled = in_vectors(naive, program, vector.lanes)
+    compiled = replace(compiled, body=written_out(compiled.body, view.tuning.written_out))
+    costs = part_costs(naive, compiled, view.simd.registers)
     readers = {copy: stage.name for stage in program.stages for copy in program.copies(stage.name).values()}
     for (name, role), cost in costs.items():
         stage = program.stage(name)

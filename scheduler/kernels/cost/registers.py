@@ -16,7 +16,7 @@ from dsascape.scheduler.kernels.cost.placed import LANES, Around, Placed, placed
 from dsascape.scheduler.kernels.cost.places import Use
 from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.trips import Limit, iterations
-from dsascape.scheduler.kernels.loops.columns import Size, anywhere, chosen, everywhere, largest, most
+from dsascape.scheduler.kernels.loops.columns import Size, anywhere, chosen, everywhere, largest, least, most
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import Role
 from dsascape.scheduler.kernels.loops.program import LoopProgram
@@ -165,7 +165,6 @@ class _PartCounts:
         loads = [(each, use) for each in band for use in each.loads]
         stores = [(each, each.stored) for each in band]
         needed: Any = 0
-        passing: Any = 1
         for uses, moved in ((loads, self._cost.loads), (stores, self._cost.stores)):
             counted: list[tuple[_Statement, Use]] = []
             for each, use in uses:
@@ -177,14 +176,12 @@ class _PartCounts:
             for array in dict.fromkeys([use.array for _, use in counted]):
                 own = [pair for pair in counted if pair[1].array == array]
                 registers = self._move(moved[array], own, outside, alone)
-                if uses is loads:
-                    needed = needed + registers
-                    passing = passing if own[0][1].scope == "register" else most(passing, registers)
+                needed = needed + (registers if uses is loads else 0)
         held = [
             (each, use) for each, use in stores
             if use.scope == "register" and not any(_is_same(each, use, *other) for other in loads)
         ]  # fmt: skip
-        needed = needed - (passing - 1) + sum([_distinct(use, each.placed) for each, use in held], 0)
+        needed = needed + sum([_distinct(use, each.placed) for each, use in held], 0)
         self._cost.spills = self._cost.spills + bands * most(_whole(needed) - self._registers, 0)
         accumulators = sum([_distinct(use, each.placed) for each, use in stores], 0)
         self._cost.in_bands.append(BandCost(bands, accumulators, tuple([each.extent for each in alone])))
@@ -218,7 +215,8 @@ class _PartCounts:
         needed: Any = 0
         for each, use in own:
             distinct = _distinct(use, each.placed)
-            needed = needed + self._needed(distinct, each.placed, use)
+            live = distinct if use.scope == "register" else _live(distinct, use, each.placed)
+            needed = needed + self._needed(live, each.placed, use)
             if use.scope == "register":
                 continue
             is_gathered = _is_gathered(use, each.placed.around)
@@ -361,6 +359,22 @@ def _distinct(use: Use, placed: Placed) -> Size:
     numbers = np.indices([largest(each.extent) for each in loops])
     places = use.place.at({each.name: own.reshape(-1) for each, own in zip(loops, numbers, strict=True)})
     return int(np.unique(places).size)
+
+
+def _live(distinct: Size, use: Use, placed: Placed) -> Size:
+    """Return the registers of a load that are needed at a time: those that a loop written out comes back to.
+
+    One where no loop does: each is used up before the next one is loaded.
+    """
+    moving = _moving(use)
+    live: Size = 1
+    is_kept: Any = False
+    for loop in placed.around:
+        if loop.is_in_band and loop.kind not in LANES:
+            again = loop.name not in moving
+            live = live * chosen(is_kept & (not again), loop.extent, 1) if not again else live
+            is_kept = is_kept | (again & (loop.extent > 1))
+    return least(live, distinct)
 
 
 _MOST_ENUMERATED = 4096

@@ -7,9 +7,8 @@ The rules are a compiler's and a machine's, applied to what really happens, even
   unless that needs exactly the registers of the last, and nobody else has stored to the array: then it is hoisted.
   Likewise what is stored: where the next band stores the same registers, and nobody else has loaded them, once for
   both. Nothing is hoisted out of a block of a grid.
-- A band holds its accumulators, and what it loads of all arrays but the one that it loads most of: of that, one
-  register after the other. Where these are more than there are, it spills as many as are too many: each is stored and
-  loaded.
+- A band holds its accumulators, and each register that it loads from its first use to its last. Where these are more
+  than there are, it spills as many as are too many: each is stored and loaded.
 - Registers that are loaded, and what is stored, go through caches of whole lines, each an LRU of its size.
 - Threads of a warp that load together ask for sectors of global memory (transactions), or for words of the banks of
   shared memory, one after the other where these meet in a bank (wavefronts).
@@ -18,6 +17,7 @@ The rules are a compiler's and a machine's, applied to what really happens, even
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -125,7 +125,7 @@ class Counts:
         band = self._bands.get(part)
         if band is not None and band.number != event.band:
             self._close(part)
-        self._bands.setdefault(part, _Band(event.band))
+        self._bands.setdefault(part, _Band(event.band)).executions += 1
 
     def _begin_block(self) -> None:
         for part in list(self._bands):
@@ -140,11 +140,11 @@ class Counts:
         moved.elements += event.lanes.size
         band = self._bands[self._now]
         if memory.scope == "register":
-            band.held.setdefault(memory.name, _Registers()).add(event, self._are_threads)
+            band.held.setdefault(memory.name, _Registers()).add(event, self._are_threads, band.executions)
             return
         self._forget(memory.name, loaded=event.is_store)
         registers = band.stored if event.is_store else band.loaded
-        registers.setdefault(memory.name, _Registers()).add(event, self._are_threads)
+        registers.setdefault(memory.name, _Registers()).add(event, self._are_threads, band.executions)
 
     def _forget(self, array: str, *, loaded: bool) -> None:
         """Let other parts load an array anew, as it is stored to, or store it, as it is loaded."""
@@ -160,9 +160,7 @@ class Counts:
         for loads, arrays in ((True, band.loaded), (False, band.stored)):
             for array in list(arrays):
                 self._count_registers(part, band, array, loads=loads)
-        loaded = [each.of_thread for each in band.needed.values()]
-        passing = max(max(loaded, default=0) - 1, 0)
-        needed = sum(loaded) - passing + sum([each.of_thread for each in band.held.values()])
+        needed = _most_live(list(band.needed.values())) + sum([each.of_thread for each in band.held.values()])
         self.spills[part] += max(needed - self.machine.registers, 0)
 
     def _count_registers(self, part: Part, band: "_Band", array: str, *, loads: bool) -> None:
@@ -227,6 +225,8 @@ class _Registers:
     """Addresses of a vector's lanes; of threads, one name for each register of each."""
     events: list[tuple[Access, bool]] = field(default_factory=list)
     """The first use of each, and whether threads use it."""
+    live: dict[tuple[int, object], tuple[int, int]] = field(default_factory=dict)
+    """By lane and name, the first and the last execution of the band that uses it."""
     _of_threads: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -244,13 +244,16 @@ class _Registers:
             before._of_threads[lane] == own for lane, own in self._of_threads.items()
         )
 
-    def add(self, event: Access, are_threads: bool) -> None:
-        """Add the registers of an access, those aside that are there already."""
+    def add(self, event: Access, are_threads: bool, execution: int) -> None:
+        """Add the registers of an access by an execution of the band, those aside that are there already."""
         own: list[object] = [event.addresses.tobytes()]
         lanes = [0]
         if are_threads:
             lanes = event.lanes.tolist()
             own = list(zip(lanes, event.addresses.tolist(), strict=True))
+        for lane, name in zip(lanes, own, strict=True):
+            first, _ = self.live.get((lane, name), (execution, execution))
+            self.live[lane, name] = first, execution
         new = [place for place, each in enumerate(own) if each not in self.names]
         if not new:
             return
@@ -261,11 +264,23 @@ class _Registers:
         self.events.append((event, are_threads))
 
 
+def _most_live(arrays: Sequence[_Registers]) -> int:
+    """Return how many registers a thread needs at a time, each from its first use to its last."""
+    ends: dict[int, Counter[int]] = {}
+    for each in arrays:
+        for (lane, _), (first, last) in each.live.items():
+            own = ends.setdefault(lane, Counter())
+            own[first] += 1
+            own[last + 1] -= 1
+    return max([max(accumulate([own[at] for at in sorted(own)])) for own in ends.values()], default=0)
+
+
 @dataclass
 class _Band:
     """Registers of one statement in one iteration of all loops that are not unrolled."""
 
     number: int
+    executions: int = 0
     loaded: dict[str, _Registers] = field(default_factory=dict)
     stored: dict[str, _Registers] = field(default_factory=dict)
     needed: dict[str, _Registers] = field(default_factory=dict)

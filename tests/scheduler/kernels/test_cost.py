@@ -65,7 +65,7 @@ def compare(program: LoopProgram, layer: Layer, network: Executable, values: Map
         assert costs[part].executions == counts.executions[part], part
         assert costs[part].elements == counts.elements[part], part
         assert costs[part].bands == counts.bands[part], part
-        assert costs[part].spills >= counts.spills[part], part
+        assert costs[part].spills >= counts.spills[part] * (1 - AT_ENDS), part
         assert sticks_out(program.body) or costs[part].spills == counts.spills[part], part
         compare_moves(part, costs[part], counts, most)
 
