@@ -25,7 +25,7 @@ def repeated_kernels(
     found = {}
     for kernel in schedule.runs:
         results = [name in schedule.written_out.stored_outputs for name in kernel.layer.outputs]
-        key = kernel.layer.signature, kernel.tiled, kernel.threads, tuple(results)
+        key = kernel.layer.signature, kernel.decided, kernel.threads, tuple(results)
         if key not in known:
             known[key] = _repeated(replace(schedule, runs=(kernel,)), kernel, begun)
         found[kernel.group] = known[key]
