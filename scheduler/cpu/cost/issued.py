@@ -20,7 +20,8 @@ from dsascape.scheduler.cpu.structure.chains import fronts_of
 from dsascape.scheduler.cpu.structure.windows import has_depth
 from dsascape.scheduler.cpu.view import CodeView
 from dsascape.scheduler.kernels.cost.auto_vectors import in_vectors
-from dsascape.scheduler.kernels.cost.registers import BandCost, Move, PartCost, part_costs
+from dsascape.scheduler.kernels.cost.counted import BandCost, Move, PartCost
+from dsascape.scheduler.kernels.cost.registers import part_costs
 from dsascape.scheduler.kernels.cost.written_out import written_out
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.columns import Size, ceil_div, chosen, least, most

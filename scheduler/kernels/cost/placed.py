@@ -74,7 +74,7 @@ class _Walk:
             if isinstance(node, Statement):
                 yield Placed(node, around, conditions, self._band)
             elif isinstance(node, Loop):
-                yield from self._of_loop(node, around, conditions)
+                yield from self._of_loop(node, around, conditions, is_alone=len(nodes) == 1)
             elif isinstance(node, Guard):
                 yield from self.statements(node.body, around, (*conditions, *node.conditions))
             else:
@@ -82,7 +82,7 @@ class _Walk:
                 yield from self.statements(node.body, around, conditions)
 
     def _of_loop(
-        self, node: Loop, around: tuple[Around, ...], conditions: tuple[Limit, ...]
+        self, node: Loop, around: tuple[Around, ...], conditions: tuple[Limit, ...], *, is_alone: bool
     ) -> Iterator[Placed]:  # fmt: skip
         is_in_band = node.kind in LANES or (node.kind in _AT_ONCE and not _has_bands(node.body))
         if node.kind == "thread":  # shared out anew among all threads
@@ -90,6 +90,7 @@ class _Walk:
         loops = node.fused or ((node.name, node.extent),)
         own = [Around(name, extent, node.kind, is_in_band) for name, extent in loops]
         if not is_in_band:
+            is_alone = is_alone or alike(node.extent > 1)  # else what stands beside it may be of its band
             around = tuple([
                 each if each.kind in LANES else Around(each.name, each.extent, each.kind, is_in_band=False)
                 for each in around

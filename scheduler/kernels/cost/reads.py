@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from dsascape.scheduler.kernels.cost.places import Position, Run, Use
 from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.columns import anywhere, same
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
     FACTOR,
@@ -103,7 +104,7 @@ class Reads:
             return _Overhang((), frozenset(), -1)
         places = list(enumerate(statement.element))
         along = next((dim for dim, each in places if any(loop in self._vectors for loop, _ in each.terms)), -1)
-        beyond = frozenset(dim for dim, each in places if each.span(self._extents)[1] > stage.shape[dim])
+        beyond = frozenset(dim for dim, each in places if anywhere(each.span(self._extents)[1] > stage.shape[dim]))
         return _Overhang(stage.shape, beyond, along)
 
     def _running(self, stage: Stage) -> Running | None:
@@ -219,7 +220,7 @@ class Reads:
         copy = copies.get(read.tensor)
         if copy is not None:
             use = self._own(self._stages[copy], element)
-            loads += [] if use in loads else [use]
+            _add(loads, use)
             return Operations()
         return self._add_source(
             loads, read.tensor, element, (*around, *self._inside(limits)), self._inside(clamped)
@@ -247,8 +248,8 @@ class Reads:
         for each, size in limits:
             if each.is_known:
                 low, end = each.value.span(self._extents)
-                found += [Condition(each.value * -1, 1)] if low < 0 else []
-                found += [Condition(each.value, size)] if end > size else []
+                found += [Condition(each.value * -1, 1)] if anywhere(low < 0) else []
+                found += [Condition(each.value, size)] if anywhere(end > size) else []
         return tuple(found)
 
     def _add_source(
@@ -259,7 +260,7 @@ class Reads:
         stage = self._stages.get(name)
         if stage is not None and name not in self._program.inlined:
             use = replace(self._own(stage, element), conditions=conditions, run=self._run)
-            loads += [] if use in loads else [use]
+            _add(loads, use)
             return Operations()
         inlined = self._naive.stages.get(name)
         if inlined is not None:
@@ -272,7 +273,7 @@ class Reads:
             return Operations()  # a constant in the code
         address, size = self._address(name, element), self._naive.element_bytes(name)
         use = Use(name, "global", address, conditions, size, clamped, self._run)
-        loads += [] if use in loads else [use]  # code reads it once
+        _add(loads, use)
         return Operations()
 
     def _address(self, name: str, element: Sequence[Position]) -> Position:
@@ -348,7 +349,13 @@ class Reads:
             return Position.chosen_by(found.value), False
         if index.divisor == 1:
             return found, found.is_known
-        if found.is_known and found.value.divides(index.divisor):
+        if found.is_known and found.value.divides(index.divisor, self._extents):
             return Position(found.value.divided(index.divisor)), True
         quotient, _ = self._cut(found, index.divisor)
         return quotient, quotient.is_known
+
+
+def _add(loads: list[Use], use: Use) -> None:
+    """Add a load, unless it is among them: code reads it once."""
+    if not any(same(use, each) for each in loads):
+        loads.append(use)

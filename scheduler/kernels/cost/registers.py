@@ -7,87 +7,30 @@ the next one again, unless none of the loops in between moves it: then it is hoi
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from dsascape.scheduler.kernels.cost.counted import BandCost, Move, Moved, Part, PartCost
 from dsascape.scheduler.kernels.cost.placed import LANES, Around, Placed, placed_in
 from dsascape.scheduler.kernels.cost.places import Use
 from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.trips import Limit, iterations
-from dsascape.scheduler.kernels.loops.columns import Size, anywhere, chosen, everywhere, largest, least, most
+from dsascape.scheduler.kernels.loops.columns import (
+    Size,
+    alike,
+    anywhere,
+    chosen,
+    everywhere,
+    largest,
+    least,
+    most,
+    same,
+)
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.nodes import Role
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.workloads.loopnest import Operations
-
-Part = tuple[str, Role]
-"""A stage, and the role of a statement in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One load or store of a band, of all that a part has."""
-
-    registers: Size
-    """Registers loaded or stored in all, hoisted ones aside."""
-    lanes: Size
-    """Elements of one: 1 where all lanes of a vector have the same, and of gathers."""
-    is_gathered: bool
-    run: Size
-    """Elements of a band that follow each other in memory."""
-    around: tuple[Size, ...]
-    """Iterations of the loops around the band, innermost first, in which nothing else is computed."""
-    goes_on: tuple[Size, ...]
-    """Iterations of each of these with which the run goes on; 1 where it does not, nor with those further out."""
-    element_bytes: int
-    moves_with_depth: bool
-    """Whether iterations of a reduction move it."""
-
-
-@dataclass
-class Moved:
-    """Traffic between one statement and one array."""
-
-    elements: Size = 0
-    """Lanes that load or store."""
-    registers: Size = 0
-    """Registers loaded, hoisted ones aside, or stored: instructions of one thread or of one vector."""
-    gathered: Size = 0
-    """Registers among ``registers`` that gathers and scatters move: one for each lane."""
-    moves: list[Move] = field(default_factory=list)
-    """What they consist of."""
-
-
-@dataclass
-class PartCost:
-    """Counts of one part of a program."""
-
-    executions: Size = 0
-    """Statements run: one for all lanes of a vector, one for each thread."""
-    elements: Size = 0
-    """Lanes that run them."""
-    bands: Size = 0
-    spills: Size = 0
-    """Registers stored and loaded again, as a band has too many."""
-    loads: dict[str, Moved] = field(default_factory=dict)
-    """By array; of buffers in registers only ``elements``."""
-    stores: dict[str, Moved] = field(default_factory=dict)
-    operations: Operations = field(default_factory=Operations)
-    """Of one execution, in each lane."""
-    in_bands: list["BandCost"] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class BandCost:
-    """The bands of some statements that stand together."""
-
-    bands: Size
-    accumulators: Size
-    """Registers that a band stores to: results that do not wait for each other."""
-    around: tuple[Size, ...]
-    """Iterations of the loops around it, innermost first, in which nothing else is computed."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +93,7 @@ class _PartCounts:
             extents = {**extents, **dict(run.loops)}
             own_loops = {name: counted.get(name, 0) for name, _ in run.value.terms}
             total = math.prod([extent for _, extent in run.loops])
-            is_whole = [each.value == run.value for each in conditions]
+            is_whole = [same(each.value, run.value) for each in conditions]
             if any(is_whole) or everywhere(math.prod(own_loops.values(), start=1) == total):
                 counted = {name: extent for name, extent in counted.items() if name not in dict(run.value.terms)}
                 counted |= dict(run.loops)
@@ -208,10 +151,13 @@ class _PartCounts:
         around_anyhow = self._kept_inside(own, outside)
         moving = {name for _, use in own for name in _moving(use)}
         moving |= {name for each, use in own for name in _choosing(each, use, moving)}
-        last = max([
-            place for place, each in enumerate(outside, 1)
-            if place <= around_anyhow or (each.name in moving and anywhere(each.extent > 1))
-        ], default=0)  # fmt: skip
+        lasts: list[tuple[int, Any]] = [(around_anyhow, True)]
+        lasts += [
+            (place, each.extent > 1) for place, each in enumerate(outside, 1)
+            if place > around_anyhow and each.name in moving and anywhere(each.extent > 1)
+        ]  # fmt: skip
+        first = max([number for number, (_, is_last) in enumerate(lasts) if everywhere(is_last)])
+        lasts = lasts[first:]
         needed: Any = 0
         for each, use in own:
             distinct = _distinct(use, each.placed)
@@ -225,7 +171,10 @@ class _PartCounts:
                 if loop.is_in_band and (loop.kind == "thread" or loop.name in moving)
                 and (is_gathered or loop.kind != "vector")
             ]  # fmt: skip
-            found = self._iterations([*outside[:last], *in_band], each.placed.conditions, use)
+            found: Size = 0
+            for last, is_last in lasts:
+                reloaded = self._iterations([*outside[:last], *in_band], each.placed.conditions, use)
+                found = chosen(is_last, reloaded, found)
             plain = math.prod([loop.extent for loop in in_band if loop.kind not in LANES], start=1)
             if not everywhere(plain == distinct):
                 found = found * distinct // plain
@@ -289,14 +238,18 @@ def _described(
         loop for loop in around
         if loop.is_in_band and loop.kind not in LANES and (not is_single or loop.name in depth)
     ]  # fmt: skip
-    for loop in sorted(written_out, key=lambda own: largest(abs(strides[own.name]))):
+    if all(isinstance(strides[loop.name], int) for loop in written_out):
+        written_out.sort(key=lambda own: abs(strides[own.name]))
+    else:  # each row has an order of its own
+        written_out *= len(written_out)
+    for loop in written_out:
         run = chosen(strides[loop.name] == run, run * loop.extent, run)
     goes_on: list[Size] = []
     whole: Size = run
     for loop in alone:
         goes = strides.get(loop.name, 0) == whole if not is_single or loop.name in depth else False
         goes_on.append(chosen(goes, loop.extent, 1))
-        whole = chosen(goes, whole * loop.extent, 0)
+        whole = chosen(goes, whole * loop.extent, chosen(loop.extent == 1, whole, 0))
     moves_with_depth = bool(depth & {name for name, _ in use.place.value.terms})
     return Move(
         registers, lanes, is_gathered, run, tuple([loop.extent for loop in alone]), tuple(goes_on), use.element_bytes,
@@ -340,7 +293,7 @@ def _is_gathered(use: Use, around: Sequence[Around]) -> bool:
     """Whether lanes of a vector load or store neither neighbours nor one element."""
     lanes = [each.name for each in around if each.kind == "vector"]
     strides = dict(use.place.value.terms)
-    return any(name in strides and (strides[name] != 1 or name in use.place.unknown) for name in lanes)
+    return any(name in strides and (alike(strides[name] != 1) or name in use.place.unknown) for name in lanes)
 
 
 def _distinct(use: Use, placed: Placed) -> Size:
@@ -353,6 +306,26 @@ def _distinct(use: Use, placed: Placed) -> Size:
     plain = math.prod([extent for _, extent in terms], start=1)
     if not use.place.is_affine or (use.place.is_known and _is_nested(terms)):
         return plain
+    if not use.place.is_known:
+        return _derived(plain, use, placed)
+    numbers = [number for term in terms for number in term]
+    if all(isinstance(number, int) for number in numbers):
+        return _reached([largest(number) for number in numbers])
+    kinds, rows = np.unique(np.stack(np.broadcast_arrays(*numbers)), axis=1, return_inverse=True)
+    return np.array([_reached(tuple(map(int, kind))) for kind in kinds.T], np.int64)[rows.reshape(-1)]
+
+
+
+def _reached(numbers: Sequence[int]) -> int:
+    """Return how many places loops reach: stride and iterations of each, one after the other."""
+    reached = {0}
+    for stride, extent in zip(numbers[::2], numbers[1::2], strict=True):
+        reached = {each + stride * number for each in reached for number in range(extent)}
+    return len(reached)
+
+
+def _derived(plain: Size, use: Use, placed: Placed) -> Size:
+    """Return the distinct places of a band of which quotients or rests are parts; ``plain``, all, of columns."""
     loops = [each for each in placed.around if each.is_in_band and each.kind not in LANES]
     if not loops or not isinstance(plain, int) or plain > _MOST_ENUMERATED:
         return plain
@@ -384,8 +357,8 @@ _MOST_ENUMERATED = 4096
 def _is_nested(terms: Sequence[tuple[Size, Size]]) -> bool:
     """Whether all iterations of loops reach distinct places: each goes beyond what those inside of it cover."""
     covered: Size = 0
-    for stride, extent in sorted(terms, key=lambda each: int(each[0])):
-        if anywhere(stride <= covered) and anywhere(extent > 1):
+    for stride, extent in sorted(terms, key=lambda each: largest(each[0])):
+        if anywhere((stride <= covered) & (extent > 1)):
             return False
         covered = covered + stride * (extent - 1)
     return True
@@ -393,11 +366,11 @@ def _is_nested(terms: Sequence[tuple[Size, Size]]) -> bool:
 
 def _is_same(one: _Statement, use: Use, other: _Statement, other_use: Use) -> bool:
     """Whether two uses of a part are of the same registers in each band."""
-    if use.array != other_use.array or use.place != other_use.place:
+    if use.array != other_use.array or not same(use.place, other_use.place):
         return False
-    if use.conditions != other_use.conditions or one.placed.conditions != other.placed.conditions:
+    if not same(use.conditions, other_use.conditions) or not same(one.placed.conditions, other.placed.conditions):
         return False
-    return one is other or _lanes(one.placed) == _lanes(other.placed)
+    return one is other or same(_lanes(one.placed), _lanes(other.placed))
 
 
 def _lanes(placed: Placed) -> Size:

@@ -2,9 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
+from dsascape.scheduler.kernels.loops.columns import alike, alike_where, anywhere, chosen, least, most
 from dsascape.workloads.index import Index, by_stride
 from dsascape.workloads.loopnest import Access, LoopNest
+
+_UNKNOWN: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +25,18 @@ class Affine:
             return Affine(self.offset + other.offset, self.terms)
         strides = dict(self.terms)
         for loop, stride in other.terms:
-            strides[loop] = strides.get(loop, 0) + stride
-        return Affine(self.offset + other.offset, tuple([each for each in strides.items() if each[1]]))
+            if loop not in strides:
+                strides[loop] = stride
+                continue
+            total = strides[loop] + stride
+            if anywhere(total != 0):
+                strides[loop] = total
+            else:
+                del strides[loop]
+        return Affine(self.offset + other.offset, tuple(strides.items()))
 
     def __mul__(self, factor: int) -> "Affine":
-        if not factor:
+        if isinstance(factor, int) and not factor:
             return Affine()
         return Affine(self.offset * factor, tuple([(loop, stride * factor) for loop, stride in self.terms]))
 
@@ -32,9 +44,11 @@ class Affine:
         """Return the expression plus ``distance``."""
         return Affine(self.offset + distance, self.terms)
 
-    def divides(self, divisor: int) -> bool:
-        """Whether its offset and all of its strides are multiples of ``divisor``."""
-        return self.offset % divisor == 0 and all(stride % divisor == 0 for _, stride in self.terms)
+    def divides(self, divisor: int, extents: Mapping[str, int] = _UNKNOWN) -> bool:
+        """Whether its offset and all strides are multiples of ``divisor``, but those of loops of one iteration."""
+        return alike(self.offset % divisor == 0) and all(
+            alike((stride % divisor == 0) | (extents.get(loop, 0) == 1)) for loop, stride in self.terms
+        )
 
     def divided(self, divisor: int) -> "Affine":
         """Return the expression divided by ``divisor``, which `divides` it up to the remainder of the offset."""
@@ -45,10 +59,14 @@ class Affine:
 
         ``extents``: iterations of each loop. None where some values have another quotient.
         """
-        whole = [(loop, stride) for loop, stride in self.terms if stride % divisor == 0]
-        rest = Affine(self.offset % divisor, tuple([each for each in self.terms if each not in whole]))
+        whole: list[tuple[str, int]] = []
+        left: list[tuple[str, int]] = []
+        for loop, stride in self.terms:
+            is_whole = alike_where(stride % divisor == 0, extents[loop] > 1)
+            (whole if is_whole else left).append((loop, stride))
+        rest = Affine(self.offset % divisor, tuple(left))
         low, high = rest.span(extents)
-        if low < 0 or high - 1 + extent > divisor:
+        if alike((low < 0) | (high - 1 + extent > divisor)):
             return None
         return Affine(self.offset, tuple(whole)).divided(divisor), rest
 
@@ -57,7 +75,13 @@ class Affine:
         low = high = self.offset
         for loop, stride in self.terms:
             far = stride * (extents[loop] - 1)
-            low, high = low + min(far, 0), high + max(far, 0)
+            if isinstance(far, int):
+                if far < 0:
+                    low = low + far
+                else:
+                    high = high + far
+            else:
+                low, high = low + least(far, 0), high + most(far, 0)
         return low, high + 1
 
     def __str__(self) -> str:
@@ -79,24 +103,46 @@ class Range:
         """Return the range of all ``extent`` elements."""
         return Range(Affine(), extent)
 
-    def inside(self, size: int) -> "Range":
-        """Return what of the range lies inside of ``size`` elements; all of it where it moves with loops."""
-        if self.first.terms:
-            return self
-        first = max(self.first.offset, 0)
-        return Range(Affine(first), min(self.first.offset + self.extent, size) - first)
+    def inside(self, size: int, extents: Mapping[str, int]) -> "Range":
+        """Return what of the range lies inside of ``size`` elements; all of it where it moves with loops.
 
-    def joined(self, other: "Range", size: int) -> "Range":
-        """Return the smallest range around both; all of ``size`` where their beginnings move apart."""
-        if self.first.terms != other.first.terms:
+        ``extents``: iterations of the loops.
+        """
+        moves: Any = False
+        for loop, _ in self.first.terms:
+            moves = moves | (extents[loop] > 1)
+        if isinstance(moves, bool) and moves:
+            return self
+        first = most(self.first.offset, 0)
+        extent = least(self.first.offset + self.extent, size) - first
+        begin = Affine(chosen(moves, self.first.offset, first), self.first.terms)
+        return Range(begin, chosen(moves, self.extent, extent))
+
+    def joined(self, other: "Range", size: int, extents: Mapping[str, int]) -> "Range":
+        """Return the smallest range around both; all of ``size`` where their beginnings move apart.
+
+        ``extents``: iterations of the loops that they move with.
+        """
+        if not _move_alike(self.first, other.first, extents):
             return Range.whole(size)
-        first = min(self.first.offset, other.first.offset)
-        end = max(self.first.offset + self.extent, other.first.offset + other.extent)
+        first = least(self.first.offset, other.first.offset)
+        end = most(self.first.offset + self.extent, other.first.offset + other.extent)
         return Range(Affine(first, self.first.terms), end - first)
 
     def rounded(self, part: int) -> "Range":
         """Return the range with its extent rounded up to whole parts of ``part`` elements."""
         return Range(self.first, -(-self.extent // part) * part)
+
+
+def _move_alike(one: Affine, other: Affine, extents: Mapping[str, int]) -> bool:
+    """Whether two expressions differ by no more than a number."""
+    if one.terms is other.terms:
+        return True
+    own, others = dict(one.terms), dict(other.terms)
+    if [loop for loop in own if loop in others] != [loop for loop in others if loop in own]:
+        return False
+    loops = dict.fromkeys([*own, *others])
+    return all(alike((own.get(loop, 0) == others.get(loop, 0)) | (extents[loop] == 1)) for loop in loops)
 
 
 Ranges = tuple[Range, ...]
@@ -118,14 +164,14 @@ def loop_ranges(nest: LoopNest, written: Ranges, extents: Mapping[str, int]) -> 
             if stride == 1:
                 ranges[loop] = left
                 break
-            if not left.first.divides(stride):
+            if not left.first.divides(stride, extents):
                 apart = left.first.apart(stride, left.extent, extents)
                 if apart is None:
                     break
                 ranges[loop], left = Range(apart[0], 1), Range(apart[1], left.extent)
                 continue
             ranges[loop] = Range(left.first.divided(stride), -(-left.extent // stride))
-            left = Range(Affine(), min(left.extent, stride))
+            left = Range(Affine(), least(left.extent, stride))
     return ranges
 
 
@@ -142,12 +188,12 @@ def index_range(index: Index, loops: Sequence[Range], size: int, extents: Mappin
         each = loops[loop]
         begin = each.first if stride > 0 else each.first.shifted(each.extent - 1)
         first += begin * stride
-        extent += abs(stride) * (each.extent - 1)
+        extent = extent + abs(stride) * (each.extent - 1)
     if index.divisor != 1:
-        if any(stride % index.divisor for _, stride in first.terms):
+        if any(alike((stride % index.divisor != 0) & (extents[loop] > 1)) for loop, stride in first.terms):
             low, high = first.span(extents)
-            least = low // index.divisor
-            return Range(Affine(least), (high + extent - 2) // index.divisor + index.window - least)
+            begin_at = low // index.divisor
+            return Range(Affine(begin_at), (high + extent - 2) // index.divisor + index.window - begin_at)
         extent = (first.offset % index.divisor + extent - 1) // index.divisor + 1
         first = first.divided(index.divisor)
     return Range(first, extent + index.window - 1)
@@ -160,6 +206,6 @@ def read_ranges(read: Access, loops: Sequence[Range], extents: Mapping[str, int]
     ])  # fmt: skip
 
 
-def joined_ranges(one: Ranges, other: Ranges, shape: Iterable[int]) -> Ranges:
-    """Return the smallest ranges around both, dimension by dimension."""
-    return tuple([a.joined(b, size) for a, b, size in zip(one, other, shape, strict=True)])
+def joined_ranges(one: Ranges, other: Ranges, shape: Iterable[int], extents: Mapping[str, int]) -> Ranges:
+    """Return the smallest ranges around both, dimension by dimension; ``extents``: iterations of loops."""
+    return tuple([a.joined(b, size, extents) for a, b, size in zip(one, other, shape, strict=True)])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from dsascape.scheduler.kernels.loops.columns import alike
 from dsascape.scheduler.kernels.loops.nodes import Stage, reads_of, reduction_loops
 from dsascape.scheduler.kernels.loops.steps import (
     Bind,
@@ -132,7 +133,7 @@ def _check_layout(step: Layout, stage: Stage, weights: Iterable[str]) -> None:
 
 
 def _check_counts(step: Step, numbers: Iterable[int], least: int = 1) -> None:
-    wrong = [number for number in numbers if number < least]
+    wrong = [number for number in numbers if (number < least if isinstance(number, int) else alike(number < least))]
     if wrong:
         raise _error(step, f"{step.stage!r}: has {wrong[0]}; needs numbers from {least}")
 

@@ -92,9 +92,9 @@ def strides_of(shape: Sequence[int], rows: RowPadding | None) -> tuple[int, ...]
     found, inside = [], 1
     for number, extent in enumerate(reversed(shape), 1):
         found.append(inside)
-        inside *= extent
+        inside = inside * extent  # no change in place: columns
         if rows is not None and number == rows.dims:
-            inside += rows.elements
+            inside = inside + rows.elements
     return tuple(reversed(found))
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
 from dsascape.scheduler.kernels.loops.checks import StepError, check_name, check_rows, check_step
+from dsascape.scheduler.kernels.loops.columns import alike
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, copy_order
 from dsascape.scheduler.kernels.loops.nodes import FACTOR, SHARES, SUMS, Stage, reads_of
 from dsascape.scheduler.kernels.loops.steps import (
@@ -68,11 +69,11 @@ class StagePlan:
         bind = self.get(Bind)
         return (self.parallel,) if bind is None else (bind.blocks, *(1,) * bind.serial, bind.threads)
 
-    def rounded(self, box: Ranges) -> Ranges:
-        """Return the elements that are computed where ``box`` is needed."""
+    def rounded(self, box: Ranges, extents: Mapping[str, int]) -> Ranges:
+        """Return the elements that are computed where ``box`` is needed; ``extents``: iterations of loops."""
         if self.at is not None and self.at.scope == "shared" and self.stage.kind != "copy":
             return tuple([
-                Range.whole(size) if each.extent >= size else each.inside(size)
+                Range.whole(size) if alike(each.extent >= size) else each.inside(size, extents)
                 for each, size in zip(box, self.stage.shape, strict=True)
             ])  # fmt: skip
         if self.at is None or self.at.rounded is None:
@@ -256,7 +257,7 @@ class Plans:
                     for read in reads_of(reader.stage, (nest,)):
                         if read.tensor == stage.tensor:
                             own = read_ranges(read, loops, {})
-                            found = own if found is None else joined_ranges(found, own, stage.shape)
+                            found = own if found is None else joined_ranges(found, own, stage.shape, {})
         return tuple(map(Range.whole, stage.shape)) if found is None else found
 
     def needs_of(
@@ -266,7 +267,10 @@ class Plans:
         stage = plan.stage
         if stage.kind == "copy":
             is_result = stage.name == stage.tensor
-            yield stage.source, box if is_result else tuple(map(Range.inside, box, stage.shape)), stage.shape
+            inside = box if is_result else tuple([
+                each.inside(size, extents) for each, size in zip(box, stage.shape, strict=True)
+            ])  # fmt: skip
+            yield stage.source, inside, stage.shape
             return
         for nest in stage.nests:
             loops = loop_ranges(nest, box, extents)
@@ -290,19 +294,20 @@ class Plans:
         def add(plan: StagePlan, own: Ranges, loops: Mapping[int, Range] | None = None) -> None:
             for name, ranges, shape in self.needs_of(plan, own, extents, loops):
                 known = found.get(name)
-                found[name] = ranges if known is None else joined_ranges(known, ranges, shape)
+                found[name] = ranges if known is None else joined_ranges(known, ranges, shape, extents)
 
         names = list(self.by_stage)
         add(self.by_stage[consumer], box, reduced)
         for name in self.naive.results:
             if self.is_inside(name, consumer, depth):
                 own = self.beside(name, consumer, box)
-                found[name] = joined_ranges(found[name], own, self.by_stage[name].stage.shape) if name in found else own
+                shape = self.by_stage[name].stage.shape
+                found[name] = joined_ranges(found[name], own, shape, extents) if name in found else own
                 add(self.by_stage[name], found[name])
         for name in reversed(names[: names.index(consumer)]):
             plan = self.by_stage[name]
             if name in found and (plan.is_inlined or self.is_inside(name, consumer, depth)):
-                found[name] = plan.rounded(found[name])
+                found[name] = plan.rounded(found[name], extents)
                 add(plan, found[name], self._part(plan.stage, {consumer: box, **found}))
         return found
 

@@ -57,7 +57,7 @@ class Tree:
         It computes ``box`` there; all threads of a block together need ``of_block`` of it.
         """
         assert plan.at is not None
-        own = plan.rounded(of_block if plan.at.scope == "shared" else box)
+        own = plan.rounded(of_block if plan.at.scope == "shared" else box, self.extents)
         if self.plans.statistic(plan.stage.name) is None:
             self.add_buffer(plan, own, plan.at.scope)
         for softmax in self.plans.running.values():

@@ -12,7 +12,8 @@ from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.gpu.checked import gpu_limits
 from dsascape.scheduler.gpu.steps import program_of as grid_program
 from dsascape.scheduler.gpu.tiles import GpuTiles
-from dsascape.scheduler.kernels.cost.registers import PartCost, part_costs
+from dsascape.scheduler.kernels.cost.counted import PartCost
+from dsascape.scheduler.kernels.cost.registers import part_costs
 from dsascape.scheduler.kernels.cost.trips import below, iterations
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine

@@ -134,9 +134,10 @@ class TestRanges:
 
     def test_that_move_apart_are_joined_to_the_whole(self) -> None:
         one, other = Range(Affine(0, (("h", 4),)), 4), Range(Affine(0, (("h", 2),)), 4)
+        extents = {"h": 2}
 
-        assert one.joined(other, 12) == Range.whole(12)
-        assert one.joined(Range(Affine(2, (("h", 4),)), 6), 12) == Range(Affine(0, (("h", 4),)), 8)
+        assert one.joined(other, 12, extents) == Range.whole(12)
+        assert one.joined(Range(Affine(2, (("h", 4),)), 6), 12, extents) == Range(Affine(0, (("h", 4),)), 8)
 
 
 @settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from dsascape.scheduler.kernels.loops.affine import Affine, Range
 from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.columns import alike
 from dsascape.scheduler.kernels.loops.nodes import Condition, Guard, Node, Reach, Role, Stage
 from dsascape.scheduler.kernels.loops.plans import StagePlan
 from dsascape.scheduler.kernels.loops.stage.base import Slot, StageBase, State, within
@@ -136,13 +137,13 @@ class InBands(StageBase):
         if found is None or found[:2] != (is_space, axis):
             return None
         left = whole.first * -1 + Affine(found[2])
-        return Affine(found[2]) if left.span(self.tree.extents)[0] < whole.extent else None
+        return Affine(found[2]) if alike(left.span(self.tree.extents)[0] < whole.extent) else None
 
     def _reach(self, limits: Limits, whole: Range, step: int) -> Reach | None:
         """Return the part of the iterations over ``whole`` inside of limits; None where that is all of them."""
         first, end, stop = limits.beyond(whole.first)
-        first = None if first is None or first.span(self.tree.extents)[1] <= 1 else first
-        end = None if end is None or end.span(self.tree.extents)[0] >= whole.extent else end
+        first = None if first is None or alike(first.span(self.tree.extents)[1] <= 1) else first
+        end = None if end is None or alike(end.span(self.tree.extents)[0] >= whole.extent) else end
         end, stop = (stop, None) if end is None else (end, stop)
         return None if first is end is None else Reach(first, end, step, stop=stop)
 
@@ -155,12 +156,12 @@ class InBands(StageBase):
         found = [Condition(ahead, rows.extent + band.offset)]
         if band.window:
             found.append(Condition(ahead * -1, columns.extent - 1 - band.offset + band.window))
-        return tuple([each for each in found if each.value.span(self.tree.extents)[1] > each.limit])
+        return tuple([each for each in found if alike(each.value.span(self.tree.extents)[1] > each.limit)])
 
     def takes_columns(self, slot: Slot) -> bool:
         """Whether a loop is the innermost one over the columns that a sum takes, and not written out."""
         is_own = self.band is not None and self.band.is_summed and not slot.is_space and slot.axis == self.band.columns
-        return is_own and slot.size == 1 and not slot.is_unrolled
+        return is_own and alike(slot.size == 1) and not slot.is_unrolled
 
     def sums_in_band(self, depth: int, slot: Slot, state: State) -> list[Node]:
         """Return the innermost loop over the columns that a sum takes.
@@ -169,11 +170,12 @@ class InBands(StageBase):
         """
         assert self.band is not None
         band, rows = self.band.band, self.rows(state)
-        if state.left[slot.axis] == 1 or (rows.extent > 1 and 0 < band.window < rows.extent):
+        is_narrow = (rows.extent > 1) & (band.window > 0) & (band.window < rows.extent)
+        if alike(state.left[slot.axis] == 1) or alike(is_narrow):
             return self._part(depth, slot, state, seen_by(band, rows))
         every, any_of = seen_by_all(band, rows), seen_by(band, rows)
         nodes = self._part(depth, slot, replace(state, is_in_band=True), every)
-        if rows.extent > 1:
+        if alike(rows.extent > 1):
             nodes += self._part(depth, slot, state, Limits(every.end, any_of.end))
             nodes += self._part(depth, slot, state, Limits(any_of.first, every.first)) if band.window else []
         return nodes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
 from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.columns import alike, anywhere, common, least, same
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import SHARES, Condition, Loop, LoopKind, Node, Reach, Role, Statement
 from dsascape.scheduler.kernels.loops.plans import StagePlan
@@ -94,8 +95,8 @@ class StageBase(ABC):
         if self.sums is not None:
             self.run = math.prod([self.reductions.pop(loop) for loop in self.sums.loops])
             self.run_first = self.begun.pop(self.sums.loops[-1], Affine())
-            if self.sums.count > self.run:
-                sums = f"{count(self.sums.count, 'sum')} of {count(self.run, 'element')}"
+            if alike(self.sums.count > self.run):
+                sums = f"{count(self.sums.count, 'sum')} of {count(common(self.run), 'element')}"
                 raise StepError(f"PartialSums: {self.stage.name}: {sums}")
         self.band = self.banded_of(plan)
         self.slots = self._slots()
@@ -132,7 +133,7 @@ class StageBase(ABC):
                 seen |= set() if level.axes == "space" else {axis}
         own = [axis for axis in self.reductions if axis not in seen]
         last = {slot.axis: slot.size for slot in slots if not slot.is_space}
-        unfinished = [axis for axis, size in last.items() if size > 1]
+        unfinished = [axis for axis, size in last.items() if alike(size > 1)]
         shared = () if self.share is None else self.share.loops
         own, unfinished = [[axis for axis in axes if axis not in shared] for axes in (own, unfinished)]
         slots += [Slot(is_space=False, axis=axis, size=1) for axis in dict.fromkeys([*own, *unfinished])]
@@ -146,7 +147,7 @@ class StageBase(ABC):
     def _with_unrolled(self, slots: list[Slot], factor: int) -> list[Slot]:
         """Return the loops with the innermost reduction loop cut in two, the inner of which is written out."""
         place = max([number for number, slot in enumerate(slots) if not slot.is_space], default=-1)
-        if place < 0 or self.reductions[slots[place].axis] % factor:
+        if place < 0 or alike(self.reductions[slots[place].axis] % factor != 0):
             raise StepError(f"UnrollReduction: {self.stage.name}: its innermost reduction is no multiple of {factor}")
         axis = slots[place].axis
         outer = Slot(is_space=False, axis=axis, size=factor)
@@ -198,7 +199,7 @@ class StageBase(ABC):
         """
         if state.of_block is not None:
             return state.of_block
-        if self.of_block == self.box:
+        if same(self.of_block, self.box):
             return self.all_covered(state)
         whole = zip(self.of_block, state.local, state.covered, self.box, strict=True)
         return tuple([
@@ -214,12 +215,14 @@ class StageBase(ABC):
         On a grid, a level whose tiles are larger than what there is of them has what there is.
         """
         covered = state.covered[slot.axis] if slot.is_space else state.left[slot.axis]
-        size = min(slot.size, covered) if self.is_on_grid else slot.size
-        sizes = [*self._parts_around(slot, size, covered), size]
+        size = least(slot.size, covered) if self.is_on_grid else slot.size
+        parts = self._parts_around(slot, size, covered)
+        sizes = [*parts, size]
         counts = [-(-whole // part) for whole, part in zip([covered, *sizes], sizes, strict=False)]
         label = self.label_of(slot)
         loops = [(self.tree.loop_name(label), number, part)
-                 for number, part in zip(counts, sizes, strict=True) if number > 1]  # fmt: skip
+                 for number, part in zip(counts, sizes, strict=True)
+                 if (alike(number > 1) if parts else anywhere(number > 1))]  # fmt: skip
         move, named = Affine(0, tuple([(name, part) for name, _, part in loops])), [loop[:2] for loop in loops]
         if not slot.is_space:
             reduced = {**state.reduced, slot.axis: state.reduced.get(slot.axis, Affine()) + move}
@@ -234,7 +237,10 @@ class StageBase(ABC):
         if not slot.is_space or slot.is_inner:
             return []
         parts = self.tree.plans.parts(self.stage.shape, slot.axis)
-        return [part for part in parts if size < part < covered and part % size == 0 and covered % part == 0]
+        return [
+            part for part in parts
+            if alike((size < part) & (part < covered) & (part % size == 0) & (covered % part == 0))
+        ]  # fmt: skip
 
     def label_of(self, slot: Slot) -> str:
         """Return what a loop is called: as in the nest that writes the dimension, or that reduces."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.columns import anywhere
 from dsascape.scheduler.kernels.loops.nodes import Condition, Loop, LoopKind, Node, Role, reads_of
 from dsascape.scheduler.kernels.loops.stage.base import StageBase, State
 from dsascape.scheduler.kernels.loops.stage.sums import last_of
@@ -25,16 +26,16 @@ class OnGrid(StageBase):
             element, whole = each.first + local, of_block[dim]
             within = element + whole.first * -1
             limit = whole.extent
-            if within.span(self.tree.extents)[1] > limit:
+            if anywhere(within.span(self.tree.extents)[1] > limit):
                 conditions.append(Condition(within, limit))
             first, end = element.span(self.tree.extents)
-            if not is_free and first < 0:
+            if not is_free and anywhere(first < 0):
                 conditions.append(Condition(element * -1, 1))
-            if not is_free and end > self.stage.shape[dim]:
+            if not is_free and anywhere(end > self.stage.shape[dim]):
                 conditions.append(Condition(element, self.stage.shape[dim]))
         for loop, value in state.reduced.items() if role == "update" else ():
             extent = self.reductions[loop]
-            if value.span(self.tree.extents)[1] > extent:
+            if anywhere(value.span(self.tree.extents)[1] > extent):
                 conditions.append(Condition(value, extent))
         return conditions
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges, joined_ranges
 from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.columns import alike, anywhere, distinct, same
 from dsascape.scheduler.kernels.loops.nodes import Condition, Guard, Loop, LoopKind, Node, Role
 from dsascape.scheduler.kernels.loops.plans import StagePlan
 from dsascape.scheduler.kernels.loops.stage.bands import InBands
@@ -31,7 +32,7 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
             nodes += self.inner(depth, state, "correct")
         if role != "update" or depth != self.first_reduction:
             return nodes + self.inner(depth, state, role)
-        if self.sums is not None and any(extent > 1 for extent in state.covered):
+        if self.sums is not None and any(alike(extent > 1) for extent in state.covered):
             raise StepError(f"PartialSums: {self.stage.name}: has loops of elements inside of its reduction")
         if self.sums is None:
             nodes += self.begin_running(depth, state)
@@ -42,7 +43,7 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
         while count > 1:
             count //= 2
             nodes += self.over_places(count, state, "fold")
-        has_rest = self.run % self.sums.count or any(self.run_limits(state))
+        has_rest = alike(self.run % self.sums.count != 0) or any(self.run_limits(state))
         return nodes + (self.inner(depth, state, "rest") if has_rest else [])
 
     def inner(self, depth: int, state: State, role: Role) -> list[Node]:
@@ -92,7 +93,7 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
             if loop in state.reduced
         }
         demanded = self.demanded(depth, box, reduced)
-        of_all = demanded if of_block == box else self.demanded(depth, of_block, reduced)
+        of_all = demanded if same(of_block, box) else self.demanded(depth, of_block, reduced)
         nodes: list[Node] = []
         for plan in plans:
             name = plan.stage.name
@@ -112,7 +113,9 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
     def _beside(self, plan: StagePlan, box: Ranges, needed: Ranges | None) -> Ranges:
         """Return what is computed of a result: what belongs to ``box``, and what others read of it."""
         own = self.tree.plans.beside(plan.stage.name, self.stage.name, box)
-        return own if needed is None or plan.is_inlined else joined_ranges(own, needed, plan.stage.shape)
+        if needed is None or plan.is_inlined:
+            return own
+        return joined_ranges(own, needed, plan.stage.shape, self.tree.extents)
 
     def demanded(self, depth: int, box: Ranges, reduced: Mapping[int, Range]) -> Mapping[str, Ranges]:
         return self.tree.plans.demanded(self.stage.name, depth, box, reduced, self.tree.extents)
@@ -143,11 +146,11 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
         elif self._ends_level(depth):
             for dim, local in enumerate(state.local):
                 limit = self.box[dim].extent
-                if local.span(self.tree.extents)[1] > limit:
+                if anywhere(local.span(self.tree.extents)[1] > limit):
                     conditions.append(Condition(local, limit))
         conditions += self.beside_the_band(state) if depth and depth == self.plan.parallel else ()
         body = self._descend(depth, state, role)
-        return [Guard(tuple(dict.fromkeys(conditions)), tuple(body))] if conditions else body
+        return [Guard(distinct(conditions), tuple(body))] if conditions else body
 
     def _ends_level(self, depth: int) -> bool:
         """Whether the outermost ``depth`` loops end with the last of a level, or are all."""

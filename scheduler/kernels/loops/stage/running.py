@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges
 from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.columns import alike
 from dsascape.scheduler.kernels.loops.nodes import FACTOR, Node, Role, Statement
 from dsascape.scheduler.kernels.loops.stage.base import StageBase, State
 
@@ -29,7 +30,7 @@ class WithRunning(StageBase):
         at = self.tree.plans.by_stage[softmax.exponentials].at
         if at is None or at.consumer != self.stage.name or self.tree.plans.depth_of(at) <= self.first_reduction:
             raise StepError(f"Running: {softmax.exponentials!r} is not computed in {self.stage.name!r}'s reduction")
-        if self.slots[self.first_reduction].size == 1:
+        if alike(self.slots[self.first_reduction].size == 1):
             raise StepError(f"Running: {self.stage.name!r} goes through its reduction one by one; needs longer steps")
         return self.tree.plans.depth_of(at)
 

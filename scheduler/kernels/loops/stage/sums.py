@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.columns import alike
 from dsascape.scheduler.kernels.loops.nodes import SHARES, Condition, Loop, Node, Reach, Role
 from dsascape.scheduler.kernels.loops.stage.base import StageBase, State, around
 from dsascape.scheduler.kernels.loops.stage.vectors import pieces
@@ -27,13 +28,13 @@ class Sums(StageBase):
         limits = self.run_limits(state)
         if any(limits):
             return self._along_part(state, role, limits)
-        turns, rest = divmod(self.run, self.sums.count)
+        turns, rest = self.run // self.sums.count, self.run % self.sums.count
         whole = turns * self.sums.count
         if role == "rest":
-            name = self.tree.loop_name("run") if rest > 1 else ""
+            name = self.tree.loop_name("run") if alike(rest > 1) else ""
             run = self.run_first + Affine(whole, ((name, 1),) if name else ())
             return around(name, rest, "serial", [self.statement(state, role, run=run, place=Affine())])
-        name = self.tree.loop_name("run") if turns > 1 else ""
+        name = self.tree.loop_name("run") if alike(turns > 1) else ""
         run = self.run_first + Affine(0, ((name, self.sums.count),) if name else ())
         return around(name, turns, "serial", self.over_places(self.sums.count, state, role, run))
 
@@ -75,9 +76,9 @@ class Sums(StageBase):
         axis, by = self.share.loops[0], self.share.count
         total = self.run or state.left[axis]
         turns = -(-total // by)
-        name = self.tree.loop_name("turn") if turns > 1 else ""
+        name = self.tree.loop_name("turn") if alike(turns > 1) else ""
         value = Affine(0, ((name, by),) if name else ()) + self.tree.shares[self.stage.name]
-        conditions = (*state.conditions, *([Condition(value, total)] if total % by else []))
+        conditions = (*state.conditions, *([Condition(value, total)] if alike(total % by != 0) else []))
         if self.run:
             inside = replace(state, run=value, conditions=conditions)
         else:

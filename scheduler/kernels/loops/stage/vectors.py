@@ -2,9 +2,11 @@
 
 from abc import abstractmethod
 from dataclasses import replace
+from typing import Any
 
-from dsascape.scheduler.kernels.lanes import dividing, halvings
+from dsascape.scheduler.kernels.lanes import halvings
 from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.columns import alike, alike_where, anywhere, common
 from dsascape.scheduler.kernels.loops.nodes import Loop, LoopKind, Node, Reach, Role
 from dsascape.scheduler.kernels.loops.stage.base import Slot, StageBase, State
 from dsascape.scheduler.kernels.structure.row_parts import lengths_of_parts
@@ -19,14 +21,18 @@ class InVectors(StageBase):
 
     def is_unrolled(self, count: int) -> bool:
         unroll = self.unroll
-        return unroll is not None and count > 1 and (not unroll.most or count <= unroll.most)
+        return unroll is not None and alike_where((not unroll.most) | (count <= unroll.most), count > 1)
 
     def is_vector(self, depth: int, state: State) -> bool:
         """Whether the loop at ``depth`` is the innermost one with several iterations, and computed in vectors."""
-        if self.vector is None or self.run:
+        if self.vector is None or alike(self.run > 0):
             return False
-        inner = [number for number in range(depth, len(self.slots)) if state.covered[self.slots[number].axis] > 1]
-        return inner == [depth]
+        is_innermost: Any = state.covered[self.slots[depth].axis] > 1
+        for slot in self.slots[depth + 1 :]:
+            if is_innermost is False:
+                return False
+            is_innermost = is_innermost & (state.covered[slot.axis] <= 1)
+        return alike(is_innermost)
 
     def in_vectors(self, depth: int, state: State, role: Role) -> list[Node]:
         """Return the innermost loop cut into vectors."""
@@ -37,7 +43,7 @@ class InVectors(StageBase):
         for extent in self._rows(dim, state):
             for number, width in pieces(extent, lanes, self.vector.ends):
                 nodes += self._piece(depth, state, role, (dim, begin, number, width))
-                begin += number * width
+                begin = begin + number * width
         return nodes
 
     def _rows(self, dim: int, state: State) -> tuple[int, ...]:
@@ -47,8 +53,12 @@ class InVectors(StageBase):
         """
         extent, begins_at = state.covered[dim], self.box[dim].first + state.local[dim]
         assert self.vector is not None
-        is_whole = extent == self.stage.shape[dim] and begins_at == Affine()
-        if not is_whole or self.vector.ends != "halved":
+        if self.vector.ends != "halved" or not alike(extent == self.stage.shape[dim]):
+            return (extent,)
+        is_first: Any = begins_at.offset == 0
+        for loop, _ in begins_at.terms:
+            is_first = is_first & (self.tree.extents[loop] == 1)
+        if not alike(is_first):
             return (extent,)
         return lengths_of_parts(self.tree.plans.naive.layer, self.stage.shape, dim)
 
@@ -56,7 +66,7 @@ class InVectors(StageBase):
         """Return some of the vectors along a dimension: dimension, first element, vectors, lanes."""
         dim, begin, count, width = piece
         label = self.label_of(self.slots[depth])
-        outer = self.tree.loop_name(label) if count > 1 else ""
+        outer = self.tree.loop_name(label) if anywhere(count > 1) else ""
         inner = self.tree.loop_name(label) if width > 1 else ""
         terms = [(name, step) for name, step in ((outer, width), (inner, 1)) if name]
         local, covered = list(state.local), list(state.covered)
@@ -82,9 +92,9 @@ def pieces(extent: int, lanes: int, ends: str) -> list[tuple[int, int]]:
     if ends == "halved":
         found = []
         for width in halvings(lanes):
-            count, extent = divmod(extent, width)
-            found += [(count, width)] if count else []
+            count, extent = extent // width, extent % width
+            found += [(count, width)] if alike(count > 0) else []
         return found
     if ends == "dividing":
-        lanes = dividing(extent, lanes)
-    return [(extent // lanes, lanes)] if extent % lanes == 0 else [(1, extent)]
+        lanes = next(each for each in halvings(lanes) if alike(extent % each == 0))
+    return [(extent // lanes, lanes)] if alike(extent % lanes == 0) else [(1, common(extent))]
