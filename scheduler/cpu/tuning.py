@@ -54,8 +54,9 @@ class CpuTuning:
     """Scalar instructions of one loop iteration: count and branch."""
     unrolled: Few = 4
     """Iterations of an innermost loop between two branches."""
-    written_out: Few = 64
-    """Copies of statements that compilers make of innermost loops of known length, whole."""
+    written_out: Few = 32
+    """Copies of statements that compilers make of innermost loops of known length, whole. With more, windows of
+    depthwise convolutions, whose taps and results make 63, would load each element once; measured ones do not."""
     unrolled_whole: Few = 16
     """Iterations of a reduction that has no loop of its own: nothing is lost at its end."""
     kept_operands: Few = 3

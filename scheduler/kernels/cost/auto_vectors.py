@@ -2,7 +2,7 @@
 
 As LLVM does with innermost loops, and with copies that a loop was written out to: neighbouring iterations store
 neighbours, and load neighbours or the same; none adds to what another one has stored, since sums of floating-point
-numbers are not reordered; nothing in them is under a condition.
+numbers are not reordered. What is under a condition is computed under a mask.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from dataclasses import replace
 from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.nodes import Loop, Node, Nodes, Statement
+from dsascape.scheduler.kernels.loops.nodes import Condition, Guard, Loop, Node, Nodes, Statement
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 
 
@@ -34,7 +34,9 @@ class _Vectors:
         return node if isinstance(node, Statement) else replace(node, body=self.nodes(node.body))
 
     def _loop(self, loop: Loop) -> list[Node]:
-        (first, *others) = loop.body
+        (first, *others), conditions = loop.body, tuple[Condition, ...]()
+        if isinstance(first, Guard) and len(first.body) == 1:
+            conditions, (first,) = first.conditions, first.body
         is_scalar = loop.kind in ("serial", "unrolled") and loop.reach is None and not loop.fused and not loop.dealt
         if not isinstance(first, Statement) or others or not is_scalar or not self._is_along(loop, first):
             return [replace(loop, body=self.nodes(loop.body))]
@@ -43,12 +45,12 @@ class _Vectors:
         if vectors:
             outer, inner = f"{loop.name} by vectors", f"{loop.name} in vectors"
             terms = (*([(outer, self._lanes)] if vectors > 1 else []), (inner, 1))
-            body: tuple[Node, ...] = (_with(first, loop.name, Affine(0, terms)),)
+            body = _with(first, conditions, loop.name, Affine(0, terms))
             body = (Loop(inner, self._lanes, "vector", body),)
             found += [Loop(outer, vectors, loop.kind, body)] if vectors > 1 else body
         if rest:
             own = Affine(vectors * self._lanes, ((loop.name, 1),))
-            found.append(Loop(loop.name, rest, loop.kind, (_with(first, loop.name, own),)))
+            found.append(Loop(loop.name, rest, loop.kind, _with(first, conditions, loop.name, own)))
         return found
 
     def _is_along(self, loop: Loop, statement: Statement) -> bool:
@@ -63,16 +65,18 @@ class _Vectors:
         return own == 1 and is_known and is_plain and all(each in (0, 1) for each in strides)
 
 
-def _with(statement: Statement, loop: str, value: Affine) -> Statement:
-    """Return a statement with another expression in place of a loop."""
+def _with(statement: Statement, conditions: tuple[Condition, ...], loop: str, value: Affine) -> tuple[Node, ...]:
+    """Return a statement, under conditions, with another expression in place of a loop."""
     def put(expression: Affine) -> Affine:
         strides = dict(expression.terms)
         stride = strides.pop(loop, 0)
         return Affine(expression.offset, tuple(strides.items())) + value * stride
 
-    return replace(
+    own = replace(
         statement, element=tuple(map(put, statement.element)),
         reduced=tuple([(number, put(each)) for number, each in statement.reduced]),
         run=None if statement.run is None else put(statement.run),
         place=None if statement.place is None else put(statement.place),
     )  # fmt: skip
+    limits = tuple([Condition(put(each.value), each.limit) for each in conditions])
+    return (Guard(limits, (own,)),) if limits else (own,)

@@ -113,3 +113,5 @@ class Use:
     """Conditions under which it needs a register of its own: beyond them the element at the border stands in."""
     run: Run | None = None
     """Loops that conditions may depend on besides those of the program."""
+    share: float = 1.0
+    """Share of the executions in which it happens, where that depends on no expression of loops."""

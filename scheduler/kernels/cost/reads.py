@@ -45,6 +45,7 @@ class Reads:
         self._layouts: Mapping[str, Layout] = {each.tensor: each for each in program.layouts}
         self._extents: Mapping[str, int] = program.extents
         self._run: Run | None = None
+        self._share = 1.0
         self._made: list[tuple[str, list[Position]]] = []
         """Elements that the statement has computed where they are read."""
         self._vectors = {name for name, loop in program.loops.items() if loop.kind == "vector"}
@@ -185,8 +186,10 @@ class Reads:
             loops = self._loops(nest, element)
             inside = (*around, *self._written(nest, element)) if len(stage.nests) > 1 else around
             made = max(made, nest.per_output, key=lambda each: each.flops)
+            before, self._share = self._share, self._share * (self._part(nest, element) if stage.nests[1:] else 1.0)
             for read in reads_of(stage, (nest,)):
                 made += self._add_read(loads, nest, read, loops, copies, inside)
+            self._share = before
             running = self._program.running.get(stage.name + SUMS)
             if running is not None:  # sums of products with exponentials become those with the softmax
                 loads += self._statistics(running, stage, element, (running.total,))
@@ -199,8 +202,19 @@ class Reads:
         ranges = [(0, loop.extent) for loop in nest.loops]
         for index, own, size in zip(nest.write.indices, element, nest.write.shape, strict=True):
             low, high = index.span(ranges)
-            found += [Condition(own.value * -1, 1 - low)] if low > 0 else []
-            found += [Condition(own.value, high)] if high < size else []
+            if own.is_known:
+                found += [Condition(own.value * -1, 1 - low)] if low > 0 else []
+                found += [Condition(own.value, high)] if high < size else []
+        return found
+
+    @staticmethod
+    def _part(nest: LoopNest, element: Sequence[Position]) -> float:
+        """Return the share of a tensor that a nest writes, along dimensions of which it is not known where that is."""
+        ranges = [(0, loop.extent) for loop in nest.loops]
+        found = 1.0
+        for index, own, size in zip(nest.write.indices, element, nest.write.shape, strict=True):
+            low, high = index.span(ranges)
+            found *= 1.0 if own.is_known else (high - low) / size
         return found
 
     def _add_read(
@@ -259,7 +273,7 @@ class Reads:
         """Add the loads of an element of a tensor or a stage: of what is computed where it is read, what that loads."""
         stage = self._stages.get(name)
         if stage is not None and name not in self._program.inlined:
-            use = replace(self._own(stage, element), conditions=conditions, run=self._run)
+            use = replace(self._own(stage, element), conditions=conditions, run=self._run, share=self._share)
             _add(loads, use)
             return Operations()
         inlined = self._naive.stages.get(name)
@@ -272,7 +286,7 @@ class Reads:
         if tensor.role == "weight" and all(size == 1 for size in tensor.shape):
             return Operations()  # a constant in the code
         address, size = self._address(name, element), self._naive.element_bytes(name)
-        use = Use(name, "global", address, conditions, size, clamped, self._run)
+        use = Use(name, "global", address, conditions, size, clamped, self._run, self._share)
         _add(loads, use)
         return Operations()
 

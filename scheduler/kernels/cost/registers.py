@@ -98,7 +98,8 @@ class _PartCounts:
                 counted = {name: extent for name, extent in counted.items() if name not in dict(run.value.terms)}
                 counted |= dict(run.loops)
                 conditions = [each for each, whole in zip(conditions, is_whole, strict=True) if not whole]
-        return iterations(counted, conditions, extents)
+        found = iterations(counted, conditions, extents)
+        return found if use is None or use.share == 1 else _whole(found * use.share)
 
     def _count_band(self, band: Sequence[_Statement]) -> None:
         first = band[0].placed
