@@ -24,6 +24,7 @@ from dsascape.scheduler.kernels.cost.counted import BandCost, Move, PartCost
 from dsascape.scheduler.kernels.cost.registers import part_costs
 from dsascape.scheduler.kernels.cost.written_out import written_out
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.columns import Size, ceil_div, chosen, least, most
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reduction_loops
@@ -38,8 +39,15 @@ Amount = Any
 
 @memoized
 def codes_of_steps(layer: Layer, decided: Decided, tiled: TiledLoops, dtype: str, view: CodeView) -> tuple[Code, ...]:
-    """Return the instructions of the program that tiles or steps make: `codes_of_program` of it."""
-    return codes_of_program(layer, program_of(layer, decided, view.simd.vector(dtype).lanes), tiled, dtype, view)
+    """Return the instructions of the program that tiles or steps make: `codes_of_program` of it.
+
+    Of a few kernels built-in tiles make no program (docs/loops.md): for those they are what a search takes them to be.
+    """
+    try:
+        program = program_of(layer, decided, view.simd.vector(dtype).lanes)
+    except StepError:
+        return codes_of(layer, tiled, dtype, view)
+    return codes_of_program(layer, program, tiled, dtype, view)
 
 
 def codes_of_program(

@@ -83,12 +83,17 @@ class _Writing:
         yield from found
 
     def _made_once(self) -> list[Step]:
-        """Return the loops of what is dear to compute, and read for many elements each: once, before all others.
+        """Return the loops of what is computed once, before all others: sums that no part of the kernel has.
 
-        That is so of the factors of a channel (squeeze and excitation), which depend on nothing that the kernel sums.
+        Also of what is dear to compute, and read for many elements each, as the factors of channels in squeeze and
+        excitation, which depend on nothing that the kernel sums.
         """
         found: list[Step] = []
         for name, stage in self.stages.items():
+            if stage.kind == "sum" and name not in self.kept:
+                self.kept |= {name, stage.tensor}
+                found += self._kept(self.stages[stage.tensor], 0)
+                continue
             of_readers = [math.prod(self.stages[each].shape) for each in self.naive.readers.get(name, ())]
             few = max(of_readers, default=0) >= _USES * math.prod(stage.shape)
             is_dear = any(nest.per_output.special for nest in stage.nests)
