@@ -15,7 +15,7 @@ from dsascape.hw_models.in_c import is_built
 ROOT = Path(__file__).parents[1]
 POINTS = (
     ("mobilenet-v2", "stcp920", "graphturbo"),
-    ("squeezenet", "kirin990", "dnnfusion"),
+    ("dcgan", "kirin990", "dnnfusion"),
     ("bert-tiny", "v100", "graphturbo"),
 )
 

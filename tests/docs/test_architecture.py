@@ -104,8 +104,8 @@ class TestRecipes:
     def test_a_policy_is_one_file_for_every_kind_of_machine(self, tmp_path: Path, hardware: str) -> None:
         policy = write(PAGE, "pairs.py", tmp_path)
 
-        together = dsascape.simulate("squeezenet", hardware, str(policy), batch=1).record
-        apart = dsascape.simulate("squeezenet", hardware, "unfused", batch=1).record
+        together = dsascape.simulate("dcgan", hardware, str(policy), batch=1).record
+        apart = dsascape.simulate("dcgan", hardware, "unfused", batch=1).record
         assert together.policy == "pairs"
         assert together.kernels < apart.kernels
 

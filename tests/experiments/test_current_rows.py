@@ -53,6 +53,7 @@ def check_shown(folder: Path, points: int) -> pd.DataFrame:
     return rows
 
 
+@pytest.mark.sampled(2, long=[SEARCHES[2]])
 @pytest.mark.parametrize("search", SEARCHES)
 def test_rows_of_other_code_are_superseded_by_the_new_ones(search: str, tmp_path: Path, terminal: Terminal) -> None:
     run(terminal, tmp_path, "1, 2", search)

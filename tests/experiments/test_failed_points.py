@@ -97,7 +97,7 @@ def test_tracebacks_of_points_are_shown_when_asked(tmp_path: Path) -> None:
         "workloads: [{model: bert-tiny, batch: 4}]\npolicies: [faulty.py]\n"
         "hardware: {base: stcp920, set: {clusters: 3}}\n"
     )
-    command = [*COMMAND, "run", str(study), "--retry-failed", "--out", str(tmp_path / "out")]
+    command = [*COMMAND, "run", str(study), "--retry-failed", "--out", str(tmp_path / "out"), "--workers", "1"]
     said = [
         subprocess.run([*command, *flags], env=ENVIRONMENT, capture_output=True, text=True, check=False).stderr
         for flags in ([], ["-v"])

@@ -84,7 +84,7 @@ class TestRuns:
         command = [*COMMAND, "run", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--workers", "1"]
         together = [
             subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            for _ in range(3)
+            for _ in range(2)
         ]
         ends = [(process.communicate()[1], process.returncode) for process in together]
 
@@ -106,7 +106,7 @@ class TestRuns:
 
 
 class TestDamage:
-    @pytest.mark.sampled(7)
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize(
         "content",
         [b"", b"[[]]", b"{}", b"\xff\xfe", b"[" * 1000 + b"]" * 1000, b'{"experiment": 3, "keys": {}}', b"null"],
@@ -124,6 +124,7 @@ class TestDamage:
         assert "1.25" in page(folder)
         assert "3 design points" in page(folder)
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         "change",
         [
@@ -182,6 +183,7 @@ class TestDamage:
             assert "run the experiment again with --retry-failed" in results.remarks[0]
         assert left.notna()["1.25 MiB"]
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("column", ["model", "policy", "hardware", "bottleneck", "error", "dtype"])
     def test_of_a_name_is_shown_as_text(self, column: str, folder: Path, terminal: Terminal) -> None:
         changed(folder, f"UPDATE runs SET {column} = x'ff00' WHERE error IS NULL")

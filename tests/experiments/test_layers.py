@@ -115,6 +115,7 @@ class TestEveryOutput:
         assert sum(found["critical"].values()) == pytest.approx(1)
         assert "Layers with most of the critical path" in terminal.out(*argv)
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("hardware", ["stcp920", "kirin990", "a100"])
     @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "dnnfusion"])
     def test_json_has_each_operator_in_one_layer(self, hardware: str, policy: str, terminal: Terminal) -> None:

@@ -18,6 +18,12 @@ from dsascape.experiments.question.points import DesignPoint, RunRecord, Workloa
 from dsascape.hw_models import Cpu, load_hardware, with_values
 from dsascape.scheduler import make_policy
 from tests.experiments.terminal import Terminal
+from tests.tiers import NIGHT
+
+CLUSTERS = (1, 2, 4, 64, 4096) if NIGHT else (1, 4, 4096)
+PIPES = (1, 2, 4, 7) if NIGHT else (1, 7)
+AGO = ("l2__bandwidth-values0", "dram__bandwidth-values1", "sms__count-values2", "sms__clock-values3")
+"""Sweeps that AGO takes five seconds and more for."""
 
 
 def run(network: str, batch: int, hardware: str, policy: str, **values: object) -> RunRecord:
@@ -25,7 +31,7 @@ def run(network: str, batch: int, hardware: str, policy: str, **values: object) 
     return evaluate(DesignPoint(Workload(network, batch), machine, make_policy(policy), {})).record
 
 
-@pytest.mark.sampled(4, long=["4-gpu"])
+@pytest.mark.sampled(3, long=["4-gpu", "2-cpu"])
 @pytest.mark.parametrize("kind", sorted(PRESETS))
 @pytest.mark.parametrize("seed", range(8))
 def test_twice_of_any_resource_is_no_slower_and_twice_the_images_are_no_faster(kind: str, seed: int) -> None:
@@ -78,6 +84,7 @@ def test_more_threads_are_no_slower_on_random_machines(seed: int) -> None:
     check_threads(replace(point, workload=Workload("dlrm", point.workload.batch)), where)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("policy", ["fixed-pattern", "eager", "astitch", "graphturbo"])
 @pytest.mark.parametrize(("hardware", "network"), [("ipu_mk1", "dcgan"), ("nvdla_large", "dcgan"), ("goya", "dlrm")])
 def test_channels_that_share_ddr_do_not_delay_what_is_needed_first(hardware: str, network: str, policy: str) -> None:
@@ -88,10 +95,10 @@ def test_channels_that_share_ddr_do_not_delay_what_is_needed_first(hardware: str
 
 
 class TestClusters:
-    @pytest.mark.sampled(3, long=["ago"])
+    @pytest.mark.sampled(1, long=["ago"])
     @pytest.mark.parametrize("policy", ["fixed-pattern", "astitch", "graphturbo", "ago"])
     def test_that_share_ddr_are_left_idle_where_each_would_load_the_weights_again(self, policy: str) -> None:
-        records = [run("bert-tiny", 8, "goya", policy, clusters=number) for number in (1, 2, 4, 64, 4096)]
+        records = [run("bert-tiny", 8, "goya", policy, clusters=number) for number in CLUSTERS]
 
         for fewer, more in itertools.pairwise(records):
             assert more.latency_s <= TOLERANCE * fewer.latency_s
@@ -119,18 +126,19 @@ class TestClusters:
         assert {**again, "wall_s": 0} == {**first, "wall_s": 0}
 
 
+@pytest.mark.sampled(2, long=["ago"])
 @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "dnnfusion", "ago"])
 def test_pipes_that_nothing_feeds_do_not_make_little_cores_the_first(policy: str) -> None:
     """Kirin 980's LITTLE cores load half a vector a cycle."""
     taken_s = [
-        run("bert-tiny", 1, "kirin980", policy, cores__little__fma_pipes=pipes).latency_s for pipes in (1, 2, 4, 7)
+        run("bert-tiny", 1, "kirin980", policy, cores__little__fma_pipes=pipes).latency_s for pipes in PIPES
     ]
 
     for fewer, more in itertools.pairwise(taken_s):
         assert more <= TOLERANCE * fewer
 
 
-@pytest.mark.sampled(6, long=["l2__bandwidth-values0-ago"])
+@pytest.mark.sampled(4, long=[f"{path}-ago" for path in AGO])
 @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "astitch", "graphturbo", "ago", "dnnfusion"])
 @pytest.mark.parametrize(
     ("path", "values"),
@@ -146,7 +154,7 @@ def test_bert_tiny_on_a100_is_no_slower_with_more(policy: str, path: str, values
         assert more <= TOLERANCE * less
 
 
-@pytest.mark.sampled(4, long=["ago-squeezenet", "ago-bert-tiny", "fixed-pattern-resnet18-tailor"])
+@pytest.mark.sampled(2, long=["ago-squeezenet", "ago-bert-tiny", "fixed-pattern-resnet18-tailor"])
 @pytest.mark.parametrize("network", ["squeezenet", "resnet18-tailor", "bert-tiny"])
 @pytest.mark.parametrize("policy", ["ago", "astitch", "graphturbo", "fixed-pattern"])
 def test_more_images_take_no_less_time_on_scratchpads(network: str, policy: str) -> None:

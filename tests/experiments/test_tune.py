@@ -1,9 +1,12 @@
 """``dsascape tune``: its answer, its files, its messages, and the kernels that other commands take from it."""
 
 import csv
+import io
 import json
+import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install '
 
 from dsascape.experiments import papers
 from dsascape.experiments.real.tuning import tuning_answer
+from dsascape.experiments.shell.cli import main
 from tests.experiments.terminal import Terminal
 from tests.tiers import examples
 
@@ -43,8 +47,27 @@ def tuned(terminal: Terminal, model: str, folder: Path, *more: str) -> Any:
     return terminal.json("tune", model, *ASKED, "--trials", "24", "--out", str(folder), *more)
 
 
-def test_json_has_the_promised_keys(terminal: Terminal, shapes: str, tmp_path: Path) -> None:
-    data = tuned(terminal, shapes, tmp_path / "tuned")
+@dataclass(frozen=True)
+class Whole:
+    """A search over ``SHAPES`` that has ended: its folder, its answer, and what it said meanwhile."""
+
+    folder: Path
+    data: Any
+    said: str
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    place, out, err = tmp_path_factory.mktemp("whole"), io.StringIO(), io.StringIO()
+    (place / "shapes.yaml").write_text(SHAPES)
+    with redirect_stdout(out), redirect_stderr(err):
+        asked = ["tune", str(place / "shapes.yaml"), *ASKED, "--trials", "24", "--out", str(place / "tuned"), "--json"]
+        assert main(asked) == 0
+    return Whole(place / "tuned", json.loads(out.getvalue()), err.getvalue())
+
+
+def test_json_has_the_promised_keys(whole: Whole) -> None:
+    data = whole.data
     assert {
         "model", "tuner", "runner", "hardware", "policy", "trials", "failed", "seconds_before", "seconds_after", "tasks"
     } <= set(data)  # fmt: skip
@@ -107,9 +130,8 @@ class TestAnswer:
         assert answered({}, {"name": "two", "after_s": None})[-1] == "No time of two: no program of it ran."
 
 
-def test_a_folder_has_database_kernels_and_curve(terminal: Terminal, shapes: str, tmp_path: Path) -> None:
-    folder = tmp_path / "tuned"
-    data = tuned(terminal, shapes, folder)
+def test_a_folder_has_database_kernels_and_curve(whole: Whole) -> None:
+    folder, data = whole.folder, whole.data
     files = {path.name for path in folder.iterdir()}
     assert files >= {"candidates.sqlite", "kernels.jsonl", "curve.csv", "curve.svg", "report.html"}
     lines = [json.loads(line) for line in (folder / "kernels.jsonl").read_text().splitlines()]
@@ -123,24 +145,26 @@ def test_a_folder_has_database_kernels_and_curve(terminal: Terminal, shapes: str
     assert "24 trials of 3 tasks" in page
 
 
-def test_progress_says_how_far_it_is(terminal: Terminal, shapes: str, tmp_path: Path) -> None:
-    tuned(terminal, shapes, tmp_path / "tuned")
-    last = terminal.err.splitlines()[-1]
+def test_progress_says_how_far_it_is(whole: Whole) -> None:
+    last = whole.said.splitlines()[-1]
     assert last.startswith("24 of 24 trials: ")
     assert "built-in" in last
     assert last.endswith("0 s left")
 
 
-def test_same_seed_same_answer_and_a_second_run_adds_nothing(terminal: Terminal, shapes: str, tmp_path: Path) -> None:
-    one, other = [tuned(terminal, shapes, tmp_path / name) for name in ("one", "other")]
-    again = tuned(terminal, shapes, tmp_path / "one")
-    for data in (one, other, again):
-        del data["kernels"], data["curve"], data["report"]
+def test_same_seed_same_answer_and_a_second_run_adds_nothing(
+    terminal: Terminal, shapes: str, tmp_path: Path, whole: Whole
+) -> None:
+    shutil.copytree(whole.folder, tmp_path / "one")
+    answers = [whole.data, tuned(terminal, shapes, tmp_path / "other"), tuned(terminal, shapes, tmp_path / "one")]
+    files = {"kernels", "curve", "report"}
+    one, other, again = [{name: data[name] for name in data if name not in files} for data in answers]
     assert one == other
     assert again["trials_before"] == 24
     assert again["tasks"] == one["tasks"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("part", ["fine-tuning", "task-scheduler", "large-space"])
 def test_parts_can_be_left_out(part: str, terminal: Terminal, shapes: str, tmp_path: Path) -> None:
     assert tuned(terminal, shapes, tmp_path, "--without", part)["trials"] == 24

@@ -18,7 +18,7 @@ LONG = ("dlrm", "vit-b16", "mobilenet-v2", "densenet121", "conformer")
 """Networks for which AGO's search on the stcp920 takes five seconds and more."""
 
 
-@pytest.mark.sampled(14, long=[f"{network}-ago-stcp920" for network in LONG])
+@pytest.mark.sampled(8, long=[f"{network}-ago-stcp920" for network in LONG])
 @pytest.mark.parametrize("preset", ["stcp920", "stcp920_paper"])
 @pytest.mark.parametrize("policy", DIRECT_POLICIES)
 @pytest.mark.parametrize("network", NETWORKS)

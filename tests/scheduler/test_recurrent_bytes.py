@@ -47,6 +47,7 @@ def copies(record: RunRecord) -> int:
     return record.parts_at_work if record.parts_share == "kernels" else 1
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize(("machine", "units"), [("kirin990", 512), ("h100", 512), ("h100", 2048), ("stcp920", 512)])
 def test_weights_that_fit_are_read_once(machine: str, units: int, kind: str) -> None:
@@ -58,6 +59,7 @@ def test_weights_that_fit_are_read_once(machine: str, units: int, kind: str) -> 
     assert recurrent + others <= traffic <= copies(record) * (1.2 * (recurrent + others) + moved)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 @pytest.mark.parametrize("machine", ["kirin990", "stcp920"])
 def test_weights_that_do_not_fit_are_read_once_per_step(machine: str, kind: str) -> None:
@@ -69,7 +71,7 @@ def test_weights_that_do_not_fit_are_read_once_per_step(machine: str, kind: str)
     assert 0.98 * STEPS * recurrent <= traffic <= 1.01 * copies(record) * (STEPS * recurrent + others + moved)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("machine", MEMORY)
 @pytest.mark.parametrize("batch", [1, 8, 32])

@@ -10,8 +10,11 @@ from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import cpu
+from tests.tiers import examples
 
 QUICK = Searched(most_kernels=100, most_neighbours=3)
+LONG = ["dcgan-adreno640", *(f"{name}-{on}" for name in ("squeezenet", "bert-tiny") for on in ("stcp920", "adreno640"))]
+"""Cases that take five seconds and more."""
 
 
 def makespan_ps(graph: Graph, spec: AnyHardware, policy: Policy) -> int:
@@ -23,7 +26,7 @@ def rivals_on(spec: AnyHardware) -> list[Policy]:
     return [rival for rival in RIVALS.values() if spec.kind in getattr(rival, "kinds", (spec.kind,))]
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8, few=3))
 @given(graph=networks(most_blocks=2, dtype="fp32"))
 def test_on_a_cpu_no_other_policy_is_faster(graph: Graph) -> None:
     spec = cpu()
@@ -33,9 +36,7 @@ def test_on_a_cpu_no_other_policy_is_faster(graph: Graph) -> None:
     assert all(found <= makespan_ps(graph, spec, rival) for rival in rivals_on(spec))
 
 
-@pytest.mark.sampled(
-    2, long=["squeezenet-stcp920", "squeezenet-adreno640", "bert-tiny-stcp920", "bert-tiny-adreno640"]
-)
+@pytest.mark.sampled(1, long=LONG)
 @pytest.mark.parametrize("hardware", ["stcp920", "adreno640"])
 @pytest.mark.parametrize("name", ["squeezenet", "bert-tiny", "dcgan"])
 def test_on_a_dsa_or_a_gpu_no_other_policy_is_faster(name: str, hardware: str) -> None:

@@ -39,6 +39,7 @@ def test_sums_leave_registers_for_two_operands(registers: int) -> None:
     assert sums_on_threads(registers) in sums(registers)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("target", "count"), [(target, count) for target in SHAPES for count in sums(SHAPES[target].registers)]
 )

@@ -36,7 +36,7 @@ from tests.tuner.gpu.looped import FUSED, SEVERAL_SHAPES, VIEW, check, differenc
 pytestmark = pytest.mark.tvm
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("order", get_args(Loops))
 @pytest.mark.parametrize("name", FUSED)
 def test_a_kernel_computes_what_onnxruntime_computes_whichever_thread_comes_first(name: str, order: Loops) -> None:
@@ -44,6 +44,7 @@ def test_a_kernel_computes_what_onnxruntime_computes_whichever_thread_comes_firs
     check(whole(net.graph(FUSED[name](net), dtype="fp32")), order)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("order", get_args(Loops))
 @pytest.mark.parametrize("name", SEVERAL_SHAPES)
 def test_a_kernel_stores_results_of_several_shapes(name: str, order: Loops) -> None:
@@ -88,6 +89,7 @@ TILES = {
 }
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("order", get_args(Loops))
 @pytest.mark.parametrize("name", TILES)
 def test_any_tiles_give_the_same_results_and_take_what_the_schedule_says(name: str, order: Loops) -> None:

@@ -128,7 +128,7 @@ class Emitted:
 
 @pytest.mark.parametrize("policy", ["fixed-pattern", "ago"])
 @pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.sampled(5, long=["mobilevit-fixed-pattern", *(f"{name}-ago" for name in NETWORKS if name != "dcgan")])
+@pytest.mark.sampled(3, long=["mobilevit-fixed-pattern", *(f"{name}-ago" for name in NETWORKS if name != "dcgan")])
 def test_code_of_a_grid_is_its_program_loop_by_loop(network: str, policy: str) -> None:
     code = code_of(network, policy)
 

@@ -79,7 +79,7 @@ def _launch(kernel: CodedKernel, source: str, first: int) -> OpenClLaunch:
     return OpenClLaunch(entry, blocks, kernel.code.threads, tuple(places[name] for name in arguments))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FUSED)
 def test_a_kernel_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
     net = Net()
@@ -89,7 +89,7 @@ def test_a_kernel_computes_what_onnxruntime_computes(name: str, tmp_path: Path) 
     assert max(found.values()) <= KERNEL_TOLERANCE
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", SEVERAL_SHAPES)
 def test_a_kernel_stores_results_of_several_shapes(name: str, tmp_path: Path) -> None:
     build, _ = SEVERAL_SHAPES[name]

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
 import time
@@ -264,8 +265,8 @@ def test_with_the_machine_model_as_a_prior_the_first_units_are_faster(tmp_path: 
     assert {rows.shape[1] for rows in found[True].tasks[0].features([own[0].program()])} == {165}
 
 
-def test_records_of_another_machine_are_left_alone(tmp_path: Path) -> None:
-    list(search(tmp_path).run())
+def test_records_of_another_machine_are_left_alone(tmp_path: Path, undisturbed: Path) -> None:
+    shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
     other = Candidates(tmp_path, "kirin990", "test")
     assert list(other.records()) == []
     assert other.others() == len(stored(tmp_path))
@@ -282,8 +283,10 @@ def test_a_damaged_record_is_named_and_nothing_is_tried(tmp_path: Path, steps: s
 
 
 @pytest.mark.parametrize("times", [0.5, 2.0, 1e-2])
-def test_a_stored_time_that_the_machine_model_does_not_have_is_named(tmp_path: Path, times: float) -> None:
-    list(search(tmp_path).run())
+def test_a_stored_time_that_the_machine_model_does_not_have_is_named(
+    tmp_path: Path, times: float, undisturbed: Path
+) -> None:
+    shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
     with closing(sqlite3.connect(tmp_path / DATABASE)) as connection:
         connection.execute("UPDATE candidates SET seconds = seconds * ? WHERE unit = 0", (times,))
         connection.commit()

@@ -129,6 +129,7 @@ def test_same_seed_same_records(tmp_path: Path, whole: tuple[Path, Search]) -> N
     assert stored(tmp_path) == stored(whole[0])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("units", [2, 4, 6])
 def test_a_second_run_goes_on_as_if_there_had_been_one(
     tmp_path: Path, whole: tuple[Path, Search], units: int
