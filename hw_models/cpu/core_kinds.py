@@ -66,6 +66,10 @@ class Simd(BaseModel):
     products (a widening multiplication, another that accumulates, a pairwise addition to the sums); 1 if not stated."""
     register_bytes: Bytes = Field(alias="register")
     """Size of one vector register, which one load or store moves."""
+    path_bytes: Bytes | None = Field(None, alias="path")
+    """Bytes of a register that pipes and ports take in one pass; ``null``: all of it. Where it is less, as in cores
+    that compute on registers of 64 B in halves, rates of cores are those of whole registers, and instructions on
+    shorter vectors take fewer passes."""
     registers: Annotated[int, Field(ge=8, le=1024)]
     """Number of architectural vector registers."""
     multiplies_by_lane: bool

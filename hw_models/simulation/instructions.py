@@ -94,6 +94,9 @@ class Issued:
     further_passes: int = 0
     """Passes of shared memory beyond the first of each access, for threads that ask for words of one bank. They take
     time, but move no bytes."""
+    spared: tuple[tuple[str, int], ...] = ()
+    """Per class, by how many instructions on whole registers those on shorter vectors take less time, where pipes and
+    ports take a register in several passes; a class that is not named has none."""
     held_up: int = 0
     """Passes that hold up a GPU's loads beside one for each, where what meets in a bank or a line is not hidden."""
 
@@ -106,6 +109,12 @@ class Issued:
     def counts(self) -> tuple[int, ...]:
         """Number of instructions of each class, in the order of `by_class`."""
         return self.fma, self.arithmetic, self.special, self.load, self.store, self.scalar, self.matrix
+
+    @property
+    def in_whole_registers(self) -> tuple[int, ...]:
+        """Number of instructions on whole registers that take as long as each class of `counts`."""
+        spared = dict(self.spared)
+        return tuple([number - spared.get(name, 0) for name, number in zip(CLASSES, self.counts, strict=True)])
 
     @property
     def by_class(self) -> dict[str, int]:

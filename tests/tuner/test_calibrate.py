@@ -207,6 +207,14 @@ class TestFacts:
         assert [(cache.level, cache.source) for cache in facts.caches] == [(1, "assumed"), (2, "assumed")]
         assert facts.multiplies_by_lane
 
+    @pytest.mark.parametrize(("family", "path_bytes"), [(25, 32), (26, None)])
+    def test_of_a_core_that_takes_registers_in_halves(self, family: int, path_bytes: int | None) -> None:
+        told = f"vendor_id\t: AuthenticAMD\ncpu family\t: {family}\nflags\t: sse2 avx2 avx512f\n"
+        facts = facts_from(lambda path: told if path == "/proc/cpuinfo" else "", "x86_64")
+
+        assert (facts.register_bytes, facts.path_bytes) == (64, path_bytes)
+        assert ("path: 32 B" in host_yaml(facts)) == (path_bytes is not None)
+
     def test_of_a_system_that_tells_nothing(self) -> None:
         facts = facts_from(lambda _: "", "x86_64")
         text = host_yaml(facts)

@@ -18,6 +18,8 @@ _MOST_CACHES = 8
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _VECTORS = (("avx512f", 64, 32), ("avx2", 32, 16), ("avx", 32, 16), ("sse2", 16, 16), ("asimd", 16, 32))
 """Instruction sets, widest first, with the bytes of a vector register and the number of registers."""
+_IN_HALVES = ("AuthenticAMD", "25")
+"""Vendor and family of cores that take registers of 64 bytes in halves (Zen 4); Zen 5, which has whole paths, is 26."""
 _SMALLEST = (16, 16)
 _COMMON = {1: (32 * 2**10, 8), 2: (2**20, 16)}
 """Assumed size in bytes and ways of caches that the system does not describe."""
@@ -59,6 +61,8 @@ class HostFacts:
     caches: tuple[CacheFact, ...]
     """The first two levels, and the third where there is one."""
     multiplies_by_lane: bool
+    path_bytes: int | None = None
+    """Bytes of a register that the core takes in one pass; None: all of it."""
     assumed: tuple[str, ...] = ()
     """Names of the fields that are assumed, caches aside."""
 
@@ -105,6 +109,7 @@ def facts_from(read_file: FileReader, architecture: str, usable: int = 0) -> Hos
     cores = max(allowed, 1)
     caches = _caches(read_file, cores)
     width, count = vectors or _SMALLEST
+    maker = information.get("vendor_id"), information.get("cpu family")
     return HostFacts(
         processor=information.get("model name") or information.get("Hardware") or "processor without a name",
         architecture=architecture,
@@ -116,6 +121,7 @@ def facts_from(read_file: FileReader, architecture: str, usable: int = 0) -> Hos
         line_bytes=int(line) if is_told["line_bytes"] else _USUAL_LINE_BYTES,
         caches=tuple(caches[level] for level in sorted(caches)),
         multiplies_by_lane=architecture.startswith(("aarch64", "arm")),
+        path_bytes=width // 2 if width == _VECTORS[0][1] and maker == _IN_HALVES else None,
         assumed=tuple(name for name, known in is_told.items() if not known),
     )
 

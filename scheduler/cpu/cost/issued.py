@@ -122,31 +122,52 @@ class Instructions:
         self.loops: Amount = 0.0
         self.register_bytes: Amount = 0.0
         self.accumulators: Size = 1
+        self._spared: dict[str, Amount] = {}
 
     def add(self, cost: PartCost, kind: PartKind) -> None:
         """Add those of one part of a program."""
         vector, made = self._vector, cost.operations
         depth = vector.depth if kind.sums_in_depth else 1
-        self.fma += cost.executions * made.macs * (vector.instructions if kind.sums_in_depth else 1.0) / depth
-        self.arithmetic += cost.executions * (made.simple + _REQUANTISATION * kind.is_requantised)
+        products = made.macs * (vector.instructions if kind.sums_in_depth else 1.0) / depth
+        simple = made.simple + _REQUANTISATION * kind.is_requantised
+        self.fma += cost.executions * products
+        self.arithmetic += cost.executions * simple
         self.special += cost.executions * made.special
+        lane_bytes = self._view.simd.register_bytes / vector.lanes
+        for lanes, executions in cost.in_vectors:
+            self._spare("fma", executions * products, lanes * lane_bytes)
+            self._spare("arithmetic", executions * simple, lanes * lane_bytes)
+            self._spare("special", executions * made.special, lanes * lane_bytes)
+        used: Amount = cost.elements / most(cost.executions, 1) * lane_bytes
         for array in cost.loads.values():
             for move in array.moves:
                 loads, size = self._moves(move, depth if move.moves_with_depth else 1)
                 self.load += loads
                 self.register_bytes += loads * size
-                self.arithmetic += loads * (vector.converts + (move.is_gathered and vector.lanes > 1))
+                converted = loads * (vector.converts + (move.is_gathered and vector.lanes > 1))
+                self.arithmetic += converted
+                filled = size if move.is_gathered else most(used, size)  # one element may fill a vector
+                self._spare("load", loads, filled)
+                self._spare("arithmetic", converted, filled)
         for array in cost.stores.values():
             for move in array.moves:
                 stores, size = self._moves(move, 1)
                 self.store += stores
                 self.register_bytes += stores * size
+                self._spare("store", stores, size)
                 self.arithmetic += move.registers * vector.converts
         self.load += cost.spills
         self.store += cost.spills
         self.register_bytes += 2 * cost.spills * self._view.simd.register_bytes
         for band in cost.in_bands:
             self._add_loops(band, depth, is_product=kind.is_product)
+
+    def _spare(self, name: str, number: Amount, size_bytes: Amount) -> None:
+        """Take note of what instructions on so many bytes of a register take less than those on a whole one."""
+        simd = self._view.simd
+        if simd.path_bytes is not None:
+            taken = least(most(size_bytes, simd.path_bytes), simd.register_bytes) / simd.register_bytes
+            self._spared[name] = self._spared.get(name, 0.0) + number * (1 - taken)
 
     def _add_loops(self, band: BandCost, depth: int, *, is_product: bool) -> None:
         """Add what the loops around bands issue, the innermost of which compilers write out."""
@@ -200,6 +221,7 @@ class Instructions:
         """
         self.fma += executions
         self.arithmetic -= executions
+        self._spared = {}  # one waits for the other's latency, in vectors of any length
         self.accumulators = most(1, chained // self._vector.lanes)
         if chained > 1:
             self.load += executions
@@ -211,5 +233,6 @@ class Instructions:
             fma=math.ceil(self.fma), arithmetic=math.ceil(self.arithmetic), special=math.ceil(self.special),
             load=math.ceil(self.load), store=math.ceil(self.store), scalar=math.ceil(self.scalar),
             accumulators=int(self.accumulators), loops=math.ceil(self.loops),
+            spared=tuple([(name, int(number)) for name, number in self._spared.items() if number >= 1]),
         )  # fmt: skip
         return Code(issued, round(self.register_bytes), operations)

@@ -52,6 +52,8 @@ class PartCost:
     """Statements run: one for all lanes of a vector, one for each thread."""
     elements: Size = 0
     """Lanes that run them."""
+    in_vectors: list[tuple[Size, Size]] = field(default_factory=list)
+    """Executions of each statement, behind the lanes of the vectors that it runs in."""
     bands: Size = 0
     spills: Size = 0
     """Registers stored and loaded again, as a band has too many."""

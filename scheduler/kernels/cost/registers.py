@@ -73,7 +73,9 @@ class _PartCounts:
         cost = self._cost
         for each in self._statements:
             around, conditions = each.placed.around, each.placed.conditions
-            cost.executions = cost.executions + self._iterations(_not_vector(around), conditions)
+            executions = self._iterations(_not_vector(around), conditions)
+            cost.executions = cost.executions + executions
+            cost.in_vectors.append((_lanes(each.placed), executions))
             cost.elements = cost.elements + self._iterations(around, conditions)
             cost.operations = each.operations
         for band in self._bands:

@@ -63,6 +63,12 @@ class TestIssue:
 
         assert issue_cycles(spec.kinds[0], Issued(fma=800, accumulators=8, loops=3)) == 400 + 60
 
+    def test_short_vectors_take_fewer_passes(self) -> None:
+        kind = cpu().kinds[0]
+
+        assert issue_cycles(kind, Issued(store=400, spared=(("store", 200),))) == 200
+        assert issue_cycles(kind, Issued(fma=800, accumulators=8, spared=(("fma", 400),))) == 400  # for their latency
+
     def test_an_in_order_core_pays_for_loads_on_top(self) -> None:
         little = big_and_little().kinds[1]
 

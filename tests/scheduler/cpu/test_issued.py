@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dsascape.fusion import fixed_pattern_plan
+from dsascape.fusion import fixed_pattern_plan, unfused_plan
 from dsascape.hw_models import Cpu, Issued, load_hardware
 from dsascape.hw_models.cpu.cores import issue_cycles
+from dsascape.hw_models.machine_files.load import with_values
 from dsascape.scheduler.cpu.cost.instructions import codes_of
 from dsascape.scheduler.cpu.cost.issued import codes_of_program, codes_of_steps
 from dsascape.scheduler.cpu.costs import CpuCosts
@@ -111,6 +112,28 @@ class TestEdits:
         own, of_one = issued(kernel, X86, steps), issued(kernel, X86, with_panels(steps, 1))
         assert of_one.load > 2 * own.load
         assert cycles(kernel, X86, with_panels(steps, 1)) > 1.5 * cycles(kernel, X86, steps)
+
+
+HALVES = CpuView(with_values(X86.spec, {"simd.path": "32 B"}), X86.tuning)
+
+
+class TestPaths:
+    """Pipes and ports that take a register of 64 bytes in halves: vectors of 32 bytes and less take one of them."""
+
+    @pytest.mark.parametrize(("row", "stores", "spared"), [(16, 1, 0.0), (8, 1, 0.5), (28, 3, 1.0), (7, 3, 1.5)])
+    def test_rows_of_short_vectors_take_fewer_passes(self, row: int, stores: int, spared: float) -> None:
+        """Measured: a Split of rows of seven stores one vector a cycle where whole registers take two."""
+        net, rows = Net(), 8 * 4
+        graph = net.graph(*net.halves(net.input(1, 8, 4, row)), dtype="fp32")
+        (kernel,) = kernel_by_kernel(unfused_plan(graph), CpuCosts(HALVES, Analysis(graph), "fp32")).runs
+        found, whole = [
+            codes_of_steps(kernel.layer, kernel.decided, kernel.tiled, "fp32", view.code)[0].issued
+            for view in (HALVES, X86)
+        ]  # fmt: skip
+
+        assert found.store == whole.store == stores * rows
+        assert dict(found.spared).get("store", 0) == spared * rows
+        assert whole.spared == ()
 
 
 class TestLanes:
