@@ -90,11 +90,15 @@ class PartKind:
     """Whether products of several iterations may share an instruction that adds them up."""
     is_requantised: bool = False
     """Whether it makes numbers of fewer bits of sums of integers."""
+    is_fold: bool = False
+    """Whether it adds partial sums to each other."""
 
 
 def _kind_of(layer: Layer, stage: Stage, role: str, cost: PartCost) -> PartKind:
     if stage.kind == "sum":
         nest, is_product = stage.nests[0], bool(stage.nests[0].per_iteration.macs) and role == "update"
+        if role == "fold":
+            return PartKind(is_fold=True)
         long = [loop for loop in reduction_loops(nest) if nest.loops[loop].extent > 1]
         return PartKind(is_product, is_product and has_depth(nest, long))
     products = {compiled.nest.write.tensor + SUMS for compiled in layer.nests if compiled.nest.per_iteration.macs}
@@ -138,6 +142,8 @@ class Instructions:
             self._spare("fma", executions * products, lanes * lane_bytes)
             self._spare("arithmetic", executions * simple, lanes * lane_bytes)
             self._spare("special", executions * made.special, lanes * lane_bytes)
+        if kind.is_fold and not any(array.moves for array in cost.loads.values()):
+            self._move_halves(cost)
         used: Amount = cost.elements / most(cost.executions, 1) * lane_bytes
         for array in cost.loads.values():
             for move in array.moves:
@@ -161,6 +167,14 @@ class Instructions:
         self.register_bytes += 2 * cost.spills * self._view.simd.register_bytes
         for band in cost.in_bands:
             self._add_loops(band, depth, is_product=kind.is_product)
+
+    def _move_halves(self, cost: PartCost) -> None:
+        """Add what moves one half of a vector of partial sums beside the other, to which it is added."""
+        vector = self._vector
+        for lanes, executions in cost.in_vectors:
+            moved = executions * chosen(lanes < vector.lanes, 1, 0)
+            self.arithmetic += moved
+            self._spare("arithmetic", moved, lanes * self._view.simd.register_bytes / vector.lanes)
 
     def _spare(self, name: str, number: Amount, size_bytes: Amount) -> None:
         """Take note of what instructions on so many bytes of a register take less than those on a whole one."""

@@ -18,6 +18,7 @@ from dsascape.scheduler.cpu.schedule.steps import steps_of
 from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.cost.registers import part_costs
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import Layout, Level, Steps, Tile, Unroll, Vectorise
@@ -134,6 +135,18 @@ class TestPaths:
         assert found.store == whole.store == stores * rows
         assert dict(found.spared).get("store", 0) == spared * rows
         assert whole.spared == ()
+
+    def test_halves_of_a_vector_are_moved_before_they_are_added(self) -> None:
+        """A softmax folds 16 lanes twice, each in four steps: LLVM moves half of a register in each, then adds."""
+        net, rows = Net(), 8
+        graph = net.graph(net.op("Softmax", [net.input(rows, 16)], (rows, 16), axis=-1), dtype="fp32")
+        kernel = kernel_of(graph, X86)
+        program = kernel.program(16)
+        costs = part_costs(NaiveProgram(kernel.layer), program, 32)
+        others = sum([cost.executions * cost.operations.simple for cost in costs.values()])
+        (code,) = codes_of_program(kernel.layer, program, kernel.tiled, "fp32", X86.code)
+
+        assert code.issued.arithmetic == others + rows * 2 * 4
 
 
 class TestLanes:
