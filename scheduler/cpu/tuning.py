@@ -54,9 +54,9 @@ class CpuTuning:
     """Scalar instructions of one loop iteration: count and branch."""
     unrolled: Few = 4
     """Iterations of an innermost loop between two branches."""
-    written_out: Few = 32
-    """Copies of statements that compilers make of innermost loops of known length, whole. With more, windows of
-    depthwise convolutions, whose taps and results make 63, would load each element once; measured ones do not."""
+    written_out: Few = 300
+    """Instructions up to which compilers write an innermost loop of known length out whole, then perhaps the loop
+    around it: LLVM's threshold at O3, as code made by it shows (`scheduler.kernels.cost.written_out`)."""
     unrolled_whole: Few = 16
     """Iterations of a reduction that has no loop of its own: nothing is lost at its end."""
     kept_operands: Few = 3

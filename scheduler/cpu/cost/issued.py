@@ -8,7 +8,7 @@ and keeps them for instructions that multiply by one lane.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dsascape.hw_models.cpu.core_kinds import VectorShape
@@ -62,7 +62,7 @@ def codes_of_program(
     found = [Instructions(vector, view) for _ in range(len(parts) + 1)]
     naive = NaiveProgram(layer)
     compiled = in_vectors(naive, program, vector.lanes)
-    compiled = replace(compiled, body=written_out(compiled.body, view.tuning.written_out))
+    compiled = written_out(naive, compiled, view.tuning.written_out)
     costs = part_costs(naive, compiled, view.simd.registers)
     readers = {copy: stage.name for stage in program.stages for copy in program.copies(stage.name).values()}
     for (name, role), cost in costs.items():

@@ -84,7 +84,7 @@ class _Walk:
     def _of_loop(
         self, node: Loop, around: tuple[Around, ...], conditions: tuple[Limit, ...], *, is_alone: bool
     ) -> Iterator[Placed]:  # fmt: skip
-        is_in_band = node.kind in LANES or (node.kind in _AT_ONCE and not _has_bands(node.body))
+        is_in_band = node.kind in LANES or (node.kind in _AT_ONCE and not has_bands(node.body))
         if node.kind == "thread":  # shared out anew among all threads
             around = tuple([each for each in around if each.kind != "thread"])
         loops = node.fused or ((node.name, node.extent),)
@@ -100,12 +100,12 @@ class _Walk:
         self._band += 0 if is_in_band else 1
 
 
-def _has_bands(nodes: Nodes) -> bool:
+def has_bands(nodes: Nodes) -> bool:
     """Whether there is a loop inside of ``nodes`` that runs one iteration after the other."""
     for node in nodes:
         if isinstance(node, Loop) and node.kind not in _AT_ONCE and alike(node.extent > 1):
             return True
-        if not isinstance(node, Statement) and _has_bands(node.body):
+        if not isinstance(node, Statement) and has_bands(node.body):
             return True
     return False
 

@@ -127,9 +127,9 @@ class _PartCounts:
             (each, use) for each, use in stores
             if use.scope == "register" and not any(_is_same(each, use, *other) for other in loads)
         ]  # fmt: skip
-        needed = needed + sum([_distinct(use, each.placed) for each, use in held], 0)
+        needed = needed + sum([registers_of(use, each.placed) for each, use in held], 0)
         self._cost.spills = self._cost.spills + bands * most(_whole(needed) - self._registers, 0)
-        accumulators = sum([_distinct(use, each.placed) for each, use in stores], 0)
+        accumulators = sum([registers_of(use, each.placed) for each, use in stores], 0)
         self._cost.in_bands.append(BandCost(bands, accumulators, tuple([each.extent for each in alone])))
 
     def _alone(self, band: Sequence[_Statement]) -> list[Around]:
@@ -163,12 +163,12 @@ class _PartCounts:
         lasts = lasts[first:]
         needed: Any = 0
         for each, use in own:
-            distinct = _distinct(use, each.placed)
+            distinct = registers_of(use, each.placed)
             live = distinct if use.scope == "register" else _live(distinct, use, each.placed)
             needed = needed + self._needed(live, each.placed, use)
             if use.scope == "register":
                 continue
-            is_gathered = _is_gathered(use, each.placed.around)
+            is_gathered = gathers(use, each.placed.around)
             in_band = [
                 loop for loop in each.placed.around
                 if loop.is_in_band and (loop.kind == "thread" or loop.name in moving)
@@ -292,14 +292,14 @@ def _choosing(each: _Statement, use: Use, moving: Collection[str]) -> set[str]:
     return {name for names in tied if names & written_out for name in names}
 
 
-def _is_gathered(use: Use, around: Sequence[Around]) -> bool:
+def gathers(use: Use, around: Sequence[Around]) -> bool:
     """Whether lanes of a vector load or store neither neighbours nor one element."""
     lanes = [each.name for each in around if each.kind == "vector"]
     strides = dict(use.place.value.terms)
     return any(name in strides and (alike(strides[name] != 1) or name in use.place.unknown) for name in lanes)
 
 
-def _distinct(use: Use, placed: Placed) -> Size:
+def registers_of(use: Use, placed: Placed) -> Size:
     """Return the registers of a band that a load needs: the distinct places that loops written out reach."""
     strides = dict(use.place.value.terms)
     terms = [

@@ -1,5 +1,6 @@
 """Instructions of a CPU's kernels follow their loops: each edit of the steps that changes the code changes them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,8 +20,10 @@ from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cost.registers import part_costs
+from dsascape.scheduler.kernels.cost.written_out import written_out
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.nodes import statements_of
 from dsascape.scheduler.kernels.loops.steps import Layout, Level, Steps, Tile, Unroll, Vectorise
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
@@ -116,6 +119,31 @@ class TestEdits:
 
 
 HALVES = CpuView(with_values(X86.spec, {"simd.path": "32 B"}), X86.tuning)
+
+
+class TestWrittenOut:
+    """Loops that LLVM 22 leaves in code for cortex-a76 (`CpuTuning.written_out`), by the copies of a statement."""
+
+    @staticmethod
+    def copies(graph: Graph) -> int:
+        kernel = kernel_of(graph, ARM)
+        naive, program = NaiveProgram(kernel.layer), kernel.program(4)
+        body = written_out(naive, program, ARM.tuning.written_out).body
+        (found,) = [
+            math.prod(loop.extent for loop in around if loop.kind == "unrolled")
+            for around, statement in statements_of(body) if statement.role == "update"
+        ]  # fmt: skip
+        return found
+
+    @pytest.mark.parametrize(("window", "copies"), [(3, 63), (5, 175), (7, 49)])
+    def test_of_windows(self, window: int, copies: int) -> None:
+        net = Net()
+        assert self.copies(net.graph(net.depthwise(net.input(1, 32, 28, 28), window), dtype="fp32")) == copies
+
+    @pytest.mark.parametrize(("depth", "copies"), [(4, 96), (6, 144), (8, 24), (16, 24)])
+    def test_of_sums(self, depth: int, copies: int) -> None:
+        net = Net()
+        assert self.copies(net.graph(net.dense(net.input(96, depth), 64), dtype="fp32")) == copies
 
 
 class TestPaths:
