@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+PAGE_LINES = 64
+"""Lines of a page: 4 KiB. Hardware prefetchers mostly stay within one, and its lines lie in sets next to each other."""
+
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
@@ -52,9 +55,18 @@ class Lines:
     """Number of non-sequential lines: those that do not follow another line of the box."""
 
     def conflict_share(self, cache: CacheShape) -> float:
-        """Return the share of lines that conflicts with other lines of this box evict before they are used again."""
+        """Return the share of lines that conflicts with other lines of this box evict before they are used again.
+
+        Where lines are placed at random, that holds for whole pages: lines at the same place in pages share few sets.
+        """
         if cache.sets == 1 or self.runs <= cache.ways or not self.pitch_lines:
             return 0.0
+        if cache.is_randomly_placed:
+            page = min(PAGE_LINES, cache.sets)
+            offsets = page // math.gcd(self.pitch_lines, page) * math.ceil(self.count / self.runs)
+            if offsets >= page:
+                return 0.0
+            return 1 - random_placement_hit_rate(self.count * page / (offsets * cache.lines))
         places = cache.sets // math.gcd(self.pitch_lines, cache.sets)
         reached = min(places * math.ceil(self.count / self.runs), cache.sets)
         held = reached * cache.ways

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from operator import mul
 from typing import NamedTuple
 
-from dsascape.hw_models.caches.lines import Array, Lines, box_lines
+from dsascape.hw_models.caches.lines import PAGE_LINES, Array, Lines, box_lines
 
 Column = tuple[float, ...]
 """Number of cache lines of one array, per loop depth."""
@@ -109,7 +109,7 @@ class Nest:
         for place, last in enumerate(self.innermost):
             box = touched[last][place]
             depth = last
-            while box.count < _PAGE_LINES and depth:
+            while box.count < PAGE_LINES and depth:
                 depth -= 1
                 box = touched[depth][place]
             shares.append(min(box.jumps / box.count, 1.0) if box.count else 0.0)
@@ -161,8 +161,6 @@ class Derived(NamedTuple):
     times: tuple[int, ...]
 
 
-_PAGE_LINES = 64
-"""Reach of hardware prefetchers in lines: most stay within a page."""
 _FEW = 4
 """Threshold for conflicts: a smaller row pitch in lines, or fewer rows, fit every set-associative cache."""
 

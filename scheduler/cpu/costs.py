@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from dsascape.fusion.costs import OnChipMemory
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import among_others_ps
-from dsascape.scheduler.cpu.cost.issued import codes_of_steps
+from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of
 from dsascape.scheduler.cpu.pins import CpuPins, fixed_tiles
 from dsascape.scheduler.cpu.schedule.checked import checked_steps
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, Tiling, choose_tiling
@@ -187,8 +187,7 @@ class CpuCosts:
 
     def _time_ps(self, layer: Layer) -> float:
         tiling, dtype = self.tiling_of(layer), self.view.dtype_of(layer, self.dtype)
-        codes = codes_of_steps(layer, tiling.tiles, tiling.tiles.tiled, dtype, self.view.code)
-        return among_others_ps(layer, tiling.tiles.tiled, tiling.threads, dtype, self.view, codes)
+        return among_others_ps(kernel_of(layer, tiling.tiles, tiling.threads, dtype, self.view))
 
 
 _WORTH_COPIES = 0.97

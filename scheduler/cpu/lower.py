@@ -7,14 +7,12 @@ that are computed have their place in DRAM from the kernel that writes them to t
 
 from dsascape.hw_models import Buffer, Instruction, Launch, Program, cpu_machine
 from dsascape.hw_models.cpu.machine import CORE, DRAM, LAUNCH
-from dsascape.scheduler.cpu.cost.chunk_traffic import traffic_of
 from dsascape.scheduler.cpu.cost.estimate import estimate
-from dsascape.scheduler.cpu.cost.issued import codes_of_steps
 from dsascape.scheduler.cpu.cost.residency import found_in_cache
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of
 from dsascape.scheduler.cpu.cost.work import KernelWork, kernel_work
 from dsascape.scheduler.cpu.costs import CpuCosts
-from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.places import check_kept
@@ -53,37 +51,24 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
     footprints = [footprints_of(kernel.layer) for kernel in kernels]
     warm = view.tuning.warm_caches
     others = any(cache.kept_ps is not None for cache in view.caches.values())
-    times_ps = [_estimate_ps(kernel, schedule.dtype, view) if others else 0.0 for kernel in kernels]
-    holders = [_holders(kernel, view) for kernel in kernels]
+    split = [
+        kernel_of(each.layer, each.decided, each.threads, view.dtype_of(each.layer, schedule.dtype), view)
+        for each in kernels
+    ]  # fmt: skip
+    times_ps = [estimate(each).time_ps if others else 0.0 for each in split]
     by_cache = {
-        name: found_in_cache(
-            schedule.written_out, kernels, footprints, times_ps, cache, holders, warm=warm
-        )
+        name: found_in_cache(schedule.written_out, split, footprints, times_ps, cache, warm=warm)
         for name, cache in view.caches.items()
-    }  # fmt: skip
+    }
     known: dict[object, KernelWork] = {}
     done = []
     for number, kernel in enumerate(kernels):
         found = {name: each[number] for name, each in by_cache.items()}
         key = kernel.layer.signature, kernel.decided, kernel.threads, tuple(found.values())
         if key not in known:
-            dtype = view.dtype_of(kernel.layer, schedule.dtype)
-            codes = codes_of_steps(kernel.layer, kernel.decided, kernel.tiled, dtype, view.code)
-            work = kernel_work(kernel.layer, kernel.tiled, kernel.threads, dtype, view, codes)
-            known[key] = work.with_found(found)
+            known[key] = kernel_work(split[number]).with_found(found)
         done.append(known[key])
     return done
-
-
-def _holders(kernel: CpuKernel, view: CpuView) -> tuple[float, ...]:
-    spec = view.spec
-    return traffic_of(kernel.layer, kernel.tiled, kernel.threads, spec.line_bytes, spec.write_allocate).holders
-
-
-def _estimate_ps(kernel: CpuKernel, dtype: str, view: CpuView) -> float:
-    own = view.dtype_of(kernel.layer, dtype)
-    codes = codes_of_steps(kernel.layer, kernel.decided, kernel.tiled, own, view.code)
-    return estimate(TiledKernel(kernel.layer, kernel.tiled, kernel.threads, own, view, codes)).time_ps
 
 
 def _places(schedule: CpuSchedule) -> tuple[list[Buffer], dict[int, list[int]], dict[int, list[int]]]:

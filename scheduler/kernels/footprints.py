@@ -55,7 +55,7 @@ def _footprints(layer: Layer) -> Footprints:
             reaches = _along_whole(layer, name, reaches, axes, (*shape, depth))
         depends = frozenset(dim for dim in layer.dependencies.get(name, frozenset()) if dim != DEPTH)
         array = Array(tuple([tensor.shape[dim] for dim in tensor.order]), tensor.element_bytes, tensor.role == "weight")
-        in_front = behind is not None and name not in behind.inputs
+        in_front = behind is not None and name not in map(behind.stored_name, behind.inputs)
         at_once = not reduces and math.prod(one[name]) > 1
         part = next((number for number, each in enumerate(parts_of(layer)) if name in each.inputs), 0)
         is_added = layer.is_ordered and DEPTH not in layer.dependencies.get(name, {DEPTH})  # to sums, once

@@ -7,12 +7,12 @@ from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import among_others_ps
 from dsascape.scheduler.cpu.cost.instructions import Code
 from dsascape.scheduler.cpu.cost.issued import codes_of_program
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
-from dsascape.scheduler.cpu.schedule.chunks import chunks_of
-from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
+from dsascape.scheduler.cpu.cost.split import Split
+from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of_program
+from dsascape.scheduler.cpu.schedule.chunks import Chunks
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.tuner.search.runners import NO_COST, Answer
 from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.tasks import Task
@@ -34,30 +34,28 @@ class SimulatedRunner:
     def _answer(self, task: Task, program: Program) -> Answer:
         layer = task.naive.layer
         try:
-            tiled, dtype = read_loops(layer, program.loops), self._view.dtype_of(layer, self._dtype)
-            codes = codes_of_program(layer, program.loops, tiled, dtype, self._view.code)
-            time_ps, threads = self._fastest(layer, tiled, codes)
+            codes = codes_of_program(layer, program.loops, self._view.dtype_of(layer, self._dtype), self._view.code)
+            time_ps, threads = self._fastest(layer, program.loops, codes)
         except NO_COST as error:
             return Answer(None, f"no cost: {type(error).__name__}: {error}")
         return Answer(time_ps / PS_PER_S, threads=threads)
 
-    def _fastest(self, layer: Layer, tiled: TiledLoops, codes: tuple[Code, ...]) -> tuple[float, int]:
+    def _fastest(self, layer: Layer, loops: LoopProgram, codes: tuple[Code, ...]) -> tuple[float, int]:
         """Return the least time in picoseconds, and the threads that it takes.
 
         Numbers of threads that make the same chunks are one. Those with which the instructions of a full chunk
         take the fastest core longer than what has been found are not looked at further; slower cores may have less.
         """
-        found, seen, dtype = (math.inf, 1), set[int](), self._view.dtype_of(layer, self._dtype)
+        found, seen, dtype = (math.inf, 1), set[tuple[Chunks, ...]](), self._view.dtype_of(layer, self._dtype)
         for threads in self._view.thread_counts:
-            chunks = chunks_of(layer.sink.shape, tiled, threads).count
+            fastest = self._view.paces[0]
+            chunks = Split(layer, loops, threads).of_regions
             if chunks in seen:
                 continue
             seen.add(chunks)
-            fastest = self._view.paces[0]
-            kernel = TiledKernel(layer, tiled, threads, dtype, self._view, codes)
+            kernel = kernel_of_program(layer, loops, threads, dtype, self._view, codes)
             if kernel.chunk_cycles(fastest) * fastest.cycle_ps < found[0]:
-                time_ps = among_others_ps(layer, tiled, threads, dtype, self._view, codes)
-                found = min(found, (time_ps, threads))
+                found = min(found, (among_others_ps(kernel), threads))
         return found
 
     def close(self) -> None:

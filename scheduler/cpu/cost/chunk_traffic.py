@@ -14,14 +14,16 @@ from dsascape.scheduler.cpu.cost.part_traffic import (
     in_parts,
     lines_of_tile,
     lost_of_scratch,
+    with_first_use,
 )
 from dsascape.scheduler.cpu.cost.streamed import footprints_in
 from dsascape.scheduler.cpu.schedule.chunks import Chunks, chunks_of, split_operands
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.structure.chains import Made, fronts_of
+from dsascape.scheduler.cpu.structure.chains import Made, fronts_of, scratch_bytes
 from dsascape.scheduler.cpu.structure.masked_rows import densities
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.operands import Footprints
+from dsascape.scheduler.kernels.recurrences import waiting_steps
 from dsascape.workloads.memo import memoized
 
 
@@ -63,12 +65,17 @@ class ChunkTraffic:
 
     @cached_property
     def regions(self) -> int:
-        """Parallel loops in front of the kernel's own, each with threads that wait for each other at its end."""
+        """Parallel loops, one after the other, each with threads that wait for each other at its end."""
         shared = [each for made, each in zip(self._in_front, self.of_parts, strict=False) if made.is_shared]
-        return sum([each.count > 1 for each in shared])
+        return waiting_steps(self._layer) + sum([each.count > 1 for each in shared])
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What all threads need for what anchors in front of the last make for a tile."""
+        return scratch_bytes(self._layer, self._tiled, max([each.count for each in self.of_parts]))
 
     @cached_property
-    def scratch_lines(self) -> tuple[float, ...]:
+    def _scratch_lines(self) -> tuple[float, ...]:
         """Per part what a chunk of it writes for one tile that only the kernel itself reads."""
         in_front = [
             PartInFront(made, 1, self._line_bytes).scratch_lines_of(each.in_all if made.is_shared else 1.0)
@@ -139,6 +146,25 @@ class ChunkTraffic:
         if passed is None:
             passed = self._passed[cache, cores] = self._passing(cache, cores)
         return passed
+
+    def passed_first(self, cache: CacheShape, cores: int) -> tuple[Passed, ...]:
+        """Return the same for a kernel whose buffers are not in the cache when it begins."""
+        return tuple([
+            with_first_use(each, scratch, write_allocate=self._write_allocate)
+            for each, scratch in zip(self.passed(cache, cores), self._scratch_lines, strict=True)
+        ])  # fmt: skip
+
+    def first_lines(self, passed: Passed, cores: int) -> tuple[float, ...]:
+        """Return by array what a part fetches of it because nobody has used it before, for one full chunk."""
+        once = [lines.count / cores for lines in self.nest_of(cores).touched[0]]
+        return tuple([min(*each) for each in zip(once, passed.fetched, strict=False)])
+
+    def scratch_lines(self, part: int, passed: Passed, cores: int) -> tuple[float, float]:
+        """Return what a part fetches of buffers to write them first, and writes back of them last, in a full chunk."""
+        scratch = self._scratch_lines[part]
+        if not scratch:
+            return 0.0, 0.0
+        return min(scratch, passed.fetched[-FURTHER_ARRAYS]), min(scratch, passed.written[-FURTHER_ARRAYS])
 
     def least_lines(self, cores: int) -> tuple[float, float]:
         """Return what no cache that ``cores`` share passes less of for a full chunk: lines fetched, and written back.

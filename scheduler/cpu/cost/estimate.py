@@ -7,14 +7,10 @@ from dsascape.hw_models import Cpu
 from dsascape.hw_models.caches.lines import random_placement_hit_rate
 from dsascape.hw_models.cpu.machine import DRAM, L1, L3
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.cpu.cost.instructions import Code
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.cost.tiled_kernel import SplitKernel, TiledKernel
 from dsascape.scheduler.cpu.cost.work import Found, KernelWork, held_by_others, kernel_work
-from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.structure.chains import scratch_bytes
 from dsascape.scheduler.cpu.view import CacheSize, CpuView
 from dsascape.scheduler.kernels.footprints import footprints_of
-from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.operands import Footprints
 
 
@@ -30,7 +26,7 @@ class Estimate:
     """At each level behind a cache, outermost first."""
 
 
-def estimate(kernel: TiledKernel) -> Estimate:
+def estimate(kernel: SplitKernel) -> Estimate:
     """Return the estimate of ``kernel``."""
     view, threads = kernel.view, kernel.threads
     spec = view.spec
@@ -92,19 +88,14 @@ def handed_over(footprints: Footprints, scratch: int, threads: int, cache: Cache
     )  # fmt: skip
 
 
-def among_others_ps(
-    layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView, codes: tuple[Code, ...] | None = None
-) -> float:
-    """Return how long ``layer`` takes as one kernel of many, whose operands are in caches as far as they fit.
-
-    ``codes``: the instructions of its loop program; None: as a search takes them to be.
-    """
-    work = kernel_work(layer, tiled, threads, dtype, view, codes)
-    found, scratch = footprints_of(layer), scratch_bytes(layer, tiled, work.threads)
-    work = work.with_found({
-        name: handed_over(found, scratch, work.threads, cache) for name, cache in view.caches.items()
+def among_others_ps(kernel: SplitKernel) -> float:
+    """Return how long a kernel takes as one of many, whose operands are in caches as far as they fit."""
+    found = footprints_of(kernel.layer)
+    work = kernel_work(kernel).with_found({
+        name: handed_over(found, kernel.traffic.scratch_bytes, kernel.threads, cache)
+        for name, cache in kernel.view.caches.items()
     })  # fmt: skip
-    return time_ps(work, view)
+    return time_ps(work, kernel.view)
 
 
 def time_ps(work: KernelWork, view: CpuView) -> float:
@@ -123,7 +114,7 @@ def time_ps(work: KernelWork, view: CpuView) -> float:
     return _called_ps(spec, work.threads, work.regions) + max(longest, _shared_ps(spec, moved))
 
 
-def least_time_ps(kernel: TiledKernel) -> float:
+def least_time_ps(kernel: SplitKernel) -> float:
     """Return what `Estimate.time_ps` is not less than: the instructions of the slowest core."""
     paces = [pace for pace, _ in kernel.view.on_cores(kernel.threads)]
     called_ps = _called_ps(kernel.view.spec, kernel.threads, kernel.regions)

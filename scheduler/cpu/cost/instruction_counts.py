@@ -187,7 +187,7 @@ def _add_nest(total: Counts, nest: NestCode, of: _Registers) -> None:
         total.load += (passes - 1) * vectors.outputs
         total.store += (passes - 1) * vectors.outputs
         total.register_bytes += 2 * (passes - 1) * vectors.outputs * vectors.lanes * element
-        rounds = vectors.steps * vectors.deep / in_tile / max(tuning.unrolled, tiles.unrolled)
+        rounds = vectors.steps * vectors.deep / in_tile / tuning.unrolled
         total.scalar += rounds * tuning.loop_instructions
         total.scalar += vectors.outputs / in_tile * passes * tuning.tile_instructions
         if nest.iterations * vectors.deep > passes * tuning.unrolled_whole:
@@ -222,7 +222,7 @@ def _add_read(total: Counts, nest: NestCode, read: Read, vectors: _Vectors, of: 
         for dim, extent in enumerate(tiles.sizes):
             if dim != vectors.vector_dim:
                 times /= extent / read.loads_along(dim, extent)
-    along = read.along_vector if tiles.has_panels or read.along_vector_in_file is None else read.along_vector_in_file
+    along = read.along_vector
     deep = vectors.deep if read.moves_with_depth else 1.0  # what an instruction adds up lies together
     if along == "together":
         loads, each_bytes = times * deep, min(simd.register_bytes, vectors.lanes * vectors.depth * read.element_bytes)
@@ -262,7 +262,7 @@ def _counts_by_nest(layer: Layer, tiles: RegisterTiles, vector: VectorShape, vie
 def least_counts(layer: Layer, tiles: RegisterTiles, vector: VectorShape, view: CodeView) -> Counts:
     """Return the instructions of all nests in register tiles, each element computed once."""
     total, of = Counts(), _Registers(layer, tiles, vector, view)
-    apart = _whatever_registers(layer, tiles.vector_dim >= 0, tiles.has_panels, vector, view.at_any_length)
+    apart = _whatever_registers(layer, tiles.vector_dim >= 0, vector, view.at_any_length)
     for nest, counts in zip(nests_of(layer), apart, strict=True):
         total.add(_counts(nest, of) if counts is None else counts)
     return total
@@ -270,10 +270,10 @@ def least_counts(layer: Layer, tiles: RegisterTiles, vector: VectorShape, view: 
 
 @memoized
 def _whatever_registers(
-    layer: Layer, has_vectors: bool, has_panels: bool, vector: VectorShape, view: CodeView
+    layer: Layer, has_vectors: bool, vector: VectorShape, view: CodeView
 ) -> tuple[Counts | None, ...]:
     """Return the instructions of each nest that does not follow register tiles; None for the others."""
-    single = RegisterTiles((1,) * len(layer.sink.shape), 0 if has_vectors else -1, 1, 1, has_panels)
+    single = RegisterTiles((1,) * len(layer.sink.shape), 0 if has_vectors else -1, 1)
     of = _Registers(layer, single, vector, view)
     return tuple([
         None if nest.is_anchor or _vectors(nest, of).follows_sink else _counts(nest, of) for nest in nests_of(layer)

@@ -13,10 +13,8 @@ from typing import Any
 
 from dsascape.hw_models.cpu.core_kinds import VectorShape
 from dsascape.hw_models.simulation.instructions import Issued
-from dsascape.scheduler.cpu.cost.instructions import Code, codes_of
-from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
-from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.structure.chains import fronts_of
+from dsascape.scheduler.cpu.cost.instructions import Code
+from dsascape.scheduler.cpu.cost.split import parts_of_stages
 from dsascape.scheduler.cpu.structure.windows import has_depth
 from dsascape.scheduler.cpu.view import CodeView
 from dsascape.scheduler.kernels.cost.auto_vectors import in_vectors
@@ -24,61 +22,31 @@ from dsascape.scheduler.kernels.cost.counted import BandCost, Move, PartCost
 from dsascape.scheduler.kernels.cost.registers import part_costs
 from dsascape.scheduler.kernels.cost.written_out import written_out
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.columns import Size, ceil_div, chosen, least, most
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reduction_loops
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.recurrences import elements_inside
 from dsascape.workloads.loopnest import Operations
-from dsascape.workloads.memo import memoized
 
 Amount = Any
 """A number of instructions, or a column of them."""
 
 
-@memoized
-def codes_of_steps(layer: Layer, decided: Decided, tiled: TiledLoops, dtype: str, view: CodeView) -> tuple[Code, ...]:
-    """Return the instructions of the program that tiles or steps make: `codes_of_program` of it.
-
-    Of a few kernels built-in tiles make no program (docs/loops.md): for those they are what a search takes them to be.
-    """
-    try:
-        program = program_of(layer, decided, view.simd.vector(dtype).lanes)
-    except StepError:
-        return codes_of(layer, tiled, dtype, view)
-    return codes_of_program(layer, program, tiled, dtype, view)
-
-
-def codes_of_program(
-    layer: Layer, program: LoopProgram, tiled: TiledLoops, dtype: str, view: CodeView
-) -> tuple[Code, ...]:
-    """Return the instructions of a loop program: of each of the kernel's parts, first to last.
-
-    ``tiled``: its loops around the last anchor, from which it follows what anchors in front of that compute.
-    """
-    parts = [frozenset(_tensors(made.layer)) for made in fronts_of(layer, tiled)] if tiled.has_fronts else []
-    vector = view.simd.vector(dtype)
-    found = [Instructions(vector, view) for _ in range(len(parts) + 1)]
+def codes_of_program(layer: Layer, program: LoopProgram, dtype: str, view: CodeView) -> tuple[Code, ...]:
+    """Return the instructions of a loop program: of each of the kernel's parts, first to last."""
+    vector, parts = view.simd.vector(dtype), parts_of_stages(layer, program)
+    found = [Instructions(vector, view) for _ in range(max(parts.values()) + 1)]
     naive = NaiveProgram(layer)
     compiled = in_vectors(naive, program, vector.lanes)
     compiled = written_out(naive, compiled, view.tuning.written_out)
     costs = part_costs(naive, compiled, view.simd.registers)
-    readers = {copy: stage.name for stage in program.stages for copy in program.copies(stage.name).values()}
     for (name, role), cost in costs.items():
-        stage = program.stage(name)
-        own = program.stage(readers[name]) if stage.kind == "copy" and name in readers else stage
-        number = next((place for place, tensors in enumerate(parts) if own.tensor in tensors), len(parts))
-        found[number].add(cost, _kind_of(layer, stage, role, cost))
+        found[parts[name]].add(cost, _kind_of(layer, program.stage(name), role, cost))
     chained = 0 if layer.contraction is not None else elements_inside(layer)
     if chained:
         found[-1].wait_for_each_other(chained, costs[layer.sink.name, "store"].executions)
-    made = [each.operations for each in codes_of(layer, tiled, dtype, view)]
-    return tuple([each.code(operations) for each, operations in zip(found, made, strict=True)])
-
-
-def _tensors(layer: Layer) -> list[str]:
-    return [compiled.nest.write.tensor for compiled in layer.nests]
+    return tuple([each.code() for each in found])
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +94,17 @@ class Instructions:
         self.loops: Amount = 0.0
         self.register_bytes: Amount = 0.0
         self.accumulators: Size = 1
+        self.macs: Amount = 0
+        self.simple: Amount = 0
+        self.special_functions: Amount = 0
         self._spared: dict[str, Amount] = {}
 
     def add(self, cost: PartCost, kind: PartKind) -> None:
         """Add those of one part of a program."""
         vector, made = self._vector, cost.operations
+        self.macs += made.macs * cost.needed
+        self.simple += made.simple * cost.needed
+        self.special_functions += made.special * cost.needed
         depth = vector.depth if kind.sums_in_depth else 1
         products = made.macs * (vector.instructions if kind.sums_in_depth else 1.0) / depth
         simple = made.simple + _REQUANTISATION * kind.is_requantised
@@ -241,7 +215,7 @@ class Instructions:
             self.load += executions
             self.register_bytes += executions * self._view.simd.register_bytes
 
-    def code(self, operations: Operations) -> Code:
+    def code(self) -> Code:
         """Return them as whole numbers, with what they compute of the network."""
         issued = Issued(
             fma=math.ceil(self.fma), arithmetic=math.ceil(self.arithmetic), special=math.ceil(self.special),
@@ -249,4 +223,4 @@ class Instructions:
             accumulators=int(self.accumulators), loops=math.ceil(self.loops),
             spared=tuple([(name, int(number)) for name, number in self._spared.items() if number >= 1]),
         )  # fmt: skip
-        return Code(issued, round(self.register_bytes), operations)
+        return Code(issued, round(self.register_bytes), Operations(self.macs, self.simple, self.special_functions))

@@ -25,9 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dsascape.hw_models.caches.lines import MOST_TIMES, random_placement_hit_rate
+from dsascape.scheduler.cpu.cost.tiled_kernel import SplitKernel
 from dsascape.scheduler.cpu.cost.work import Found, held_by_others
-from dsascape.scheduler.cpu.schedule.schedule import CpuKernel
-from dsascape.scheduler.cpu.structure.chains import scratch_bytes
 from dsascape.scheduler.cpu.view import CacheSize
 from dsascape.scheduler.kernels.buffers import share_buffers
 from dsascape.scheduler.kernels.operands import Footprints
@@ -41,28 +40,26 @@ _SCRATCH = -1
 
 def found_in_cache(
     graph: Graph,
-    kernels: Sequence[CpuKernel],
+    kernels: Sequence[SplitKernel],
     footprints: Sequence[Footprints],
     times_ps: Sequence[float],
     cache: CacheSize,
-    holders: Sequence[Sequence[float]],
     *,
     warm: bool,
 ) -> list[Found]:
     """Return what each kernel finds; with ``warm`` the cache begins as such a run has left it.
 
-    ``times_ps`` is what each kernel takes, about; it matters where others use the cache. ``holders`` is per kernel and
-    operand the number of cores that use each line of it.
+    ``times_ps`` is what each kernel takes, about; it matters where others use the cache.
     """
     memories = _memories(graph, kernels, footprints)
     sizes = [_sizes(*each) for each in zip(memories, footprints, kernels, strict=True)]
-    threads = [kernel.chunks for kernel in kernels]
+    threads = [kernel.chunks.count for kernel in kernels]
     rounds = 1
     if warm:
         rounds = _ROUNDS if cache.fresh_bytes is None else _ROUNDS_TO_SETTLE
     held = [
-        _in_copies(own, number, cache.copies(kernel.chunks))
-        for own, number, kernel in zip(memories, holders, kernels, strict=True)
+        _in_copies(own, kernel.traffic.holders, cache.copies(kernel.chunks.count))
+        for own, kernel in zip(memories, kernels, strict=True)
     ]
     return _Uses(memories, sizes, times_ps, threads, cache, held).found(footprints, rounds)
 
@@ -248,7 +245,7 @@ def _staying(
     return stays
 
 
-def _memories(graph: Graph, kernels: Sequence[CpuKernel], footprints: Sequence[Footprints]) -> list[list[_Memory]]:
+def _memories(graph: Graph, kernels: Sequence[SplitKernel], footprints: Sequence[Footprints]) -> list[list[_Memory]]:
     """Return where the operands of each kernel lie."""
     names = [_names(kernel, found) for kernel, found in zip(kernels, footprints, strict=True)]
     stored: list[tuple[list[str], list[str]]] = []
@@ -262,18 +259,18 @@ def _memories(graph: Graph, kernels: Sequence[CpuKernel], footprints: Sequence[F
     return [[buffer_of.get(name, name) for name in own] for own in names]
 
 
-def _names(kernel: CpuKernel, footprints: Footprints) -> list[str]:
+def _names(kernel: SplitKernel, footprints: Footprints) -> list[str]:
     """Return the stored tensors behind the operands of a kernel."""
     every = (*kernel.layer.inputs, *kernel.layer.outputs)
     storage = kernel.layer.graph.storage
     return [storage.get(every[place], every[place]) for place in footprints.places]
 
 
-def _sizes(memories: Sequence[_Memory], footprints: Footprints, kernel: CpuKernel) -> dict[_Memory, int]:
+def _sizes(memories: Sequence[_Memory], footprints: Footprints, kernel: SplitKernel) -> dict[_Memory, int]:
     """Return the bytes that a kernel uses of each; where it uses one in two places, of the larger part."""
     found: dict[_Memory, int] = {}
-    if kernel.tiled.has_fronts:
-        found[_SCRATCH] = scratch_bytes(kernel.layer, kernel.tiled, kernel.chunks)
+    if kernel.traffic.scratch_bytes:
+        found[_SCRATCH] = kernel.traffic.scratch_bytes
     for memory, operand in zip(memories, footprints.operands, strict=True):
         found[memory] = max(found.get(memory, 0), operand.used_bytes)
     return found

@@ -1,4 +1,4 @@
-"""One kernel in tiles, split over the threads of a machine: its instructions, and what its caches pass on.
+"""One kernel, split over the threads of a machine: its instructions, and what its caches pass on.
 
 A kernel with several anchors has several parts, which a core does one after the other; any other kernel is one part.
 """
@@ -12,32 +12,33 @@ from operator import mul
 from dsascape.hw_models.caches.passing import Passed
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.cpu.machine import L1, CorePace, Moved, Step
-from dsascape.scheduler.cpu.cost.chunk_traffic import traffic_of
+from dsascape.scheduler.cpu.cost.chunk_traffic import ChunkTraffic, traffic_of
 from dsascape.scheduler.cpu.cost.instructions import Code, codes_of
+from dsascape.scheduler.cpu.cost.issued import codes_of_program
+from dsascape.scheduler.cpu.cost.program_traffic import ProgramTraffic
+from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.recurrences import waiting_steps
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.workloads.memo import memoized
 
 
-class TiledKernel:
-    """A kernel whose tiles and threads are given."""
+class SplitKernel:
+    """A kernel whose loops and threads are given."""
 
     def __init__(
-        self, layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView,
-        codes: tuple[Code, ...] | None = None,
-    ) -> None:  # fmt: skip
-        spec = view.spec
-        self.view, self.dtype = view, dtype
-        self.codes = codes_of(layer, tiled, dtype, view.code) if codes is None else codes
-        """Of each part: those of its loop program, or what a search takes them to be."""
-        self.traffic = traffic_of(layer, tiled, threads, spec.line_bytes, spec.write_allocate)
-        self.chunks = self.traffic.chunks
-        self.of_parts = self.traffic.of_parts
+        self, layer: Layer, traffic: ProgramTraffic | ChunkTraffic, codes: tuple[Code, ...], dtype: str, view: CpuView
+    ) -> None:
+        self.layer, self.view, self.dtype = layer, view, dtype
+        self.codes, self.traffic = codes, traffic
+        """Instructions of each part, and what caches pass on for it."""
+        self.chunks = traffic.chunks
+        self.of_parts = traffic.of_parts
         """Chunks of each part."""
         self.threads = max([each.count for each in self.of_parts])
         """Threads that have something to do."""
-        self.regions = waiting_steps(layer) + self.traffic.regions
+        self.regions = traffic.regions
         """Parallel loops, one after the other."""
 
     def chunk_cycles(self, pace: CorePace) -> float:
@@ -55,17 +56,20 @@ class TiledKernel:
             for code, each in zip(self.codes, self.of_parts, strict=True)
         ])  # fmt: skip
 
-    def levels(self, pace: CorePace, used: int) -> Iterator[tuple[Passed, ...]]:
+    def levels(
+        self, pace: CorePace, used: int, *, is_first: bool = False
+    ) -> Iterator[tuple[Passed, ...]]:
         """Yield what each cache passes on for a full chunk, part by part, where ``used`` such cores work.
 
-        The innermost comes first.
+        The innermost comes first. ``is_first``: with buffers that are not in the caches when the kernel begins.
         """
+        passing = self.traffic.passed_first if is_first else self.traffic.passed
         for shape, shared_by in pace.caches:
-            passed = self.traffic.passed(shape, min(shared_by, used))
+            passed = passing(shape, min(shared_by, used))
             yield passed
         shared = self.view.shared_shape
         if shared is not None:
-            further = self.traffic.passed(shared, self.view.sharing_last(self.threads))
+            further = passing(shared, self.view.sharing_last(self.threads))
             yield tuple(map(_at_most, further, passed))
 
     def moved(self, name: str, passed: Passed) -> Moved:
@@ -76,18 +80,6 @@ class TiledKernel:
         written, apart = sum(passed.written), sum(map(mul, passed.fetched, self.traffic.scattered))
         stored = written + sum(compress(passed.fetched, self.traffic.is_result))
         return Moved(name, total * self.view.spec.line_bytes, written / total, apart / total, stored / total)
-
-    def least_moved_ps(self, pace: CorePace, used: int) -> list[float]:
-        """Return for each cache a time that moving what it passes on for a full chunk does not take less than."""
-        line_bytes, found = self.view.spec.line_bytes, []
-        known: dict[int, tuple[float, float]] = {}
-        for name, cores in zip(self.view.caches, self.sharing(pace, used), strict=True):
-            if cores not in known:
-                known[cores] = self.traffic.least_lines(cores)
-            fetched, written = known[cores]
-            lines = fetched * min(pace.scattered[name], 1.0) + written * pace.writing[name]
-            found.append(lines * line_bytes / pace.bytes_per_ps[name])
-        return found
 
     def steps(self, pace: CorePace, used: int) -> list[Step]:
         """Return what a core does for each part of the heaviest chunk, where ``used`` such cores work."""
@@ -118,6 +110,53 @@ class TiledKernel:
         return tuple([tuple(zip(self.view.caches, shares, strict=True)) for shares in by_part])
 
 
+
+class TiledKernel(SplitKernel):
+    """A kernel as a search takes it to be, before its tiles are made a program."""
+
+    traffic: ChunkTraffic
+
+    def __init__(self, layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> None:
+        spec = view.spec
+        traffic = traffic_of(layer, tiled, threads, spec.line_bytes, spec.write_allocate)
+        super().__init__(layer, traffic, codes_of(layer, tiled, dtype, view.code), dtype, view)
+
+    def least_moved_ps(self, pace: CorePace, used: int) -> list[float]:
+        """Return for each cache a time that moving what it passes on for a full chunk does not take less than."""
+        line_bytes, found = self.view.spec.line_bytes, []
+        known: dict[int, tuple[float, float]] = {}
+        for name, cores in zip(self.view.caches, self.sharing(pace, used), strict=True):
+            if cores not in known:
+                known[cores] = self.traffic.least_lines(cores)
+            fetched, written = known[cores]
+            lines = fetched * min(pace.scattered[name], 1.0) + written * pace.writing[name]
+            found.append(lines * line_bytes / pace.bytes_per_ps[name])
+        return found
+
+
 def _at_most(passed: Passed, inner: Passed) -> Passed:
     """Return what passes a cache to which ``inner`` comes: no more than that, per array."""
     return Passed(tuple(map(min, passed.fetched, inner.fetched)), tuple(map(min, passed.written, inner.written)))
+
+
+def kernel_of_program(
+    layer: Layer, program: LoopProgram, threads: int, dtype: str, view: CpuView, codes: tuple[Code, ...] | None = None
+) -> SplitKernel:
+    """Return the kernel of a loop program; ``codes``: its instructions, where they are known."""
+    spec = view.spec
+    traffic = ProgramTraffic(layer, program, threads, spec.line_bytes, write_allocate=spec.write_allocate)
+    codes = codes_of_program(layer, program, dtype, view.code) if codes is None else codes
+    return SplitKernel(layer, traffic, codes, dtype, view)
+
+
+def kernel_of(layer: Layer, decided: Decided, threads: int, dtype: str, view: CpuView) -> SplitKernel:
+    """Return the kernel of the loop program that tiles or steps make.
+
+    Raises ``StepError`` for steps that do not fit the layer.
+    """
+    return _kernel_of(layer, decided, threads, dtype, view.timing)
+
+
+@memoized
+def _kernel_of(layer: Layer, decided: Decided, threads: int, dtype: str, view: CpuView) -> SplitKernel:
+    return kernel_of_program(layer, program_of(layer, decided, view.lanes(dtype)), threads, dtype, view)

@@ -9,12 +9,7 @@ from typing import Literal
 from dsascape.hw_models import Compute, Issued
 from dsascape.hw_models.caches.passing import Passed
 from dsascape.hw_models.cpu.machine import L1, Moved
-from dsascape.scheduler.cpu.cost.instructions import Code
-from dsascape.scheduler.cpu.cost.part_traffic import FURTHER_ARRAYS, with_first_use
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
-from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.view import CpuView
-from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.cpu.cost.tiled_kernel import SplitKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,33 +140,27 @@ def held_by_others(holders: float, threads: int) -> float:
     return 1 - max(2 - holders, 0.0) / threads
 
 
-def kernel_work(
-    layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView, codes: tuple[Code, ...] | None = None
-) -> KernelWork:
-    """Return the work of ``layer`` in ``tiled`` loops on ``threads`` of the machine's cores.
-
-    ``codes``: the instructions of its loop program (`scheduler.cpu.cost.issued`); None: as a search takes them to be.
-    """
-    kernel = TiledKernel(layer, tiled, threads, dtype, view, codes)
+def kernel_work(kernel: SplitKernel) -> KernelWork:
+    """Return the work of a kernel on the machine's cores."""
     found: list[ChunkWork] = []
     compulsory: tuple[Mapping[str, Compulsory], ...] = ()
     given = 0
-    for pace, used in view.on_cores(kernel.threads):
-        levels = [_with_first_use(kernel, passed) for passed in kernel.levels(pace, used)]
+    for pace, used in kernel.view.on_cores(kernel.threads):
+        levels = list(kernel.levels(pace, used, is_first=True))
         if not compulsory:
             sharing = kernel.sharing(pace, used)
             first = [
                 [_compulsory(kernel, number, part, cores) for number, part in enumerate(passed)]
                 for passed, cores in zip(levels, sharing, strict=True)
             ]
-            compulsory = tuple([dict(zip(view.caches, part, strict=True)) for part in zip(*first, strict=True)])
+            compulsory = tuple([dict(zip(kernel.view.caches, part, strict=True)) for part in zip(*first, strict=True)])
         for begin, end in itertools.pairwise(_alike(kernel, given, given + used)):
-            found.append(ChunkWork(end - begin, _payload(kernel, levels, dtype, begin)))
+            found.append(ChunkWork(end - begin, _payload(kernel, levels, begin)))
         given += used
     return KernelWork(tuple(found), kernel.threads, compulsory, kernel.regions)
 
 
-def _alike(kernel: TiledKernel, begin: int, end: int) -> list[int]:
+def _alike(kernel: SplitKernel, begin: int, end: int) -> list[int]:
     """Return the chunks from ``begin`` at which another amount of work begins for some part, and ``end`` last."""
     edges = {edge for each in kernel.of_parts for edge in (each.count - 1, each.count)}
     edges |= {
@@ -181,38 +170,29 @@ def _alike(kernel: TiledKernel, begin: int, end: int) -> list[int]:
     return sorted({begin, end, *[edge for edge in edges if begin < edge < end]})
 
 
-def _with_first_use(kernel: TiledKernel, passed: Sequence[Passed]) -> list[Passed]:
-    """Return what parts pass on where buffers are not in the cache when the kernel begins."""
-    allocates = kernel.view.spec.write_allocate
-    return [
-        with_first_use(each, scratch, write_allocate=allocates)
-        for each, scratch in zip(passed, kernel.traffic.scratch_lines, strict=True)
-    ]
-
-
-def _compulsory(kernel: TiledKernel, part: int, passed: Passed, cores: int) -> Compulsory:
+def _compulsory(kernel: SplitKernel, part: int, passed: Passed, cores: int) -> Compulsory:
     """Return what has to pass a cache that ``cores`` share for a part, for all chunks together."""
     line_bytes = kernel.view.spec.line_bytes
     times = [line_bytes * (kernel.chunks.count - 1 + share) for share in kernel.traffic.last_shares]
-    once = [lines.count / cores for lines in kernel.traffic.nest_of(cores).touched[0]]
-    scratch, of_scratch = kernel.traffic.scratch_lines[part], line_bytes * kernel.of_parts[part].in_all
-    handed = [min(scratch, each[-FURTHER_ARRAYS]) if scratch else 0.0 for each in (passed.fetched, passed.written)]
+    of_scratch = line_bytes * kernel.of_parts[part].in_all
+    once = kernel.traffic.first_lines(passed, cores)
+    first, last = kernel.traffic.scratch_lines(part, passed, cores)
     return Compulsory(
-        tuple([min(each, most) * of_all for each, most, of_all in zip(once, passed.fetched, times, strict=False)]),
+        tuple([lines * of_all for lines, of_all in zip(once, times, strict=False)]),
         tuple([lines * of_all for lines, of_all in zip(passed.written, times, strict=True)]),
-        (handed[0] * of_scratch, handed[1] * of_scratch),
+        (first * of_scratch, last * of_scratch),
     )  # fmt: skip
 
 
-def _payload(kernel: TiledKernel, levels: Sequence[Sequence[Passed]], dtype: str, number: int) -> Compute:
+def _payload(kernel: SplitKernel, levels: Sequence[Sequence[Passed]], number: int) -> Compute:
     """Return what chunk ``number`` does: all that a full one has, or what is left."""
     parts = range(len(kernel.codes))
     return _one_after_the_other([
-        _part(kernel, part, [passed[part] for passed in levels], dtype, number) for part in parts
+        _part(kernel, part, [passed[part] for passed in levels], number) for part in parts
     ])
 
 
-def _part(kernel: TiledKernel, part: int, levels: Sequence[Passed], dtype: str, number: int) -> Compute:
+def _part(kernel: SplitKernel, part: int, levels: Sequence[Passed], number: int) -> Compute:
     """Return what chunk ``number`` does for one part of its kernel."""
     code, chunks = kernel.codes[part], kernel.of_parts[part]
     share, of_all = chunks.share(number), 1 / chunks.in_all
@@ -233,7 +213,7 @@ def _part(kernel: TiledKernel, part: int, levels: Sequence[Passed], dtype: str, 
     sizes = [math.ceil(passed.total_of(shares) * line_bytes * chunks.density(number)) for passed in levels]
     of_code, made = code.issued, code.operations
     return Compute(
-        dtype=dtype, macs=counted(made.macs), simple=counted(made.simple), special=counted(made.special),
+        dtype=kernel.dtype, macs=counted(made.macs), simple=counted(made.simple), special=counted(made.special),
         traffic=((L1, issued(code.register_bytes)), *zip(kernel.view.caches, sizes, strict=True)), at_work=at_work,
         issued=Issued(
             fma=issued(of_code.fma), arithmetic=issued(of_code.arithmetic), special=issued(of_code.special),

@@ -1,7 +1,6 @@
 """Steps of a kernel from elsewhere, checked before anything is made of them."""
 
 from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer
@@ -14,7 +13,6 @@ def checked_steps(where: str, layer: Layer, steps: Steps, view: CpuView) -> Step
     """Return ``steps``; raise ``ScheduleError`` beginning with ``where`` if they make no program that the CPU runs."""
     try:
         program = program_of(layer, steps, 1)
-        read_loops(layer, program)
     except StepError as error:
         raise ScheduleError(f"{where}: {error}") from error
     reasons = illegal(program, cpu_limits(view))

@@ -7,11 +7,11 @@ from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
+from dsascape.scheduler.cpu.cost.split import Split
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.chunks import chunks_of
 from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, TiledLoops
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.cut import layers_in_order
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
@@ -31,12 +31,9 @@ class CpuKernel(Kernel):
     @property
     def chunks(self) -> int:
         """Parts of the parallel loop, one a thread; fewer than threads where there are not so many iterations."""
-        return chunks_of(self.layer.sink.shape, self.tiled, self.threads).count
-
-    @property
-    def tiled(self) -> TiledLoops:
-        """The loops around its register tiles, as the cost model sees them."""
-        return read_loops(self.layer, self.program(1)) if self.steps else self.tiles.tiled
+        if self.steps:
+            return Split(self.layer, self.program(1), self.threads).main.chunks.count
+        return chunks_of(self.layer.sink.shape, self.tiles.tiled, self.threads).count
 
     @property
     def decided(self) -> Decided:

@@ -78,9 +78,25 @@ class _Writing:
         parts = parts_of(self.layer) if self.tiles.upstream else (self.layer,)
         anchor = anchor_of(parts[-1], self.tiles)
         found = list(self._anchored(parts, anchor) if anchor is not None else self.of_rows())
+        before = set(self.kept)
         found += self._made_once()
+        needed = self._read_by([name for name in self.stages if name in self.kept - before])
         yield from (Inline(name) for name in self.stages if name not in self.kept)
-        yield from found
+        yield from [
+            step for step in found
+            if not isinstance(step, ComputeAt) or step.stage not in needed or step.scope == "register"
+        ]  # fmt: skip
+
+    def _read_by(self, once: Sequence[str]) -> set[str]:
+        """Return the stages that others, which are computed once before all, are computed of: so they are, too."""
+        found: set[str] = set()
+        waiting = list(once)
+        while waiting:
+            stage = self.stages[waiting.pop()]
+            read = {each.tensor for nest in stage.nests for each in nest.reads}.intersection(self.stages) - found
+            found |= read
+            waiting += read
+        return found
 
     def _made_once(self) -> list[Step]:
         """Return the loops of what is computed once, before all others: sums that no part of the kernel has.

@@ -17,12 +17,8 @@ class RegisterTiles(NamedTuple):
     """Elements of each dimension that are computed at once, in vectors."""
     vector_dim: int
     """Dimension along which vectors lie; -1 where nothing is vectorised."""
-    unrolled: int
-    """Iterations of the innermost reduction loop that are written out one by one."""
     passes: int
     """Times that partial sums are taken up, the first included."""
-    has_panels: bool
-    """Whether weights of the anchor lie in panels along its vectors."""
 
     def lanes(self, most: int) -> int:
         """Return the lanes of the vectors on a machine that has ``most``: as many as divide a register tile."""
@@ -76,19 +72,6 @@ Spans = tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class FrontLoops:
-    """Loops of an anchor in front of the last, and the box that it computes inside of the last one's loops."""
-
-    spans: Spans
-    """Box of its result that it computes at once, in whole register tiles."""
-    loops: int
-    """How many of the last anchor's loops, from the outermost, it is computed inside of."""
-    times: int
-    """How often it is computed."""
-    tiled: "TiledLoops"
-
-
-@dataclass(frozen=True, slots=True)
 class TiledLoops:
     """The loops around the register tiles of a kernel's anchor, as the cost model sees them, outermost first.
 
@@ -107,29 +90,18 @@ class TiledLoops:
     """Elements of each dimension that are computed at once, in vectors."""
     vector_dim: int
     """The dimension along which vectors lie; -1 where nothing is vectorised."""
-    repeated: int = 1
-    """Iterations of further reduction loops outside of the register tiles, each of which goes on with partial sums."""
-    unrolled: int = 1
-    """Iterations of the innermost reduction loop that are written out one by one; compilers may write out more."""
-    fronts: tuple[FrontLoops, ...] = ()
-    """Anchors in front of the last one, first to last; empty for a kernel with one anchor."""
     upstream: "LoopTiles | None" = None
-    """Tiles that they follow from, where nobody has worked them out."""
-    has_panels: bool = True
-    """Whether weights of the anchor lie in panels along its vectors, and not as the file has them."""
-    is_dealt: bool = True
-    """Whether rows of a mask are taken from both ends in turn (`steps.Parallel`), where there are any."""
+    """Tiles that the loops of anchors in front of the last follow from; None for a kernel with one anchor."""
 
     @property
     def has_fronts(self) -> bool:
         """Whether anchors in front of the last compute something inside of these loops."""
-        return bool(self.fronts) or self.upstream is not None
+        return self.upstream is not None
 
     @property
     def is_streamed(self) -> bool:
         """Whether what anchors in front of the last make is for one step of the depth at a time."""
-        along = [dim for front in self.fronts for span in front.spans for dim, _ in span.steps]
-        return DEPTH in along or (self.upstream is not None and self.upstream.streamed)
+        return self.upstream is not None and self.upstream.streamed
 
     @property
     def parallel_dims(self) -> tuple[int, ...]:
@@ -154,7 +126,7 @@ class TiledLoops:
 
     def passes(self, depth: int) -> int:
         """Return how often partial sums are taken up again, where the anchor's longest reduction has ``depth``."""
-        found = self.repeated
+        found = 1
         for axis, inside in self.loops:
             if axis < 0:
                 found *= -(-depth // inside)
@@ -163,7 +135,7 @@ class TiledLoops:
 
     def registers(self, depth: int) -> RegisterTiles:
         """Return the register tiles inside of these loops, where the anchor's longest reduction has ``depth``."""
-        return RegisterTiles(self.register, self.vector_dim, self.unrolled, self.passes(depth), self.has_panels)
+        return RegisterTiles(self.register, self.vector_dim, self.passes(depth))
 
 
 @dataclass(frozen=True, slots=True)

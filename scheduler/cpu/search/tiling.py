@@ -120,7 +120,7 @@ def _search(layer: Layer, dtype: str, view: CpuView, fixed: FixedTiles | None) -
         fewer = [only] if only != most else []
 
     def both_ps(tiling: Tiling) -> float:
-        return tiling.time_ps + among_others_ps(layer, tiling.tiles.tiled, tiling.threads, dtype, view)
+        return tiling.time_ps + among_others_ps(Candidate(layer, tiling.tiles, tiling.threads, dtype, view))
 
     best_ps = math.inf if best is None or not fewer else both_ps(best)
 

@@ -12,8 +12,7 @@ from functools import partial
 from dsascape.hw_models.cpu.machine import DRAM, L3
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import estimate
-from dsascape.scheduler.cpu.cost.issued import codes_of_steps
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, Tiling, candidates
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -36,8 +35,7 @@ def beside_products(layer: Layer, tiling: Tiling, dtype: str, view: CpuView) -> 
     Those are split evenly over the threads of ``tiling``; so it is 1 where registers, tiles and threads waste nothing.
     """
     pace, _ = view.on_cores(tiling.threads)[-1]
-    codes = codes_of_steps(layer, tiling.tiles, tiling.tiles.tiled, dtype, view.code)
-    cycles = TiledKernel(layer, tiling.tiles.tiled, tiling.threads, dtype, view, codes).chunk_cycles(pace)
+    cycles = kernel_of(layer, tiling.tiles, tiling.threads, dtype, view).chunk_cycles(pace)
     return cycles * tiling.threads * pace.core.pipes_of(dtype) / max(_vectors(layer, dtype, view), 1)
 
 
@@ -53,12 +51,7 @@ def _most_time_of_ps(layer: Layer, dtype: str, view: CpuView) -> float:
     tried = candidates(layer, dtype, view)
     few = [tried[number * (len(tried) - 1) // max(_FEW - 1, 1)] for number in range(_FEW)]
     threads = view.thread_counts[0]
-    kernels = [
-        TiledKernel(
-            layer, tiles.tiled, threads, dtype, view, codes_of_steps(layer, tiles, tiles.tiled, dtype, view.code)
-        )
-        for tiles in dict.fromkeys(few)
-    ]  # fmt: skip
+    kernels = [kernel_of(layer, tiles, threads, dtype, view) for tiles in dict.fromkeys(few)]
     apart_ps = min([estimate(kernel).apart_ps for kernel in kernels])
     return _most_ps(apart_ps, _vectors(layer, dtype, view), dtype, view) * _ROUNDED
 

@@ -110,13 +110,7 @@ def fronts_of(layer: Layer, tiled: TiledLoops) -> tuple[Made, ...]:
     """Return what the parts of ``layer`` in front of the last make inside of its loops, first part first."""
     if tiled.upstream is not None:
         return made_in_front(layer, tiled.upstream)
-    if not tiled.fronts:
-        return ()
-    return tuple([
-        Made(part, front.tiled, front.spans, front.loops, front.times, _run_share(layer, tiled, front.spans),
-             _filled(layer, front.spans))
-        for part, front in zip(parts_of(layer)[:-1], tiled.fronts, strict=True)
-    ])  # fmt: skip
+    return ()
 
 
 def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:

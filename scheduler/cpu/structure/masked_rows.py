@@ -1,7 +1,7 @@
 """Rows of a kernel of which a mask leaves each another number of columns: how evenly threads share their work."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dsascape.scheduler.cpu.schedule.chunks import Chunks
 from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
@@ -55,7 +55,12 @@ def densities(layer: Layer, tiled: TiledLoops, chunks: Chunks) -> tuple[float, .
         if dim == rows.dim:
             break
         inner *= -(-layer.sink.shape[dim] // dict(tiled.loops[: tiled.parallel])[dim])
-    return _densities(rows, step, inner, chunks, is_dealt=tiled.is_dealt)
+    return _densities(rows, step, inner, chunks, is_dealt=True)
+
+
+def densities_of(rows: MaskedRows, step: int, inner: int, chunks: Chunks, *, is_dealt: bool) -> Chunks:
+    """Return the chunks with the densities of rows in parts of ``step``, each for ``inner`` iterations."""
+    return replace(chunks, densities=_densities(rows, step, inner, chunks, is_dealt=is_dealt))
 
 
 @memoized_in_process(4096)

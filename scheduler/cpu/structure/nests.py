@@ -43,8 +43,6 @@ class Read:
     """Dimensions along which every so-many-th element finds the same (`workloads.spaced`)."""
     runs: tuple[tuple[int, int], ...] = ()
     """Dimensions along which so many neighbours find the same."""
-    along_vector_in_file: AlongVector | None = None
-    """Place of the elements of lanes in a weight that is stored as in the file, not in panels; None for others."""
     widening: Widening | None = None
     """Instructions that make it where it is loaded; None where it lies in memory."""
 
@@ -251,7 +249,6 @@ def _nest(
             layer.described(read.tensor).element_bytes,
             periods=periods_of(read, loops_of_dim, spaced),
             runs=runs_of(read, loops_of_dim, spaced) + runs_in_parts_of(read, written, extents),
-            along_vector_in_file=_lies_along(read, vector_loop, order) if _is_weight(layer, read) else None,
         )
         for read in reads
         for order in (read_order(layer, nest, read, is_anchor=is_anchor),)

@@ -52,6 +52,8 @@ class PartCost:
     """Statements run: one for all lanes of a vector, one for each thread."""
     elements: Size = 0
     """Lanes that run them."""
+    needed: Size = 0
+    """Those among them whose element lies in the tensor: tiles may stick out of it."""
     in_vectors: list[tuple[Size, Size]] = field(default_factory=list)
     """Executions of each statement, behind the lanes of the vectors that it runs in."""
     bands: Size = 0

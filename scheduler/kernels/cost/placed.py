@@ -84,7 +84,7 @@ class _Walk:
     def _of_loop(
         self, node: Loop, around: tuple[Around, ...], conditions: tuple[Limit, ...], *, is_alone: bool
     ) -> Iterator[Placed]:  # fmt: skip
-        is_in_band = node.kind in LANES or (node.kind in _AT_ONCE and not has_bands(node.body))
+        is_in_band = is_at_once(node)
         if node.kind == "thread":  # shared out anew among all threads
             around = tuple([each for each in around if each.kind != "thread"])
         loops = node.fused or ((node.name, node.extent),)
@@ -96,8 +96,13 @@ class _Walk:
                 for each in around
             ])  # fmt: skip
             self._band += 1
-        yield from self.statements(node.body, (*around, *own), (*conditions, *_within(node)))
+        yield from self.statements(node.body, (*around, *own), (*conditions, *bounds_of(node)))
         self._band += 0 if is_in_band else 1
+
+
+def is_at_once(loop: Loop) -> bool:
+    """Whether all iterations of a loop, and of what is inside of it, belong to one band."""
+    return loop.kind in LANES or (loop.kind in _AT_ONCE and not has_bands(loop.body))
 
 
 def has_bands(nodes: Nodes) -> bool:
@@ -110,7 +115,7 @@ def has_bands(nodes: Nodes) -> bool:
     return False
 
 
-def _within(loop: Loop) -> tuple[Limit, ...]:
+def bounds_of(loop: Loop) -> tuple[Limit, ...]:
     """Return the conditions that a loop's reach sets on its iterations."""
     reach: Reach | None = loop.reach
     if reach is None:

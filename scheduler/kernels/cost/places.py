@@ -5,18 +5,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.columns import anywhere
 from dsascape.scheduler.kernels.loops.nodes import Condition
 from dsascape.scheduler.kernels.loops.steps import Scope
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Value that is no expression of loops: ``whole // divisor``, of which the rest by ``modulus`` may be taken."""
+    """Value that is no expression of loops: ``whole // divisor``, of which the rest by ``modulus`` may be taken.
+
+    Or what data chooses for each value of ``whole``.
+    """
 
     whole: "Position"
     divisor: int = 1
     modulus: int = 0
     """0: it is the quotient itself."""
+    is_chosen: bool = False
+    """Whether data chooses it."""
+    window: int = 1
+    """Neighbours from there on that one iteration takes together."""
 
     def at(self, iterations: Mapping[str, Any]) -> Any:
         """Return it at iterations of loops; those of others are 0."""
@@ -30,24 +38,33 @@ class Position:
 
     value: Affine
     unknown: frozenset[str] = frozenset()
-    """Loops that it moves with by steps that are not known, whatever ``value`` says of them."""
+    """Loops that move ``derived``: what ``value`` says of them is not all."""
     derived: tuple[tuple[Derived, int], ...] = ()
-    """Further terms, each with its factor, of which the unknown steps are, as far as it is known what they are."""
+    """Further terms, each with its factor."""
     is_affine: bool = True
     """Whether value and derived terms say all: data chooses nothing."""
 
     def at(self, iterations: Mapping[str, Any]) -> Any:
         """Return it at iterations of loops; those of others are 0."""
-        own = [iterations[name] * stride for name, stride in self.value.terms
-               if name in iterations and name not in self.unknown]  # fmt: skip
+        own = [iterations[name] * stride for name, stride in self.value.terms if name in iterations]
         further = [each.at(iterations) * factor for each, factor in self.derived]
         return self.value.offset + sum([*own, *further], 0)
 
     @staticmethod
     def chosen_by(value: Affine) -> "Position":
         """Return an index that data chooses, or a table, for each iteration of the loops of an expression."""
-        terms = tuple([(loop, 1) for loop, _ in value.terms])
-        return Position(Affine(0, terms), frozenset([loop for loop, _ in terms]), is_affine=False)
+        loops = frozenset([loop for loop, _ in value.terms])
+        return Position(Affine(), loops, ((Derived(Position(value), is_chosen=True), 1),), is_affine=False)
+
+    def windowed(self, size: int) -> "Position":
+        """Return ``size`` neighbours from there on, which are taken together: no single place."""
+        every = Derived(Position(Affine()), window=size)
+        return Position(self.value, self.moving, (*self.derived, (every, 1)), is_affine=False)
+
+    @property
+    def moving(self) -> frozenset[str]:
+        """Loops that move it."""
+        return self.unknown.union([name for name, stride in self.value.terms if anywhere(stride != 0)])
 
     @property
     def is_known(self) -> bool:
@@ -56,10 +73,8 @@ class Position:
 
     def cut(self, part: int) -> "tuple[Position, Position]":
         """Return quotient and rest by a divisor, whatever loops do."""
-        moving = Affine(0, tuple([(loop, 1) for loop, _ in self.value.terms]))
-        loops = frozenset([loop for loop, _ in self.value.terms])
         quotient, rest = (
-            Position(moving, loops, ((each, 1),), self.is_affine)
+            Position(Affine(), self.moving, ((each, 1),), self.is_affine)
             for each in (Derived(self, part), Derived(self, 1, part))
         )
         return quotient, rest

@@ -344,11 +344,12 @@ class Reads:
             return position
         own, strides = dict(position.value.terms), run.strides()
         used = {name: own.pop(name) for name, _ in run.loops if name in own}
+        unknown = position.unknown
+        if not unknown.isdisjoint(strides):
+            unknown = unknown.difference(strides).union([name for name, _ in run.value.terms])
+        left = replace(position, value=Affine(position.value.offset, tuple(own.items())), unknown=unknown)
         if not used:
-            return position
-        left = replace(
-            position, value=Affine(position.value.offset, tuple(own.items())), unknown=position.unknown - set(strides)
-        )  # fmt: skip
+            return left
         stride = next(iter(used.values())) // strides[next(iter(used))]
         if all(used.get(name, 0) == stride * strides[name] for name, extent in run.loops if extent > 1):
             return left + Position(run.value * stride)
@@ -357,10 +358,12 @@ class Reads:
     def _index(self, index: Index, loops: Mapping[int, Position]) -> tuple[Position, bool]:
         """Return the index of a dimension, and whether it says what is beyond a border."""
         found = Position(Affine(index.offset))
-        for loop, stride in index.terms:
-            found += loops.get(loop, Position(Affine())) * stride
-        if index.opaque or index.table or index.window != 1:
+        for loop, stride in index.terms:  # of what data chooses, strides are 0
+            found += loops.get(loop, Position(Affine())) * (stride or int(index.opaque))
+        if index.opaque or index.table:
             return Position.chosen_by(found.value), False
+        if index.window != 1:
+            return (found if index.divisor == 1 else found.cut(index.divisor)[0]).windowed(index.window), False
         if index.divisor == 1:
             return found, found.is_known
         if found.is_known and found.value.divides(index.divisor, self._extents):

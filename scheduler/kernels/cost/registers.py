@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from dsascape.scheduler.kernels.loops.columns import (
     same,
 )
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.nodes import Condition
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.workloads.loopnest import Operations
 
@@ -52,7 +53,11 @@ def part_costs(naive: NaiveProgram, program: LoopProgram, registers: int) -> dic
             _Statement(each, *reads.of(each.statement))
         )
     every = [each for own in by_part.values() for each in own]
-    return {part: _PartCounts(program.extents, own, every, registers).counted() for part, own in by_part.items()}
+    shapes = {stage.name: stage.shape for stage in program.stages}
+    return {
+        part: _PartCounts(program.extents, own, every, registers).counted(shapes[part[0]])
+        for part, own in by_part.items()
+    }
 
 
 class _PartCounts:
@@ -68,15 +73,19 @@ class _PartCounts:
         self._bands = [list(each) for _, each in by_band]
         self._cost = PartCost()
 
-    def counted(self) -> PartCost:
-        """Return the counts of the part."""
+    def counted(self, shape: Sequence[int]) -> PartCost:
+        """Return the counts of the part, whose stage computes a tensor of ``shape``."""
         cost = self._cost
         for each in self._statements:
             around, conditions = each.placed.around, each.placed.conditions
             executions = self._iterations(_not_vector(around), conditions)
+            elements = self._iterations(around, conditions)
             cost.executions = cost.executions + executions
             cost.in_vectors.append((_lanes(each.placed), executions))
-            cost.elements = cost.elements + self._iterations(around, conditions)
+            cost.elements = cost.elements + elements
+            inside = self._inside(each, shape)
+            needed = self._iterations(around, [*conditions, *inside]) if inside else elements
+            cost.needed = cost.needed + needed
             cost.operations = each.operations
         for band in self._bands:
             self._count_band(band)
@@ -102,6 +111,16 @@ class _PartCounts:
                 conditions = [each for each, whole in zip(conditions, is_whole, strict=True) if not whole]
         found = iterations(counted, conditions, extents)
         return found if use is None or use.share == 1 else _whole(found * use.share)
+
+    def _inside(self, each: _Statement, shape: Sequence[int]) -> list[Limit]:
+        """Return the conditions under which the element of a statement lies in its tensor."""
+        found: list[Limit] = []
+        extents = cast(Mapping[str, int], self._extents)  # or columns
+        for element, size in zip(each.placed.statement.element, shape, strict=True):
+            low, end = element.span(extents)
+            found += [Condition(element, size)] if anywhere(end > size) else []
+            found += [Condition(element * -1, 1)] if anywhere(low < 0) else []
+        return found
 
     def _count_band(self, band: Sequence[_Statement]) -> None:
         first = band[0].placed
@@ -152,7 +171,7 @@ class _PartCounts:
     ) -> Any:  # fmt: skip
         """Count the loads of an array in a band, or the stores; return the registers that it needs there."""
         around_anyhow = self._kept_inside(own, outside)
-        moving = {name for _, use in own for name in _moving(use)}
+        moving = {name for _, use in own for name in use.place.moving}
         moving |= {name for each, use in own for name in _choosing(each, use, moving)}
         lasts: list[tuple[int, Any]] = [(around_anyhow, True)]
         lasts += [
@@ -253,7 +272,7 @@ def _described(
         goes = strides.get(loop.name, 0) == whole if not is_single or loop.name in depth else False
         goes_on.append(chosen(goes, loop.extent, 1))
         whole = chosen(goes, whole * loop.extent, chosen(loop.extent == 1, whole, 0))
-    moves_with_depth = bool(depth & {name for name, _ in use.place.value.terms})
+    moves_with_depth = bool(depth & use.place.moving)
     return Move(
         registers, lanes, is_gathered, run, tuple([loop.extent for loop in alone]), tuple(goes_on), use.element_bytes,
         moves_with_depth,
@@ -276,11 +295,6 @@ def _not_vector(around: Iterable[Around]) -> list[Around]:
     return [each for each in around if each.kind != "vector"]
 
 
-def _moving(use: Use) -> set[str]:
-    """Return the loops that move what is loaded."""
-    return {name for name, stride in use.place.value.terms if anywhere(stride != 0)}
-
-
 def _choosing(each: _Statement, use: Use, moving: Collection[str]) -> set[str]:
     """Return the loops by which conditions choose among the registers of a band."""
     written_out = {
@@ -296,7 +310,7 @@ def gathers(use: Use, around: Sequence[Around]) -> bool:
     """Whether lanes of a vector load or store neither neighbours nor one element."""
     lanes = [each.name for each in around if each.kind == "vector"]
     strides = dict(use.place.value.terms)
-    return any(name in strides and (alike(strides[name] != 1) or name in use.place.unknown) for name in lanes)
+    return any(name in use.place.unknown or (name in strides and alike(strides[name] != 1)) for name in lanes)
 
 
 def registers_of(use: Use, placed: Placed) -> Size:
@@ -307,6 +321,11 @@ def registers_of(use: Use, placed: Placed) -> Size:
         if each.is_in_band and each.kind not in LANES and each.name in strides
     ]  # fmt: skip
     plain = math.prod([extent for _, extent in terms], start=1)
+    if not use.place.is_known:
+        plain = math.prod([
+            each.extent for each in placed.around
+            if each.is_in_band and each.kind not in LANES and each.name in use.place.moving
+        ], start=1)  # fmt: skip
     if not use.place.is_affine or (use.place.is_known and _is_nested(terms)):
         return plain
     if not use.place.is_known:
@@ -342,7 +361,7 @@ def _live(distinct: Size, use: Use, placed: Placed) -> Size:
 
     One where no loop does: each is used up before the next one is loaded.
     """
-    moving = _moving(use)
+    moving = use.place.moving
     live: Size = 1
     is_kept: Any = False
     for loop in placed.around:

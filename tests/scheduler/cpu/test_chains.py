@@ -4,19 +4,20 @@ import itertools
 import json
 import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.fusion import plan_from_groups
 from dsascape.fusion.plan import Group
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of
 from dsascape.scheduler.cpu.cost.work import kernel_work
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.lower import works
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
-from dsascape.scheduler.cpu.structure.chains import made_in_front, scratch_bytes
+from dsascape.scheduler.cpu.structure.chains import made_in_front
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -126,19 +127,19 @@ def test_work_counts_the_first_anchor_as_often_as_it_is_computed() -> None:
 
     def macs(rows: int) -> int:
         tiles = LoopTiles((1, 8, rows, 8), (0, 2, 3, 1), 0, (1, 4, 1, 4), 1, None, (in_front,))
-        work = kernel_work(whole(graph), tiles.tiled, 1, "fp32", view)
+        work = kernel_work(kernel_of(whole(graph), tiles, 1, "fp32", view))
         return sum(each.count * each.payload.macs for each in work.chunks)
 
     behind = 8 * 8 * 8 * 6 * 9
     assert macs(8) == behind + 8 * 8 * 6 * 4
-    assert macs(2) == behind + 4 * (2 + 2) * 8 * 6 * 4
+    assert macs(2) == behind + (3 + 4 + 4 + 3) * 8 * 6 * 4  # rows with a border, which is not computed
 
 
 def steps_of(graph: Graph, rows: int, **changes: object) -> list[dict[str, int]]:
     """Return the bytes that each part moves at each level, for tiles of so many rows."""
     in_front = (UpstreamTiles((0, 2, 3, 1), (1, 8, 1, 4), 1),)
     tiles = LoopTiles((1, 8, rows, 16), (0, 2, 3, 1), 0, (1, 8, 1, 4), 1, None, in_front)
-    work = kernel_work(whole(graph), tiles.tiled, 1, "fp32", CpuView(cpu(**changes), CpuTuning()))
+    work = kernel_work(kernel_of(whole(graph), tiles, 1, "fp32", CpuView(cpu(**changes), CpuTuning())))
     (done,) = work.chunks
     assert sum([step.macs for step in done.parts]) == done.payload.macs
     for name, size in done.payload.traffic:
@@ -152,7 +153,10 @@ def test_what_a_part_hands_on_passes_a_cache_that_a_tile_does_not_fit() -> None:
     data, weights, between = 8 * 16 * 16 * 4, 8 * 64 * 4, 64 * 16 * 16 * 4
 
     # whole: 64 KiB between the two, beside a first cache of 32: written back by the one, fetched by the other
-    assert [step["l2"] for step in steps_of(graph, 16)] == [data + weights + between, weights + between + data]
+    # but for the few lines that its approximate replacement keeps
+    front, behind = [step["l2"] for step in steps_of(graph, 16)]
+    assert front == data + weights + between
+    assert behind == pytest.approx(weights + between + data, rel=0.2)
     # rows of 4 KiB stay: each operand comes in once, the result goes out, and one row when all is done
     assert [step["l2"] for step in steps_of(graph, 1)] == [data + weights + 64 * 16 * 4, weights + data]
 
@@ -174,7 +178,7 @@ def test_a_buffer_that_the_run_before_has_left_in_a_cache_is_found_there() -> No
         schedule = kernel_by_kernel(plan, CpuCosts(view, Analysis(graph), "fp32"))
         (work,) = works(schedule, view)
         (kernel,) = schedule.runs
-        assert scratch_bytes(kernel.layer, kernel.tiles.tiled, 1) > 0
+        assert kernel_of(kernel.layer, kernel.tiles, 1, "fp32", view).traffic.scratch_bytes > 0
         return [dict(step.traffic)["dram"] for step in work.chunks[0].parts]
 
     in_front, last = dram_bytes(warm=False)
@@ -189,7 +193,7 @@ def test_an_operand_of_both_parts_is_fetched_by_the_first() -> None:
     x = net.input(1, 32, 32)
     graph = net.graph(net.matmul(net.relu(net.matmul(x, x)), x), dtype="fp32")
     tiles = LoopTiles((1, 32, 32), (0, 1, 2), 0, (1, 4, 4), 2, None, (UpstreamTiles((0, 1, 2), (1, 4, 4), 2),))
-    (done,) = kernel_work(whole(graph), tiles.tiled, 1, "fp32", CpuView(cpu(), CpuTuning())).chunks
+    (done,) = kernel_work(kernel_of(whole(graph), tiles, 1, "fp32", CpuView(cpu(), CpuTuning()))).chunks
     data = 32 * 32 * 4
 
     # all of it fits the first cache; the buffer and the result leave it at the end
@@ -202,13 +206,13 @@ def test_a_part_waits_for_the_one_in_front_of_it() -> None:
     costs = CpuCosts(view, Analysis(graph), "fp32")
     plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
     (kernel,) = kernel_by_kernel(plan, costs).runs
-    tiled = TiledKernel(kernel.layer, kernel.tiled, 1, "fp32", view)
+    own = kernel_of(kernel.layer, kernel.tiles, 1, "fp32", view)
     pace = view.paces[0]
 
-    apart = [pace.steps_ps([step])[1] for step in tiled.steps(pace, 1)]
+    apart = [pace.steps_ps([step])[1] for step in own.steps(pace, 1)]
 
     assert len(apart) == len(kernel.tiles.upstream) + 1
-    assert pace.steps_ps(tiled.steps(pace, 1))[1] == sum(apart)
+    assert pace.steps_ps(own.steps(pace, 1))[1] == sum(apart)
 
 
 def test_schedules_with_several_anchors_say_so_and_survive_writing_and_reading() -> None:
@@ -232,7 +236,7 @@ def test_one_kernel_never_moves_less_than_comes_in_and_goes_out(size: int, depth
     costs = CpuCosts(CpuView(cpu(), CpuTuning()), Analysis(graph), "fp32")
     plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
     (kernel,) = kernel_by_kernel(plan, costs).runs
-    work = kernel_work(kernel.layer, kernel.tiled, kernel.threads, "fp32", costs.view)
+    work = kernel_work(kernel_of(kernel.layer, kernel.tiles, kernel.threads, "fp32", costs.view))
     outside = [*kernel.layer.inputs, *kernel.layer.outputs]
     moved = sum(each.count * dict(each.payload.traffic)["dram"] for each in work.chunks)
 

@@ -92,7 +92,7 @@ def padded() -> CpuKernel:
 
 def test_copies_with_padding_come_on_top_of_the_least_that_is_issued() -> None:
     kernel, view = padded(), costs_of(convolution(dtype="fp32"), big_and_little()).view
-    made = kernel.layer, kernel.tiled, "fp32", view.code
+    made = kernel.layer, kernel.tiles.tiled, "fp32", view.code
     least, issued = least_issued(*made), code_of(*made).issued
 
     assert all(few <= many for few, many in zip(least.counts, issued.counts, strict=True))

@@ -12,11 +12,10 @@ from dsascape.hw_models import Cpu, Issued, load_hardware
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.machine_files.load import with_values
 from dsascape.scheduler.cpu.cost.instructions import codes_of
-from dsascape.scheduler.cpu.cost.issued import codes_of_program, codes_of_steps
+from dsascape.scheduler.cpu.cost.issued import codes_of_program
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.steps import steps_of
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cost.registers import part_costs
@@ -53,7 +52,7 @@ def product() -> Graph:
 def issued(kernel: CpuKernel, view: CpuView, steps: Steps) -> Issued:
     """Return the instructions of a kernel that ``steps`` make."""
     program = loop_program(NaiveProgram(kernel.layer), steps)
-    (code,) = codes_of_program(kernel.layer, program, read_loops(kernel.layer, program), "fp32", view.code)
+    (code,) = codes_of_program(kernel.layer, program, "fp32", view.code)
     return code.issued
 
 
@@ -156,7 +155,7 @@ class TestPaths:
         graph = net.graph(*net.halves(net.input(1, 8, 4, row)), dtype="fp32")
         (kernel,) = kernel_by_kernel(unfused_plan(graph), CpuCosts(HALVES, Analysis(graph), "fp32")).runs
         found, whole = [
-            codes_of_steps(kernel.layer, kernel.decided, kernel.tiled, "fp32", view.code)[0].issued
+            codes_of_program(kernel.layer, kernel.program(view.lanes("fp32")), "fp32", view.code)[0].issued
             for view in (HALVES, X86)
         ]  # fmt: skip
 
@@ -172,7 +171,7 @@ class TestPaths:
         program = kernel.program(16)
         costs = part_costs(NaiveProgram(kernel.layer), program, 32)
         others = sum([cost.executions * cost.operations.simple for cost in costs.values()])
-        (code,) = codes_of_program(kernel.layer, program, kernel.tiled, "fp32", X86.code)
+        (code,) = codes_of_program(kernel.layer, program, "fp32", X86.code)
 
         assert code.issued.arithmetic == others + rows * 2 * 4
 
@@ -192,8 +191,8 @@ class TestLanes:
 def test_multiply_accumulates_are_those_that_the_search_expects(graph: Graph) -> None:
     """Built-in tiles: what ranks them has the same products in as many vectors as their loops."""
     for kernel in kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(ARM, Analysis(graph), "fp32")).runs:
-        own = codes_of_steps(kernel.layer, kernel.decided, kernel.tiled, "fp32", ARM.code)
-        tried = codes_of(kernel.layer, kernel.tiled, "fp32", ARM.code)
+        own = codes_of_program(kernel.layer, kernel.program(ARM.lanes("fp32")), "fp32", ARM.code)
+        tried = codes_of(kernel.layer, kernel.tiles.tiled, "fp32", ARM.code)
         assert len(own) == len(tried)
         products, expected = [sum([code.issued.fma for code in codes]) for codes in (own, tried)]
         assert products == pytest.approx(expected, rel=0.1)

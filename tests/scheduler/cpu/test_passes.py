@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsascape.hw_models import Cpu
+from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of
 from dsascape.scheduler.cpu.cost.work import kernel_work
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel
 from dsascape.scheduler.cpu.structure.nests import nests_of
@@ -46,7 +47,7 @@ def moved_bytes(graph: Graph, spec: Cpu) -> dict[str, int]:
     """Return what the network's one kernel moves at each level, caches empty at its beginning."""
     costs = costs_of(graph, spec, threads=1)
     kernel: CpuKernel = planned(costs, "unfused").runs[0]
-    (chunk,) = kernel_work(kernel.layer, kernel.tiled, 1, "fp32", costs.view).chunks
+    (chunk,) = kernel_work(kernel_of(kernel.layer, kernel.decided, 1, "fp32", costs.view)).chunks
     return {name: size for name, size in chunk.payload.traffic if name != "l1"}
 
 

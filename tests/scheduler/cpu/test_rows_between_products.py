@@ -8,14 +8,10 @@ import pytest
 from dsascape import load_hardware, simulate
 from dsascape.fusion.plan import Group, plan_from_groups
 from dsascape.hw_models import Cpu
-from dsascape.scheduler.cpu.cost.estimate import estimate
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import as_it_runs, kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.steps import program_of
 from dsascape.scheduler.cpu.search.tiling import candidates
-from dsascape.scheduler.cpu.structure.chains import fronts_of
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cut import layer_of
@@ -58,19 +54,6 @@ def test_without_the_product_behind_there_are_no_parts() -> None:
 
 def test_scores_that_others_read_are_no_part() -> None:
     assert parts_of(layer(written_out(40, "where", ("y", "t")))) == ()
-
-
-@pytest.mark.parametrize("form", GRAPHS)
-def test_the_tree_costs_what_its_tiles_cost(form: str) -> None:
-    """Rows that no vector divides are single elements for the tiles, and the code's shorter vectors for the tree."""
-    whole, tolerance = layer(GRAPHS[form]()), 0.1 if form == "of an odd length" else 1e-2
-    for tiles in candidates(whole, "fp32", VIEW):
-        read = read_loops(whole, program_of(whole, tiles, VIEW.lanes("fp32")))
-        of_tree, of_tiles = [
-            estimate(TiledKernel(whole, tiled, 1, "fp32", VIEW)).time_ps for tiled in (read, tiles.tiled)
-        ]  # fmt: skip
-        assert of_tree == pytest.approx(of_tiles, rel=tolerance)
-        assert [made.times for made in fronts_of(whole, read)] == [made.times for made in fronts_of(whole, tiles.tiled)]
 
 
 def test_scores_are_kept_for_a_tile_of_queries() -> None:

@@ -7,11 +7,9 @@ import pytest
 from onnx import helper
 
 from dsascape import simulate
-from dsascape.scheduler.cpu.cost.estimate import estimate
 from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of
 from dsascape.scheduler.cpu.search.tiling import candidates
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.structure.shared_operands import shared_dims
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.illegal import illegal
@@ -55,16 +53,6 @@ def test_a_row_of_keys_is_used_by_all_heads_before_the_next(scaled: bool) -> Non
     assert illegal(program, cpu_limits(VIEW)) == ()
     around = next(loops for loops, each in statements_of(program.body) if each.stage.endswith(SUMS))
     assert [loop.name for loop in around[:3]] == ["i10" if scaled else "h0", "k0", "g0"]
-
-
-def test_the_tree_costs_what_its_tiles_cost() -> None:
-    for whole in (scores(4096), scores(4096, scaled=True)):
-        for tiles in candidates(whole, "fp32", VIEW):
-            read = read_loops(whole, program_of(whole, tiles, LANES))
-            of_tree, of_tiles = [
-                estimate(TiledKernel(whole, tiled, 1, "fp32", VIEW)).time_ps for tiled in (read, tiles.tiled)
-            ]  # fmt: skip
-            assert of_tree == pytest.approx(of_tiles, rel=1e-2)
 
 
 @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "ago"])

@@ -15,7 +15,7 @@ from dsascape.hw_models.cpu.core_kinds import VectorShape
 from dsascape.scheduler.cpu.cost.estimate import estimate
 from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest
 from dsascape.scheduler.cpu.cost.streamed import add_corrections
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel, kernel_of
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
@@ -23,7 +23,6 @@ from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, candidates, choose_tiling
 from dsascape.scheduler.cpu.structure.chains import fronts_of
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
@@ -131,7 +130,7 @@ def test_an_odd_number_of_keys_costs_what_the_next_even_one_does() -> None:
     """509 keys are 0.6 % fewer than 512; a step less would be 12 %."""
     odd, even = [
         min(
-            estimate(TiledKernel(whole, tiles.tiled, 1, "fp32", VIEW)).time_ps
+            estimate(kernel_of(whole, tiles, 1, "fp32", VIEW)).time_ps
             for tiles in in_steps(whole) if tiles.depth_step == 64 and tiles.tile[2] <= 16
         )
         for whole in (layer(written_out(keys, "added", kept=np.ones((keys, keys), bool))) for keys in (509, 512))
@@ -170,18 +169,6 @@ def test_what_a_part_of_a_row_takes_once_more_is_counted() -> None:
     assert found.arithmetic == 4 * 256 + 2 * 7 * (256 - 128) + (2 + 1) * 128 - 2048
     assert found.load == 3 * 256 + 256 + 2 * 128 - 2048 - 128
     assert found.store == 3 * 256 + 2 * 128 - 2048
-
-
-@pytest.mark.parametrize("make", [in_full, causal])
-def test_the_tree_costs_what_its_tiles_cost(make: Callable[[], Layer]) -> None:
-    whole = make()
-    for tiles in in_steps(whole):
-        read = read_loops(whole, program_of(whole, tiles, LANES))
-        of_tree, of_tiles = [
-            estimate(TiledKernel(whole, tiled, 1, "fp32", VIEW)).time_ps for tiled in (read, tiles.tiled)
-        ]  # fmt: skip
-        assert of_tree == pytest.approx(of_tiles, rel=1e-2)
-        assert fronts_of(whole, read)[0].times == fronts_of(whole, tiles.tiled)[0].times
 
 
 @pytest.mark.parametrize(("tokens", "streamed"), [(32, False), (2048, True)])

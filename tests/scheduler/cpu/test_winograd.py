@@ -10,14 +10,11 @@ from dsascape.fusion.fixed_pattern import fixed_pattern_plan
 from dsascape.fusion.plan import Group
 from dsascape.hw_models import Cpu, load_hardware
 from dsascape.scheduler import ScheduleError
-from dsascape.scheduler.cpu.cost.estimate import estimate
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.lower import works
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule, kernel_by_kernel
 from dsascape.scheduler.cpu.structure.chains import tile_grains
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.structure.parts import parts_of
@@ -109,16 +106,6 @@ def test_tiles_are_multiples_of_those_of_the_algorithm() -> None:
         part % grain == 0 or part >= size
         for part, grain, size in zip(kernel.tiles.whole_registers, tile_grains(kernel.layer), shape, strict=True)
     )
-
-
-def test_the_tree_that_code_is_generated_from_costs_what_the_tiles_do() -> None:
-    schedule = schedule_of(network())
-    kernel, view = schedule.runs[1], costs_of(schedule.graph).view
-    of_tree = read_loops(kernel.layer, kernel.program(view.lanes("fp32")))
-    one, other = [
-        estimate(TiledKernel(kernel.layer, tiled, 1, "fp32", view)).time_ps for tiled in (kernel.tiled, of_tree)
-    ]
-    assert other == pytest.approx(one, rel=0.01)
 
 
 def test_a_schedule_with_it_is_read_back_as_it_was() -> None:

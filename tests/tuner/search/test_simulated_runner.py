@@ -7,8 +7,7 @@ import pytest
 from dsascape.hw_models import Cpu, load_hardware
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import among_others_ps
-from dsascape.scheduler.cpu.cost.issued import codes_of_program
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
+from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of_program
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.tuner.search.analysis import SearchMachine
 from dsascape.tuner.search.kinds.cpu import CpuSpace
@@ -27,19 +26,8 @@ def test_the_time_is_the_least_of_all_numbers_of_threads(machine: str) -> None:
         programs = [space.draw(rng) for _ in range(60)]
         answers = SimulatedRunner(view, "fp32").answers(Task("key", naive, own, 1, (), 1), programs)
         for program, answer in zip(programs, answers, strict=True):
-            tiled = read_loops(naive.layer, program.loops)
-            codes = codes_of_program(naive.layer, program.loops, tiled, "fp32", view.code)
-            times = [among_others_ps(naive.layer, tiled, each, "fp32", view, codes) for each in view.thread_counts]
+            times = [
+                among_others_ps(kernel_of_program(naive.layer, program.loops, each, "fp32", view))
+                for each in view.thread_counts
+            ]  # fmt: skip
             assert answer.seconds == min(times) / PS_PER_S
-
-
-def test_a_program_whose_loops_the_model_does_not_know_has_a_reason() -> None:
-    """What one product makes is computed inside of the other one's reduction."""
-    view = CpuView(load_hardware("epyc", Cpu))
-    naive, own = kernels.two_matmuls(24), SearchMachine.of_cpu(view, "fp32")
-    space, rng = CpuSpace(naive, own), random.Random(0)
-    programs = [space.draw(rng) for _ in range(200)]
-    answers = list(SimulatedRunner(view, "fp32").answers(Task("key", naive, own, 1, (), 1), programs))
-    failed = [each for each in answers if each.seconds is None]
-    assert 0 < len(failed) < 40
-    assert all("another anchor's reduction" in each.reason for each in failed)

@@ -23,10 +23,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.parts import divisors
+from dsascape.tuner.search.reuse.read_loops import TiledLoops
 from dsascape.tuner.search.reuse.shapes import MajorNest, block_shapes
 from dsascape.workloads.loopnest import Access, Extents
 

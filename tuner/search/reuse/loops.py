@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dsascape.scheduler.cpu.structure.read_loops import read_loops
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, Statement, statements_of
@@ -32,6 +31,7 @@ from dsascape.tuner.search.reuse.loop_rounds import LoopRounds, expected_trials,
 from dsascape.tuner.search.reuse.loop_shapes import CoreFacts, LoopFeatures, LoopNestShapes, LoopShapes
 from dsascape.tuner.search.reuse.nests import major_nest
 from dsascape.tuner.search.reuse.operators import FeatureRatios, ReuseError, SketchSet
+from dsascape.tuner.search.reuse.read_loops import read_loops
 from dsascape.tuner.search.reuse.shapes import MajorNest
 from dsascape.tuner.search.reuse.sketch_sets import APART, FUSED, PARTIAL_SUMS, PLAIN
 from dsascape.tuner.search.settled import MOST_UNROLLED

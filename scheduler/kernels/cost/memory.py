@@ -1,0 +1,261 @@
+"""What a loop program touches in memory: a tree of the bodies of its loops, with the lines of each array.
+
+Buffers in registers are no memory. Loops that are written out, or lanes, come at once: what they touch is touched by
+one access. Where a mask bounds a loop it counts with its iterations in the mean.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dsascape.hw_models.caches.lines import Array, Lines
+from dsascape.hw_models.caches.trees import Body
+from dsascape.scheduler.kernels.cost.boxes import Limit, Term, Touch, lines_of, touch_of
+from dsascape.scheduler.kernels.cost.placed import bounds_of, is_at_once
+from dsascape.scheduler.kernels.cost.places import Use
+from dsascape.scheduler.kernels.cost.reads import Reads
+from dsascape.scheduler.kernels.cost.trips import Limit as Bound
+from dsascape.scheduler.kernels.cost.trips import iterations
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.nodes import Buffer, Loop, Node, Nodes, Statement, strides_of
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+
+Running = dict[str, int]
+"""Iterations of the loops that run, by name."""
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """The arrays of a program, by number: tensors from outside and results first, then buffers of its own."""
+
+    number: Mapping[str, int]
+    buffers: tuple[Buffer, ...]
+    """Those of its own that lie in memory, in the order of their numbers."""
+
+    @staticmethod
+    def of(program: LoopProgram, outside: Sequence[str]) -> "Arrays":
+        """Return the arrays of a program with the tensors ``outside``, in this order."""
+        own = [each for each in program.buffers if each.name not in outside and each.scope != "register"]
+        names = dict.fromkeys([*outside, *[each.name for each in own]])
+        return Arrays({name: number for number, name in enumerate(names)}, tuple(own))
+
+
+@dataclass
+class _Part:
+    """A part of the tree, and what it touches while all of its loops run."""
+
+    body: Body
+    touched: dict[int, list[tuple[Touch, Running]]]
+    """By array."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a program touches in memory."""
+
+    body: Body
+    moving: Mapping[int, frozenset[str]]
+    """Loops that move what it touches of each array."""
+
+
+class MemoryTree:
+    """What a program touches while some iterations of its parallel loops run."""
+
+    def __init__(
+        self, naive: NaiveProgram, program: LoopProgram, arrays: Arrays, line_bytes: int,
+        part_of: Callable[[str], int], parts: int,
+    ) -> None:  # fmt: skip
+        """Prepare it; ``part_of``: number of the part that a stage belongs to, of so many ``parts``."""
+        self._naive, self._program, self._arrays, self._line_bytes = naive, program, arrays, line_bytes
+        self._part_of, self._parts = part_of, parts
+        self._reads = Reads(naive, program)
+        self._buffers = {each.name: each for each in program.buffers}
+        self._layouts = {each.tensor: each for each in program.layouts}
+        self._known: dict[object, Lines] = {}
+        self._counts: Mapping[str, int] = {}
+
+    def of(self, counts: Mapping[str, int]) -> "Memory":
+        """Return what the whole program touches; ``counts``: iterations of loops that run other than all of them."""
+        self._counts = counts
+        found = self._sequence(self._of(self._program.body, (), ()))
+        moving = {
+            array: frozenset[str]().union(*[touch.moving for touch, _ in every])
+            for array, every in found.touched.items()
+        }
+        return Memory(found.body, moving)
+
+    def _touches(self, statement: Statement) -> Iterator[tuple[int, Touch]]:
+        """Yield what a statement loads and stores in memory: numbers of arrays, and how."""
+        loads, stored, _ = self._reads.of(statement)
+        for use, is_store in (*[(each, False) for each in loads], (stored, True)):
+            number = self._arrays.number.get(use.array)
+            if number is not None and use.scope != "register":
+                touch = self._touch(use, is_store=is_store)
+                if all(happens for happens, _, _ in touch.limits):
+                    yield number, touch
+
+    def _of(self, nodes: Nodes, around: tuple[tuple[str, int], ...], limits: tuple[Bound, ...]) -> list[_Part]:
+        found: list[_Part] = []
+        for node in nodes:
+            if isinstance(node, Loop) and not is_at_once(node):
+                found += self._of_loop(node, around, limits)
+            elif isinstance(node, Loop | Statement):
+                found.append(self._at_once(node))
+            else:
+                found += self._of(node.body, around, limits)
+        return found
+
+    def _of_loop(
+        self, node: Loop, around: tuple[tuple[str, int], ...], limits: tuple[Bound, ...]
+    ) -> list[_Part]:  # fmt: skip
+        loops = [(name, self._counts.get(name, extent)) for name, extent in node.fused or ((node.name, node.extent),)]
+        own = (*around, *loops)
+        further = (*limits, *bounds_of(node))
+        inside = self._of(node.body, own, further)
+        if not inside:
+            return []
+        if node.reach is not None:
+            ((name, _),) = loops
+            every = self._iterations(around, limits)
+            return [self._repeated(self._sequence(inside), name, self._iterations(own, further) / max(every, 1))]
+        part = self._sequence(inside)
+        for name, extent in reversed(loops):
+            part = self._repeated(part, name, extent)
+        return [part]
+
+    def _iterations(self, around: Sequence[tuple[str, int]], limits: Sequence[Bound]) -> float:
+        return float(iterations(dict(around), limits, self._program.extents))
+
+    def _at_once(self, node: Node) -> _Part:
+        """Return the accesses of statements in loops that are written out, or lanes."""
+        touched: dict[int, list[tuple[Touch, Running]]] = {}
+        stored: set[int] = set()
+        executions, part = 0.0, 0
+        for running, statement, times in _statements(node, {}, 1):
+            executions += times
+            part = self._part_of(statement.stage)
+            for array, touch in self._touches(statement):
+                own = touched.setdefault(array, [])
+                if all(touch.sides != other.sides or running != others for other, others in own):
+                    own.append((touch, running))
+                if touch.is_store:
+                    stored.add(array)
+        lines = {array: self._lines(own) for array, own in touched.items()}
+        by_part = tuple([executions if each == part else 0.0 for each in range(self._parts)])
+        return _Part(Body(1, (), lines, lines, frozenset(stored), part, by_part), touched)
+
+    def _sequence(self, parts: Sequence[_Part]) -> _Part:
+        """Return parts one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        touched: dict[int, list[tuple[Touch, Running]]] = {}
+        for part in parts:
+            for array, own in part.touched.items():
+                every = touched.setdefault(array, [])
+                every += [each for each in own if not _is_there(each, every)]
+        lines = {array: self._lines(own) for array, own in touched.items()}
+        bodies = tuple([part.body for part in parts])
+        executions = tuple([sum(each) for each in zip(*[body.executions for body in bodies], strict=True)])
+        stored = frozenset().union(*[body.stored for body in bodies])
+        return _Part(Body(1, bodies, lines, lines, stored, 0, executions), touched)
+
+    def _repeated(self, part: _Part, name: str, trips: float) -> _Part:
+        """Return what a part touches in several iterations of a loop."""
+        if trips == 1:
+            return part
+        count = math.ceil(trips)
+        if trips < 1:
+            lines = {array: _share(each, trips) for array, each in part.body.whole.items()}
+            executions = tuple([each * trips for each in part.body.executions])
+            body = Body(trips, (part.body,), part.body.whole, lines, part.body.stored, 0, executions)
+            return _Part(body, part.touched)
+        touched: dict[int, list[tuple[Touch, Running]]] = {}
+        trips_of: dict[int, float] = {}
+        moved: set[int] = set()
+        body, inside = part.body, part.body
+        lines = dict(inside.whole)
+        for array, every in part.touched.items():
+            own = touched[array] = [
+                (touch, {**running, name: count}) if name in touch.moving else (touch, running)
+                for touch, running in every
+            ]
+            moving = [(touch, running) for touch, running in every if name in touch.moving]
+            if not moving:
+                if all(touch.is_window for touch, _ in every):
+                    trips_of[array] = 1.0  # whoever has its elements makes all results of them
+                continue
+            moved.add(array)
+            lines[array] = self._lines(own)
+            if all(touch.is_apart(name, running) for touch, running in moving) and len(moving) == len(every):
+                touch, running = moving[0]
+                whole = touch.elements({**running, name: count}) / touch.elements(running)
+                if whole < trips:
+                    trips_of[array] = max(whole, 1.0)
+        if body.trips == 1 and body.children:  # several parts, or one, in this loop alone
+            repeated = replace(body, trips=trips)
+        else:
+            repeated = Body(trips, (body,), inside.whole, lines, inside.stored, 0, inside.executions)
+        return _Part(
+            replace(
+                repeated, whole=lines, is_moved=frozenset(moved), trips_of=trips_of,
+                executions=tuple([each * trips for each in inside.executions]),
+            ), touched,
+        )  # fmt: skip
+
+    def _lines(self, touched: Sequence[tuple[Touch, Running]]) -> Lines:
+        key = tuple([(touch, tuple(running.items())) for touch, running in touched])
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = lines_of(touched, self._line_bytes)
+        return known
+
+    def _touch(self, use: Use, *, is_store: bool) -> Touch:
+        buffer, limits = self._buffers.get(use.array), tuple(self._limits(use))
+        if buffer is not None:
+            array = Array(buffer.shape, buffer.element_bytes)
+            return touch_of(use, buffer.shape, buffer.strides, array, is_store=is_store, limits=limits)
+        layer = self._naive.layer
+        shape, layout = layer.graph.tensors[use.array].shape, self._layouts.get(use.array)
+        sizes = [shape[dim] for dim in self._naive.order_of(use.array, len(shape))]
+        if layout is not None:
+            sizes = [-(-shape[layout.dim] // layout.panel), *[shape[dim] for dim in layout.order], layout.panel]
+        array = Array(tuple(sizes), layer.described(use.array).element_bytes)
+        return touch_of(use, sizes, strides_of(sizes, None), array, is_store=is_store, limits=limits)
+
+    def _limits(self, use: Use) -> Iterator[Limit]:
+        """Yield what decides whether iterations touch an array, and how many of them do."""
+        if use.share < 1:
+            yield use.share, (), math.inf
+        extents = {**self._program.extents, **dict(() if use.run is None else use.run.loops)}
+        groups: dict[frozenset[str], list[Bound]] = {}
+        for condition in use.conditions:
+            groups.setdefault(frozenset([loop for loop, _ in condition.value.terms]), []).append(condition)
+        for loops, conditions in groups.items():
+            own = {loop: extents[loop] for loop in loops}
+            happens = float(iterations(own, conditions, extents)) / math.prod(own.values())
+            terms = tuple([Term(stride, loop) for loop, stride in conditions[0].value.terms])
+            values = 1 + sum([abs(each.stride) * (extents[each.loop] - 1) for each in terms])
+            if happens < 1:
+                yield happens, terms, values
+
+
+def _share(lines: Lines, share: float) -> Lines:
+    return Lines(lines.count * share, lines.runs, lines.pitch_lines, lines.jumps * share)
+
+
+def _is_there(touch: tuple[Touch, Running], every: Sequence[tuple[Touch, Running]]) -> bool:
+    return any(touch[0].sides == other.sides and touch[1] == running for other, running in every)
+
+
+def _statements(node: Node, running: Running, times: int) -> Iterator[tuple[Running, Statement, int]]:
+    """Yield the statements in loops that come at once, with these loops, and how often each runs."""
+    if isinstance(node, Statement):
+        yield running, node, times
+        return
+    inside = running
+    if isinstance(node, Loop):
+        loops = node.fused or ((node.name, node.extent),)
+        inside = {**running, **dict(loops)}
+        times = times if node.kind == "vector" else times * node.extent
+    for each in node.body:
+        yield from _statements(each, inside, times)
