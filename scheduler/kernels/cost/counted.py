@@ -40,6 +40,10 @@ class Moved:
     """Registers loaded, hoisted ones aside, or stored: instructions of one thread or of one vector."""
     gathered: Size = 0
     """Registers among ``registers`` that gathers and scatters move: one for each lane."""
+    requests: int | None = 0
+    """Accesses of whole warps; None where threads do none, or no closed form says how many."""
+    transactions: int | None = 0
+    """Sectors of global memory, or wavefronts of shared memory, that they ask for."""
     moves: list[Move] = field(default_factory=list)
     """What they consist of."""
 

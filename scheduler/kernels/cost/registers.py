@@ -17,6 +17,7 @@ from dsascape.scheduler.kernels.cost.placed import LANES, Around, Placed, placed
 from dsascape.scheduler.kernels.cost.places import Use
 from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.trips import Limit, iterations
+from dsascape.scheduler.kernels.cost.warps import WARPS, requests
 from dsascape.scheduler.kernels.loops.columns import (
     Size,
     alike,
@@ -201,9 +202,21 @@ class _PartCounts:
             if not everywhere(plain == distinct):
                 found = found * distinct // plain
             moved.registers = moved.registers + found
+            last = max([place for place, is_last in lasts if everywhere(is_last)])
+            self._ask(moved, use, [*outside[:last], *in_band], each.placed)
             moved.gathered = moved.gathered + (found if is_gathered else 0)
             moved.moves.append(_described(found, each, use, alone, is_gathered=is_gathered))
         return needed
+
+    def _ask(self, moved: Moved, use: Use, around: Sequence[Around], placed: Placed) -> None:
+        """Count what the warps of a grid ask for when they load or store once in each iteration of loops."""
+        has_threads = any(loop.kind == "thread" for loop in around)
+        own = requests(use, around, placed.conditions, WARPS) if has_threads and moved.requests is not None else None
+        if own is None or moved.requests is None or moved.transactions is None:
+            moved.requests = moved.transactions = None
+            return
+        moved.requests += own.requests
+        moved.transactions += own.transactions
 
     def _needed(self, distinct: Size, placed: Placed, use: Use) -> Any:
         """Return the registers that a load needs in a band, in the mean: of alternatives, one happens at a time."""

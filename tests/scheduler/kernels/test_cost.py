@@ -80,6 +80,8 @@ def compare_moves(part: Part, cost: PartCost, counts: Counts, most: float) -> No
             assert wanted.elements <= found.elements <= wanted.elements * (1 + most), (part, array)
             assert wanted.registers * (1 - SAME) <= found.registers <= wanted.registers * (1 + most), (part, array)
             assert wanted.gathered * (1 - SAME) <= found.gathered <= wanted.gathered * (1 + most), (part, array)
+            if found.requests is not None and found.registers == wanted.registers:
+                assert (found.requests, found.transactions) == (wanted.requests, wanted.transactions), (part, array)
 
 
 def sticks_out(nodes: Nodes) -> bool:
