@@ -80,8 +80,11 @@ def compare_moves(part: Part, cost: PartCost, counts: Counts, most: float) -> No
             assert wanted.elements <= found.elements <= wanted.elements * (1 + most), (part, array)
             assert wanted.registers * (1 - SAME) <= found.registers <= wanted.registers * (1 + most), (part, array)
             assert wanted.gathered * (1 - SAME) <= found.gathered <= wanted.gathered * (1 + most), (part, array)
-            if found.requests is not None and found.registers == wanted.registers:
-                assert (found.requests, found.transactions) == (wanted.requests, wanted.transactions), (part, array)
+            if found.requests is None or found.transactions is None or found.registers != wanted.registers:
+                continue
+            further = 0.0 if most == SAME else most  # threads of a warp may begin in several copies of a loop
+            assert found.requests <= wanted.requests <= found.requests * (1 + further), (part, array)
+            assert found.transactions <= wanted.transactions <= found.transactions * (1 + further), (part, array)
 
 
 def sticks_out(nodes: Nodes) -> bool:
