@@ -49,7 +49,8 @@ class TestByHand:
     def test_what_one_loop_makes_is_there_for_the_next_if_both_fit(self) -> None:
         made = after_each_other(access({SCRATCH: 8}, frozenset([SCRATCH])), access({SCRATCH: 8, WEIGHTS: 4}, part=1))
 
-        assert fetched(made, 10) == pytest.approx({SCRATCH: 8, WEIGHTS: 4})  # half of what comes with it passes in between
+        # half of what comes with it passes in between
+        assert fetched(made, 10) == pytest.approx({SCRATCH: 8, WEIGHTS: 4})
         assert fetched(made, 9) == pytest.approx({SCRATCH: 16, WEIGHTS: 4})
 
     def test_a_buffer_that_stays_is_written_back_once(self) -> None:
@@ -63,7 +64,9 @@ class TestByHand:
     def test_cores_that_use_the_same_fetch_it_once(self) -> None:
         tree = access({DATA: 4, WEIGHTS: 10})
 
-        assert fetched(tree, 100, Together(3, {DATA: (3.0, 100.0), WEIGHTS: (1.0, 10.0)})) == pytest.approx({DATA: 12, WEIGHTS: 10})
+        three = Together(3, {DATA: (3.0, 100.0), WEIGHTS: (1.0, 10.0)})
+
+        assert fetched(tree, 100, three) == pytest.approx({DATA: 12, WEIGHTS: 10})
 
     def test_a_part_that_runs_every_other_time_moves_half(self) -> None:
         tree = repeated(access({DATA: 4}), 0.5, {})
