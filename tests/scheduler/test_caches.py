@@ -95,7 +95,7 @@ def test_a_token_behind_a_cache_reads_it_once(machine: str, make: Any, policy: s
     """
     record = simulate(make(), machine, policy, dtype="fp16").record
     cache, scores = 2 * SHARED * LENGTH * WIDTH * 2, HEADS * LENGTH * 2
-    most = {"kirin990": 1.6 * cache, "stcp920": cache + 10 * scores}.get(machine, 1.01 * cache)
+    most = {"kirin990": 1.65 * cache, "stcp920": cache + 10 * scores}.get(machine, 1.01 * cache)
 
     assert cache <= record.traffic_bytes[MACHINES[machine]] <= most
 
