@@ -80,7 +80,6 @@ class Touch:
     array: Array
     sides: tuple[Side, ...]
     """Dimensions as they lie in memory, outermost first."""
-    is_store: bool
     limits: tuple[Limit, ...] = ()
 
     @cached_property
@@ -159,7 +158,7 @@ def lines_of(touched: Sequence[tuple[Touch, Mapping[str, int]]], line_bytes: int
 
 
 def touch_of(
-    use: Use, sizes: Sequence[int], strides: Sequence[int], array: Array, *, is_store: bool,
+    use: Use, sizes: Sequence[int], strides: Sequence[int], array: Array,
     limits: tuple[Limit, ...] = (),
 ) -> Touch:  # fmt: skip
     """Return what a load or store touches of an array of ``sizes``, as they lie in memory, ``strides`` apart."""
@@ -173,7 +172,7 @@ def touch_of(
     for dim, part in _parts(use.place.value.offset, sizes, strides):
         offsets[dim] = part
     sides = [Side(size, offset, tuple(own)) for size, offset, own in zip(sizes, offsets, terms, strict=True)]
-    return Touch(array, tuple(sides), is_store, limits)
+    return Touch(array, tuple(sides), limits)
 
 
 def _terms(place: Position) -> Iterator[Term]:

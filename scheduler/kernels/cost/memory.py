@@ -7,6 +7,7 @@ one access. Where a mask bounds a loop it counts with its iterations in the mean
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from dsascape.hw_models.caches.lines import Array, Lines
 from dsascape.hw_models.caches.trees import Body
@@ -40,12 +41,27 @@ class Arrays:
         return Arrays({name: number for number, name in enumerate(names)}, tuple(own))
 
 
+class _Touched(NamedTuple):
+    """A load or store while loops run; equal ones have the same number."""
+
+    number: int
+    touch: Touch
+    running: Running
+    """Loops that move it."""
+
+    def while_running(self, name: str, count: int) -> "_Touched":
+        """Return it while another loop runs, too."""
+        if name not in self.touch.moving:
+            return self
+        return _Touched(self.number, self.touch, {**self.running, name: count})
+
+
 @dataclass
 class _Part:
     """A part of the tree, and what it touches while all of its loops run."""
 
     body: Body
-    touched: dict[int, list[tuple[Touch, Running]]]
+    touched: dict[int, list[_Touched]]
     """By array."""
 
 
@@ -72,6 +88,7 @@ class MemoryTree:
         self._buffers = {each.name: each for each in program.buffers}
         self._layouts = {each.tensor: each for each in program.layouts}
         self._known: dict[object, Lines] = {}
+        self._numbers: dict[Touch, int] = {}
         self._counts: Mapping[str, int] = {}
 
     def of(self, counts: Mapping[str, int]) -> "Memory":
@@ -79,20 +96,20 @@ class MemoryTree:
         self._counts = counts
         found = self._sequence(self._of(self._program.body, (), ()))
         moving = {
-            array: frozenset[str]().union(*[touch.moving for touch, _ in every])
+            array: frozenset[str]().union(*[each.touch.moving for each in every])
             for array, every in found.touched.items()
         }
         return Memory(found.body, moving)
 
-    def _touches(self, statement: Statement) -> Iterator[tuple[int, Touch]]:
-        """Yield what a statement loads and stores in memory: numbers of arrays, and how."""
+    def _touches(self, statement: Statement) -> Iterator[tuple[int, Touch, bool]]:
+        """Yield what a statement loads and stores in memory: numbers of arrays, how, and whether it is a store."""
         loads, stored, _ = self._reads.of(statement)
         for use, is_store in (*[(each, False) for each in loads], (stored, True)):
             number = self._arrays.number.get(use.array)
             if number is not None and use.scope != "register":
-                touch = self._touch(use, is_store=is_store)
+                touch = self._touch(use)
                 if all(happens for happens, _, _ in touch.limits):
-                    yield number, touch
+                    yield number, touch, is_store
 
     def _of(self, nodes: Nodes, around: tuple[tuple[str, int], ...], limits: tuple[Bound, ...]) -> list[_Part]:
         found: list[_Part] = []
@@ -128,19 +145,20 @@ class MemoryTree:
 
     def _at_once(self, node: Node) -> _Part:
         """Return the accesses of statements in loops that are written out, or lanes."""
-        touched: dict[int, list[tuple[Touch, Running]]] = {}
+        touched: dict[int, list[_Touched]] = {}
         stored: set[int] = set()
         executions, part = 0.0, 0
         for running, statement, times in _statements(node, {}, 1):
             executions += times
             part = self._part_of(statement.stage)
-            for array, touch in self._touches(statement):
-                own = touched.setdefault(array, [])
-                if all(touch.sides != other.sides or running != others for other, others in own):
-                    own.append((touch, running))
-                if touch.is_store:
+            for array, touch, is_store in self._touches(statement):
+                moving = {name: count for name, count in running.items() if name in touch.moving}
+                own = _Touched(self._numbers.setdefault(touch, len(self._numbers)), touch, moving)
+                every = touched.setdefault(array, [])
+                every += [] if _is_there(own, every) else [own]
+                if is_store:
                     stored.add(array)
-        lines = {array: self._lines(own) for array, own in touched.items()}
+        lines = {array: self._lines(every) for array, every in touched.items()}
         by_part = tuple([executions if each == part else 0.0 for each in range(self._parts)])
         return _Part(Body(1, (), lines, lines, frozenset(stored), part, by_part), touched)
 
@@ -148,7 +166,7 @@ class MemoryTree:
         """Return parts one after the other."""
         if len(parts) == 1:
             return parts[0]
-        touched: dict[int, list[tuple[Touch, Running]]] = {}
+        touched: dict[int, list[_Touched]] = {}
         for part in parts:
             for array, own in part.touched.items():
                 every = touched.setdefault(array, [])
@@ -169,26 +187,23 @@ class MemoryTree:
             executions = tuple([each * trips for each in part.body.executions])
             body = Body(trips, (part.body,), part.body.whole, lines, part.body.stored, 0, executions)
             return _Part(body, part.touched)
-        touched: dict[int, list[tuple[Touch, Running]]] = {}
+        touched: dict[int, list[_Touched]] = {}
         trips_of: dict[int, float] = {}
         moved: set[int] = set()
         body, inside = part.body, part.body
         lines = dict(inside.whole)
         for array, every in part.touched.items():
-            own = touched[array] = [
-                (touch, {**running, name: count}) if name in touch.moving else (touch, running)
-                for touch, running in every
-            ]
-            moving = [(touch, running) for touch, running in every if name in touch.moving]
+            own = touched[array] = [each.while_running(name, count) for each in every]
+            moving = [(each, behind) for each, behind in zip(every, own, strict=True) if behind is not each]
             if not moving:
-                if all(touch.is_window for touch, _ in every):
+                if all(each.touch.is_window for each in every):
                     trips_of[array] = 1.0  # whoever has its elements makes all results of them
                 continue
             moved.add(array)
             lines[array] = self._lines(own)
-            if all(touch.is_apart(name, running) for touch, running in moving) and len(moving) == len(every):
-                touch, running = moving[0]
-                whole = touch.elements({**running, name: count}) / touch.elements(running)
+            if len(moving) == len(every) and all(each.touch.is_apart(name, each.running) for each, _ in moving):
+                first, behind = moving[0]
+                whole = first.touch.elements(behind.running) / first.touch.elements(first.running)
                 if whole < trips:
                     trips_of[array] = max(whole, 1.0)
         if body.trips == 1 and body.children:  # several parts, or one, in this loop alone
@@ -202,25 +217,26 @@ class MemoryTree:
             ), touched,
         )  # fmt: skip
 
-    def _lines(self, touched: Sequence[tuple[Touch, Running]]) -> Lines:
-        key = tuple([(touch, tuple(running.items())) for touch, running in touched])
+    def _lines(self, touched: Sequence[_Touched]) -> Lines:
+        key = tuple([(each.number, *each.running.items()) for each in touched])
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = lines_of(touched, self._line_bytes)
+            pairs = [(each.touch, each.running) for each in touched]
+            known = self._known[key] = lines_of(pairs, self._line_bytes)
         return known
 
-    def _touch(self, use: Use, *, is_store: bool) -> Touch:
+    def _touch(self, use: Use) -> Touch:
         buffer, limits = self._buffers.get(use.array), tuple(self._limits(use))
         if buffer is not None:
             array = Array(buffer.shape, buffer.element_bytes)
-            return touch_of(use, buffer.shape, buffer.strides, array, is_store=is_store, limits=limits)
+            return touch_of(use, buffer.shape, buffer.strides, array, limits=limits)
         layer = self._naive.layer
         shape, layout = layer.graph.tensors[use.array].shape, self._layouts.get(use.array)
         sizes = [shape[dim] for dim in self._naive.order_of(use.array, len(shape))]
         if layout is not None:
             sizes = [-(-shape[layout.dim] // layout.panel), *[shape[dim] for dim in layout.order], layout.panel]
         array = Array(tuple(sizes), layer.described(use.array).element_bytes)
-        return touch_of(use, sizes, strides_of(sizes, None), array, is_store=is_store, limits=limits)
+        return touch_of(use, sizes, strides_of(sizes, None), array, limits=limits)
 
     def _limits(self, use: Use) -> Iterator[Limit]:
         """Yield what decides whether iterations touch an array, and how many of them do."""
@@ -243,8 +259,8 @@ def _share(lines: Lines, share: float) -> Lines:
     return Lines(lines.count * share, lines.runs, lines.pitch_lines, lines.jumps * share)
 
 
-def _is_there(touch: tuple[Touch, Running], every: Sequence[tuple[Touch, Running]]) -> bool:
-    return any(touch[0].sides == other.sides and touch[1] == running for other, running in every)
+def _is_there(touched: _Touched, every: Sequence[_Touched]) -> bool:
+    return any(touched.number == other.number and touched.running == other.running for other in every)
 
 
 def _statements(node: Node, running: Running, times: int) -> Iterator[tuple[Running, Statement, int]]:
