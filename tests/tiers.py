@@ -18,14 +18,14 @@ import pytest
 NIGHT = os.environ.get("DSASCAPE_TESTS") == "night"
 SHARE = 12
 """By day, one example of so many is drawn."""
-FEW = 6
+FEW = 5
 """Examples that are drawn in any case, if a test asks for so many."""
 
 
 def examples(count: int, few: int = FEW) -> int:
     """Return how many examples of ``count`` are drawn in this run: what ``settings(max_examples=...)`` is given.
 
-    ``few`` is how many are drawn in any case; fewer than six do where a test draws them for each of its parameters.
+    ``few`` is how many are drawn in any case; fewer than five do where a test draws them for each of its parameters.
     """
     return count if NIGHT else max(min(count, few), count // SHARE)
 
