@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from dsascape.scheduler.kernels.cost.band import gathers, registers_alive, registers_of
 from dsascape.scheduler.kernels.cost.counted import BandCost, Move, Moved, Part, PartCost
 from dsascape.scheduler.kernels.cost.placed import LANES, Around, Placed, placed_in
 from dsascape.scheduler.kernels.cost.places import Use
@@ -20,12 +21,9 @@ from dsascape.scheduler.kernels.cost.trips import Limit, iterations
 from dsascape.scheduler.kernels.cost.warps import WARPS, requests
 from dsascape.scheduler.kernels.loops.columns import (
     Size,
-    alike,
     anywhere,
     chosen,
     everywhere,
-    largest,
-    least,
     most,
     same,
 )
@@ -184,7 +182,7 @@ class _PartCounts:
         needed: Any = 0
         for each, use in own:
             distinct = registers_of(use, each.placed)
-            live = distinct if use.scope == "register" else _live(distinct, use, each.placed)
+            live = distinct if use.scope == "register" else registers_alive(distinct, use, each.placed)
             needed = needed + self._needed(live, each.placed, use)
             if use.scope == "register":
                 continue
@@ -317,86 +315,6 @@ def _choosing(each: _Statement, use: Use, moving: Collection[str]) -> set[str]:
     conditions = [*each.placed.conditions, *use.conditions, *use.clamped]
     tied = [{name for name, _ in condition.value.terms} for condition in conditions]
     return {name for names in tied if names & written_out for name in names}
-
-
-def gathers(use: Use, around: Sequence[Around]) -> bool:
-    """Whether lanes of a vector load or store neither neighbours nor one element."""
-    lanes = [each.name for each in around if each.kind == "vector"]
-    strides = dict(use.place.value.terms)
-    return any(name in use.place.unknown or (name in strides and alike(strides[name] != 1)) for name in lanes)
-
-
-def registers_of(use: Use, placed: Placed) -> Size:
-    """Return the registers of a band that a load needs: the distinct places that loops written out reach."""
-    strides = dict(use.place.value.terms)
-    terms = [
-        (abs(strides[each.name]), each.extent) for each in placed.around
-        if each.is_in_band and each.kind not in LANES and each.name in strides
-    ]  # fmt: skip
-    plain = math.prod([extent for _, extent in terms], start=1)
-    if not use.place.is_known:
-        plain = math.prod([
-            each.extent for each in placed.around
-            if each.is_in_band and each.kind not in LANES and each.name in use.place.moving
-        ], start=1)  # fmt: skip
-    if not use.place.is_affine or (use.place.is_known and _is_nested(terms)):
-        return plain
-    if not use.place.is_known:
-        return _derived(plain, use, placed)
-    numbers = [number for term in terms for number in term]
-    if all(isinstance(number, int) for number in numbers):
-        return _reached([largest(number) for number in numbers])
-    kinds, rows = np.unique(np.stack(np.broadcast_arrays(*numbers)), axis=1, return_inverse=True)
-    return np.array([_reached(tuple(map(int, kind))) for kind in kinds.T], np.int64)[rows.reshape(-1)]
-
-
-
-def _reached(numbers: Sequence[int]) -> int:
-    """Return how many places loops reach: stride and iterations of each, one after the other."""
-    reached = {0}
-    for stride, extent in zip(numbers[::2], numbers[1::2], strict=True):
-        reached = {each + stride * number for each in reached for number in range(extent)}
-    return len(reached)
-
-
-def _derived(plain: Size, use: Use, placed: Placed) -> Size:
-    """Return the distinct places of a band of which quotients or rests are parts; ``plain``, all, of columns."""
-    loops = [each for each in placed.around if each.is_in_band and each.kind not in LANES]
-    if not loops or not isinstance(plain, int) or plain > _MOST_ENUMERATED:
-        return plain
-    numbers = np.indices([largest(each.extent) for each in loops])
-    places = use.place.at({each.name: own.reshape(-1) for each, own in zip(loops, numbers, strict=True)})
-    return int(np.unique(places).size)
-
-
-def _live(distinct: Size, use: Use, placed: Placed) -> Size:
-    """Return the registers of a load that are needed at a time: those that a loop written out comes back to.
-
-    One where no loop does: each is used up before the next one is loaded.
-    """
-    moving = use.place.moving
-    live: Size = 1
-    is_kept: Any = False
-    for loop in placed.around:
-        if loop.is_in_band and loop.kind not in LANES:
-            again = loop.name not in moving
-            live = live * chosen(is_kept & (not again), loop.extent, 1) if not again else live
-            is_kept = is_kept | (again & (loop.extent > 1))
-    return least(live, distinct)
-
-
-_MOST_ENUMERATED = 4096
-"""Places of a band that are enumerated, where loops overlap or divide; all count as distinct beyond that."""
-
-
-def _is_nested(terms: Sequence[tuple[Size, Size]]) -> bool:
-    """Whether all iterations of loops reach distinct places: each goes beyond what those inside of it cover."""
-    covered: Size = 0
-    for stride, extent in sorted(terms, key=lambda each: largest(each[0])):
-        if anywhere((stride <= covered) & (extent > 1)):
-            return False
-        covered = covered + stride * (extent - 1)
-    return True
 
 
 def _is_same(one: _Statement, use: Use, other: _Statement, other_use: Use) -> bool:

@@ -12,12 +12,14 @@ four times as long where their addresses become constants, and x86 takes two or 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+from dsascape.scheduler.kernels.cost.band import gathers, registers_of
 from dsascape.scheduler.kernels.cost.placed import LANES, Placed, has_bands, placed_in
 from dsascape.scheduler.kernels.cost.places import Use
 from dsascape.scheduler.kernels.cost.reads import Reads
-from dsascape.scheduler.kernels.cost.registers import gathers, registers_of
 from dsascape.scheduler.kernels.loops.columns import Size, alike, same
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import Loop, Node, Nodes, Statement
@@ -35,53 +37,62 @@ def written_out(naive: NaiveProgram, program: LoopProgram, most: int) -> LoopPro
     return replace(program, body=_Unrolling(naive, program, most).nodes(program.body))
 
 
+class _Uses(NamedTuple):
+    """What a statement loads and stores, and the operations of one execution."""
+
+    loads: tuple[Use, ...]
+    stored: Use
+    operations: Operations
+
+
 class _Unrolling:
     def __init__(self, naive: NaiveProgram, program: LoopProgram, most: int) -> None:
         self._reads, self._most = Reads(naive, program), most
-        self._known: dict[int, tuple[tuple[Use, ...], Use, Operations]] = {}
-        """What statements load, store and compute, by identity: nodes that are unrolled keep theirs."""
 
     def nodes(self, nodes: Nodes) -> Nodes:
         """Return ``nodes`` with loops unrolled that are short."""
-        return tuple(map(self._node, nodes))
+        return self._nodes(nodes)[0]
 
-    def _node(self, node: Node) -> Node:
+    def _nodes(self, nodes: Nodes) -> tuple[Nodes, list[_Uses]]:
+        """Return `nodes`, with the uses of the statements in them, in the order in which these stand."""
+        every = [self._node(node) for node in nodes]
+        return tuple([node for node, _ in every]), [each for _, uses in every for each in uses]
+
+    def _node(self, node: Node) -> tuple[Node, list[_Uses]]:
         if isinstance(node, Statement):
-            return node
-        own = replace(node, body=self.nodes(node.body))
+            return node, [_Uses(*self._reads.of(node))]
+        body, uses = self._nodes(node.body)
+        own = replace(node, body=body)
         if not isinstance(own, Loop) or own.kind != "serial" or own.reach is not None or own.dealt:
-            return own
-        return replace(own, kind="unrolled") if self._is_short(own) else own
+            return own, uses
+        return replace(own, kind="unrolled") if self._is_short(own, uses) else own, uses
 
-    def _is_short(self, loop: Loop) -> bool:
+    def _is_short(self, loop: Loop, uses: Sequence[_Uses]) -> bool:
         """Whether a loop has no other one inside, and few instructions in all of its iterations."""
         if has_bands(loop.body):
             return False
         statements = placed_in(loop.body)
         copies = sum([_copies(each) for each in statements], 0)
         return alike(copies * loop.extent <= self._most) and alike(
-            self._instructions(statements) * loop.extent <= self._most
+            _instructions(statements, uses) * loop.extent <= self._most
         )
 
-    def _instructions(self, statements: tuple[Placed, ...]) -> Size:
-        """Return the instructions of one iteration: each register is loaded once, sums stay in registers."""
-        total: Size = 0
-        loaded: list[Use] = []
-        for each in statements:
-            number = id(each.statement)
-            if number not in self._known:
-                self._known[number] = self._reads.of(each.statement)
-            loads, stored, made = self._known[number]
-            own = made.macs + made.simple + _SPECIAL * made.special + (stored.scope != "register")
-            total = total + _copies(each) * own
-            for use in loads:
-                if use.scope == "register" or any(use.array == it.array and same(use.place, it.place) for it in loaded):
-                    continue
-                loaded.append(use)
-                lanes = [loop.extent for loop in each.around if loop.kind == "vector"]
-                of_one = _GATHERED * math.prod(lanes, start=1) if gathers(use, each.around) else 1
-                total = total + registers_of(use, each) * of_one
-        return total
+
+def _instructions(statements: Sequence[Placed], uses: Sequence[_Uses]) -> Size:
+    """Return the instructions of one iteration: each register is loaded once, sums stay in registers."""
+    total: Size = 0
+    loaded: list[Use] = []
+    for each, (loads, stored, made) in zip(statements, uses, strict=True):
+        of_one = made.macs + made.simple + _SPECIAL * made.special + (stored.scope != "register")
+        total = total + _copies(each) * of_one
+        for use in loads:
+            if use.scope == "register" or any(use.array == it.array and same(use.place, it.place) for it in loaded):
+                continue
+            loaded.append(use)
+            lanes = [loop.extent for loop in each.around if loop.kind == "vector"]
+            moves = _GATHERED * math.prod(lanes, start=1) if gathers(use, each.around) else 1
+            total = total + registers_of(use, each) * moves
+    return total
 
 
 def _copies(placed: Placed) -> Size:
