@@ -16,7 +16,7 @@ from dsascape.hw_models.caches.lines import PAGE_LINES, CacheShape, Lines
 
 @dataclass(frozen=True)
 class Body:
-    """What is done one after the other, some number of times; without children, accesses that come at once."""
+    """One loop of a program and what each iteration does, one after the other; without children: accesses at once."""
 
     trips: float
     """Iterations, in the mean; less than one, where it does not run each time."""
@@ -33,7 +33,6 @@ class Body:
     """Statements run in all iterations, by part."""
     is_moved: frozenset[int] = frozenset()
     """Arrays of which iterations touch other elements, be it in the same lines."""
-
     trips_of: Mapping[int, float] = field(default_factory=dict)
     """Iterations that count for arrays of which the last iteration touches less than others."""
 

@@ -8,7 +8,7 @@ from dsascape.hw_models.caches.passing import Passed
 from dsascape.hw_models.caches.trees import ArrayPassed, Body, Together, passed_by
 from dsascape.scheduler.cpu.cost.split import Split
 from dsascape.scheduler.cpu.schedule.chunks import Chunks
-from dsascape.scheduler.kernels.cost.memory import Arrays, Memory, MemoryTree
+from dsascape.scheduler.kernels.cost.memory import Arrays, Memory, memory_of
 from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
@@ -34,10 +34,7 @@ class ProgramTraffic:
         self._arrays = Arrays.of(program, [*outside, *[name for name in names if name not in outside]])
         self._count = len(found.operands)
         self._every = len(self._arrays.number)
-        self._tree = MemoryTree(
-            NaiveProgram(layer), program, self._arrays, line_bytes, self._split.part_of.__getitem__,
-            self._split.part_count,
-        )  # fmt: skip
+        self._layer, self._program = layer, program
         self.regions = waiting_steps(layer) + self._split.waits
         """Parallel loops, one after the other."""
         self._passed: dict[tuple[CacheShape, int], dict[int, ArrayPassed]] = {}
@@ -56,7 +53,8 @@ class ProgramTraffic:
     def memory(self) -> Memory:
         """What a full chunk touches."""
         counts = {name: count for region in self._split.regions for name, count in region.counts.items()}
-        return self._tree.of(counts)
+        naive, part_of = NaiveProgram(self._layer), self._split.part_of
+        return memory_of(naive, self._program, self._arrays, self._line_bytes, part_of, counts)
 
     @cached_property
     def scratch_bytes(self) -> int:
@@ -97,7 +95,7 @@ class ProgramTraffic:
         return tuple(found)
 
     def touched_lines(self, array: int, cores: int) -> float:
-        """Return the lines of an array that full chunks of so many cores touch together."""
+        """Return the lines of an array that full chunks of ``cores`` cores touch together."""
         return self._together(cores).lines(array, self._lines(array))
 
     def passed(self, cache: CacheShape, cores: int) -> tuple[Passed, ...]:
@@ -120,8 +118,9 @@ class ProgramTraffic:
             shares.append(sum(weighted) / sum(moved) if any(moved) else 1.0)
         return tuple(shares)
 
-    passed_first = passed
-    """The same for a kernel whose buffers are not in the cache when it begins: so it always is."""
+    def passed_first(self, cache: CacheShape, cores: int) -> tuple[Passed, ...]:
+        """Return `passed`: traffic of a loop program is that of buffers which no cache has when the kernel begins."""
+        return self.passed(cache, cores)
 
     def first_lines(self, passed: Passed, cores: int) -> tuple[float, ...]:
         """Return by operand what a part fetches of it because nobody has used it before, for one full chunk."""
@@ -169,14 +168,14 @@ class ProgramTraffic:
         return Together(cores, bounds)
 
     def _of_arrays(self, cache: CacheShape, cores: int) -> dict[int, ArrayPassed]:
-        known = self._passed.get((cache, cores))
-        if known is None:
-            known = self._passed[cache, cores] = passed_by(self.memory.body, cache, self._together(cores))
+        by_array = self._passed.get((cache, cores))
+        if by_array is None:
+            by_array = self._passed[cache, cores] = passed_by(self.memory.body, cache, self._together(cores))
             if not self._write_allocate:
-                for array, own in known.items():
+                for array, own in by_array.items():
                     if array in self.memory.body.stored:
                         _spare(own, self.touched_lines(array, cores))
-        return known
+        return by_array
 
 
 def _spare(passed: ArrayPassed, lines: float) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.scheduler.cpu.cost.split import Split
 from dsascape.scheduler.cpu.costs import CpuCosts
-from dsascape.scheduler.cpu.schedule.chunks import chunks_of
 from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.cut import layers_in_order
@@ -31,9 +30,7 @@ class CpuKernel(Kernel):
     @property
     def chunks(self) -> int:
         """Parts of the parallel loop, one a thread; fewer than threads where there are not so many iterations."""
-        if self.steps:
-            return Split(self.layer, self.program(1), self.threads).main.chunks.count
-        return chunks_of(self.layer.sink.shape, self.tiles.tiled, self.threads).count
+        return Split(self.layer, self.program(1), self.threads).main.chunks.count
 
     @property
     def decided(self) -> Decided:

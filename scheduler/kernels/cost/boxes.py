@@ -27,7 +27,7 @@ class Term:
 
 
 class Box(NamedTuple):
-    """What is touched along one dimension."""
+    """Elements that a load or store touches along one dimension of an array, while some loops run."""
 
     begin: int
     span: int

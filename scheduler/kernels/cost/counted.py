@@ -57,7 +57,7 @@ class PartCost:
     elements: Size = 0
     """Lanes that run them."""
     needed: Size = 0
-    """Those among them whose element lies in the tensor: tiles may stick out of it."""
+    """Lanes whose element lies in the tensor: others compute what sticks out of it, and is dropped."""
     in_vectors: list[tuple[Size, Size]] = field(default_factory=list)
     """Executions of each statement, behind the lanes of the vectors that it runs in."""
     bands: Size = 0

@@ -5,7 +5,7 @@ one access. Where a mask bounds a loop it counts with its iterations in the mean
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class Arrays:
 
     number: Mapping[str, int]
     buffers: tuple[Buffer, ...]
-    """Those of its own that lie in memory, in the order of their numbers."""
+    """The program's own buffers that lie in memory, registers left out, in the order of their numbers."""
 
     @staticmethod
     def of(program: LoopProgram, outside: Sequence[str]) -> "Arrays":
@@ -74,32 +74,41 @@ class Memory:
     """Loops that move what it touches of each array."""
 
 
-class MemoryTree:
-    """What a program touches while some iterations of its parallel loops run."""
+def memory_of(
+    naive: NaiveProgram, program: LoopProgram, arrays: Arrays, line_bytes: int, part_of: Mapping[str, int],
+    counts: Mapping[str, int],
+) -> Memory:  # fmt: skip
+    """Return what a program touches in memory, in lines of ``line_bytes``.
+
+    ``part_of``: number of the part of the kernel that each stage belongs to; ``counts``: iterations, by loop, of
+    parallel loops of which one thread runs fewer than all.
+    """
+    return _Tree(naive, program, arrays, line_bytes, part_of, counts).memory()
+
+
+class _Tree:
+    """The tree of one program's loop bodies, while it is built."""
 
     def __init__(
-        self, naive: NaiveProgram, program: LoopProgram, arrays: Arrays, line_bytes: int,
-        part_of: Callable[[str], int], parts: int,
+        self, naive: NaiveProgram, program: LoopProgram, arrays: Arrays, line_bytes: int, part_of: Mapping[str, int],
+        counts: Mapping[str, int],
     ) -> None:  # fmt: skip
-        """Prepare it; ``part_of``: number of the part that a stage belongs to, of so many ``parts``."""
         self._naive, self._program, self._arrays, self._line_bytes = naive, program, arrays, line_bytes
-        self._part_of, self._parts = part_of, parts
+        self._part_of, self._parts, self._counts = part_of, max(part_of.values()) + 1, counts
         self._reads = Reads(naive, program)
         self._buffers = {each.name: each for each in program.buffers}
         self._layouts = {each.tensor: each for each in program.layouts}
-        self._known: dict[object, Lines] = {}
+        self._lines_by_touches: dict[object, Lines] = {}
         self._numbers: dict[Touch, int] = {}
-        self._counts: Mapping[str, int] = {}
 
-    def of(self, counts: Mapping[str, int]) -> "Memory":
-        """Return what the whole program touches; ``counts``: iterations of loops that run other than all of them."""
-        self._counts = counts
-        found = self._sequence(self._of(self._program.body, (), ()))
+    def memory(self) -> Memory:
+        """Return what the whole program touches."""
+        whole = self._sequence(self._of(self._program.body, (), ()))
         moving = {
             array: frozenset[str]().union(*[each.touch.moving for each in every])
-            for array, every in found.touched.items()
+            for array, every in whole.touched.items()
         }
-        return Memory(found.body, moving)
+        return Memory(whole.body, moving)
 
     def _touches(self, statement: Statement) -> Iterator[tuple[int, Touch, bool]]:
         """Yield what a statement loads and stores in memory: numbers of arrays, how, and whether it is a store."""
@@ -150,7 +159,7 @@ class MemoryTree:
         executions, part = 0.0, 0
         for running, statement, times in _statements(node, {}, 1):
             executions += times
-            part = self._part_of(statement.stage)
+            part = self._part_of[statement.stage]
             for array, touch, is_store in self._touches(statement):
                 moving = {name: count for name, count in running.items() if name in touch.moving}
                 own = _Touched(self._numbers.setdefault(touch, len(self._numbers)), touch, moving)
@@ -219,11 +228,11 @@ class MemoryTree:
 
     def _lines(self, touched: Sequence[_Touched]) -> Lines:
         key = tuple([(each.number, *each.running.items()) for each in touched])
-        known = self._known.get(key)
-        if known is None:
+        lines = self._lines_by_touches.get(key)
+        if lines is None:
             pairs = [(each.touch, each.running) for each in touched]
-            known = self._known[key] = lines_of(pairs, self._line_bytes)
-        return known
+            lines = self._lines_by_touches[key] = lines_of(pairs, self._line_bytes)
+        return lines
 
     def _touch(self, use: Use) -> Touch:
         buffer, limits = self._buffers.get(use.array), tuple(self._limits(use))

@@ -11,7 +11,7 @@ from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
-from dsascape.scheduler.kernels.cost.memory import Arrays, Memory, MemoryTree
+from dsascape.scheduler.kernels.cost.memory import Arrays, Memory, memory_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.program import LoopProgram
@@ -36,8 +36,8 @@ def programs(graph: Graph) -> list[tuple[Layer, LoopProgram]]:
 
 def memory(layer: Layer, program: LoopProgram) -> tuple[Memory, Arrays]:
     arrays = Arrays.of(program, (*layer.inputs, *layer.outputs))
-    tree = MemoryTree(NaiveProgram(layer), program, arrays, LINE_BYTES, lambda _: 0, 1)
-    return tree.of({}), arrays
+    part_of = {stage.name: 0 for stage in program.stages}
+    return memory_of(NaiveProgram(layer), program, arrays, LINE_BYTES, part_of, {}), arrays
 
 
 def run_through(layer: Layer, program: LoopProgram, lines: int) -> Traced:
@@ -45,8 +45,8 @@ def run_through(layer: Layer, program: LoopProgram, lines: int) -> Traced:
     return traced(NaiveProgram(layer), program, arrays, LINE_BYTES, lines)
 
 
-def passed(layer: Layer, program: LoopProgram, lines: int) -> float:
-    found = passed_by(memory(layer, program)[0].body, CacheShape(lines))
+def passed(layer: Layer, program: LoopProgram, cache: CacheShape) -> float:
+    found = passed_by(memory(layer, program)[0].body, cache)
     return sum([sum(each.fetched) + sum(each.written) for each in found.values()])
 
 
@@ -67,11 +67,22 @@ def test_what_passes_is_that_of_an_exact_cache_but_for_steps(graph: Graph, lines
         few, exact, many = [run_through(layer, program, each).total for each in (lines // 2, lines, 2 * lines)]
         if few > 1.1 * exact or exact > 1.1 * many:
             continue
-        assert passed(layer, program, lines) == pytest.approx(exact, rel=0.3, abs=16)
+        assert passed(layer, program, CacheShape(lines)) == pytest.approx(exact, rel=0.3, abs=16)
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
-@given(graph=networks(most_blocks=1, dtype="fp32"), lines=st.integers(4, 2000))
-def test_a_larger_cache_passes_no_more(graph: Graph, lines: int) -> None:
+@given(
+    graph=networks(most_blocks=1, dtype="fp32"), ways=st.sampled_from((2, 4, 8)), sets=st.sampled_from((16, 64, 256)),
+    is_lru=st.booleans(), is_randomly_placed=st.booleans(),
+)  # fmt: skip
+def test_a_larger_cache_passes_no_more(
+    graph: Graph, ways: int, sets: int, is_lru: bool, is_randomly_placed: bool
+) -> None:
+    small, ways_more, sets_more = [
+        CacheShape(way * each, each, is_lru, is_randomly_placed)
+        for way, each in ((ways, sets), (2 * ways, sets), (ways, 2 * sets))
+    ]
     for layer, program in programs(graph):
-        assert passed(layer, program, 2 * lines) <= passed(layer, program, lines) * (1 + 1e-9)
+        least = passed(layer, program, small) * (1 + 1e-9)
+        assert passed(layer, program, ways_more) <= least
+        assert passed(layer, program, sets_more) <= least
