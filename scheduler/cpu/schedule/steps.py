@@ -194,7 +194,6 @@ class _Writing:
 
         Rows of the maximum are inside of those of the exponentials, rows of the sum behind all of these.
         """
-        assert made.tiles is not None
         order = tuple([dim for dim in made.layer.sink.order if dim != softmax.columns])
         rows, count = len(order), partial_sums(made.extents[softmax.columns], self.lanes)
         for name, place in ((softmax.maximum, (softmax.exponentials, rows)), (softmax.total, (sums, 1))):
@@ -213,7 +212,6 @@ class _Writing:
         These are loops of the ``consumer``.
         """
         part, tiles = made.layer, made.tiles
-        assert tiles is not None
         anchor = anchor_of(part, tiles)
         if anchor is None:
             rows = _Writing(part, tiles, self.lanes)

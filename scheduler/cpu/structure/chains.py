@@ -33,11 +33,11 @@ class Made:
     """How many loops over tiles, from the outermost, it is computed inside of: the others go on with what there is."""
     times: int
     """How often it is computed."""
-    run: float = 1.0
+    run: float
     """Share of these times in the mean that a mask does not leave out."""
-    filled: float = 1.0
+    filled: float
     """Share of `extents` that it makes in the mean: the last step of the depth may be shorter than the others."""
-    tiles: LoopTiles | None = None
+    tiles: LoopTiles
     """Tiles that its loops follow from; a tile is the part that one copy with padding serves, or the whole box."""
 
     @property
@@ -108,9 +108,7 @@ def tile_grains(layer: Layer) -> tuple[int, ...]:
 
 def fronts_of(layer: Layer, tiled: TiledLoops) -> tuple[Made, ...]:
     """Return what the parts of ``layer`` in front of the last make inside of its loops, first part first."""
-    if tiled.upstream is not None:
-        return made_in_front(layer, tiled.upstream)
-    return ()
+    return () if tiled.upstream is None else made_in_front(layer, tiled.upstream)
 
 
 def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
