@@ -25,7 +25,7 @@ Whole = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Warps:
-    """What the requests of warps depend on: its sizes on all GPUs of today."""
+    """Sizes that the requests of warps depend on: those of NVIDIA's GPUs (CUDA C++ Programming Guide, from 5.x on)."""
 
     threads: int = 32
     sector_bytes: int = 32
@@ -98,7 +98,8 @@ class _Requests:
     def _share(self) -> float:
         share = 1.0
         for each in self._conditions:
-            low, end = each.value.span(self._extents)
+            outside = {name: 1 for name, _ in each.value.terms}
+            low, end = each.value.span({**outside, **self._extents})
             share *= min(max((each.limit - low) / (end - low), 0.0), 1.0)
         return share
 

@@ -13,8 +13,11 @@ from dsascape.scheduler.gpu.checked import gpu_limits
 from dsascape.scheduler.gpu.steps import program_of as grid_program
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.kernels.cost.counted import PartCost
+from dsascape.scheduler.kernels.cost.placed import Around
+from dsascape.scheduler.kernels.cost.places import Position, Use
 from dsascape.scheduler.kernels.cost.registers import part_costs
 from dsascape.scheduler.kernels.cost.trips import below, iterations
+from dsascape.scheduler.kernels.cost.warps import WARPS, requests
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -85,6 +88,19 @@ def compare_moves(part: Part, cost: PartCost, counts: Counts, most: float) -> No
             further = 0.0 if most == SAME else most  # threads of a warp may begin in several copies of a loop
             assert found.requests <= wanted.requests <= found.requests * (1 + further), (part, array)
             assert found.transactions <= wanted.transactions <= found.transactions * (1 + further), (part, array)
+
+
+def test_of_too_many_accesses_to_go_through_conditions_count_by_their_share() -> None:
+    """31,250 blocks of 256 threads, the last of which has 64 elements: a warp asks for 4 sectors of 32 bytes."""
+    element = Affine(0, (("block", 256), ("thread", 1)))
+    around = [Around("block", 31_250, "block", is_in_band=False), Around("thread", 256, "thread", is_in_band=True)]
+    use = Use("x", "global", Position(element), (), 4)
+    size = 31_249 * 256 + 64
+    found = requests(use, around, (Condition(element, size), Condition(Affine(0, (("fixed", 1),)), 9)), WARPS)
+
+    assert found is not None
+    assert found.requests == pytest.approx(size / 32, rel=1e-4)
+    assert found.transactions == pytest.approx(size / 32 * 4, rel=1e-4)
 
 
 def sticks_out(nodes: Nodes) -> bool:
