@@ -40,6 +40,8 @@ class CpuTuning:
     result. INT8 has tiles of 4 besides those of 2, with weights that are rounded to 16 bits. ncnn computes so."""
     most_accumulators: Few = 64
     """Register tiles with more are not tried."""
+    costed: Few = 3
+    """Tiles of a kernel that are costed as loop programs, of those tried the ones with the least rough times."""
     depth_iterations: Annotated[int, Field(ge=8, le=2**20)] = 512
     """Iterations of the anchor's whole reduction between two passes over partial sums, where the depth loop is cut: the
     largest even step that makes no more is tried beside the whole."""

@@ -6,7 +6,7 @@ from onnx import ModelProto, helper
 
 from dsascape import simulate
 from dsascape.experiments.question.points import RunRecord
-from dsascape.scheduler.cpu.structure.nests import nests_of
+from dsascape.scheduler.cpu.structure.nests import anchor_work
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
@@ -50,9 +50,9 @@ def test_a_register_tile_of_whole_phases_loads_a_tap_once_for_all_pixels_of_its_
                strides=[2, 2], pads=[1, 1, 1, 1])  # fmt: skip
     layer = layer_of(Analysis(net.graph(y, dtype="fp32")), (0,))
     assert layer is not None
-    (code,) = nests_of(layer)
-    data, weight = code.reads
+    work = anchor_work(layer)
+    data, weight = work.reads
 
-    assert code.iterations == 4 * 2 * 2
+    assert work.iterations == 4 * 2 * 2
     assert [weight.loads_along(3, pixels) for pixels in (1, 2, 3, 4, 6)] == [1, 2, 3, 2, 2]
     assert [data.loads_along(3, pixels) for pixels in (1, 2, 3, 4, 6)] == [1, 1, 3, 2, 3]

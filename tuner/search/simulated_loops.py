@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import among_others_ps
-from dsascape.scheduler.cpu.cost.instructions import Code
-from dsascape.scheduler.cpu.cost.issued import codes_of_program
+from dsascape.scheduler.cpu.cost.issued import Code, codes_of_program
 from dsascape.scheduler.cpu.cost.split import Split
 from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of_program
 from dsascape.scheduler.cpu.schedule.chunks import Chunks

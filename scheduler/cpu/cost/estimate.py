@@ -1,13 +1,13 @@
 """How long a kernel takes with empty caches, what it takes at least, and what it takes among others."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dsascape.hw_models import Cpu
 from dsascape.hw_models.caches.lines import random_placement_hit_rate
-from dsascape.hw_models.cpu.machine import DRAM, L1, L3
+from dsascape.hw_models.cpu.machine import DRAM, L3
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.cpu.cost.tiled_kernel import SplitKernel, TiledKernel
+from dsascape.scheduler.cpu.cost.tiled_kernel import SplitKernel
 from dsascape.scheduler.cpu.cost.work import Found, KernelWork, held_by_others, kernel_work
 from dsascape.scheduler.cpu.view import CacheSize, CpuView
 from dsascape.scheduler.kernels.footprints import footprints_of
@@ -44,30 +44,6 @@ def estimate(kernel: SplitKernel) -> Estimate:
     longest = max(longest, _shared_ps(spec, moved))
     called_ps = _called_ps(spec, threads, kernel.regions)
     return Estimate(called_ps + longest, called_ps + apart, tuple(reversed(moved.values())))
-
-
-def bounds_apart_ps(kernel: TiledKernel) -> Iterator[float]:
-    """Yield times that `Estimate.apart_ps` is not less than, from the quickest to work out to the closest.
-
-    What a core of the slowest kind needs is added up level by level outwards; what each level has to move anyhow stands
-    in for those further out.
-    """
-    view = kernel.view
-    pace, used = view.on_cores(kernel.threads)[-1]
-    least_ps = _called_ps(view.spec, kernel.threads, kernel.regions) + kernel.chunk_cycles(pace) * pace.cycle_ps
-    least_ps += kernel.chunk_register_bytes / pace.bytes_per_ps[L1]
-    yield least_ps * _ROUNDING
-    further_ps = kernel.least_moved_ps(pace, used)
-    bound_ps = least_ps + sum(further_ps)
-    yield bound_ps * _ROUNDING
-    for place, (name, passed) in enumerate(zip(view.caches, kernel.levels(pace, used), strict=True)):
-        least_ps += sum([pace.moved_ps(kernel.moved(name, part)) for part in passed])
-        bound_ps = max(bound_ps, least_ps + sum(further_ps[place + 1 :]))
-        yield bound_ps * _ROUNDING
-
-
-_ROUNDING = 1 - 1e-9
-"""The same numbers added up in another order come to no less than this share."""
 
 
 def handed_over(footprints: Footprints, scratch: int, threads: int, cache: CacheSize) -> Found:
@@ -112,13 +88,6 @@ def time_ps(work: KernelWork, view: CpuView) -> float:
             if name in moved:
                 moved[name] += size * each.count
     return _called_ps(spec, work.threads, work.regions) + max(longest, _shared_ps(spec, moved))
-
-
-def least_time_ps(kernel: SplitKernel) -> float:
-    """Return what `Estimate.time_ps` is not less than: the instructions of the slowest core."""
-    paces = [pace for pace, _ in kernel.view.on_cores(kernel.threads)]
-    called_ps = _called_ps(kernel.view.spec, kernel.threads, kernel.regions)
-    return called_ps + max([kernel.chunk_cycles(pace) * pace.cycle_ps for pace in paces])
 
 
 def _called_ps(spec: Cpu, threads: int, regions: int) -> float:

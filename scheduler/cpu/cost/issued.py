@@ -7,14 +7,14 @@ and keeps them for instructions that multiply by one lane.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dsascape.hw_models.cpu.core_kinds import VectorShape
 from dsascape.hw_models.simulation.instructions import Issued
-from dsascape.scheduler.cpu.cost.instructions import Code
 from dsascape.scheduler.cpu.cost.split import parts_of_stages
+from dsascape.scheduler.cpu.structure.widened import Conversion, conversions
 from dsascape.scheduler.cpu.structure.windows import has_depth
 from dsascape.scheduler.cpu.view import CodeView
 from dsascape.scheduler.kernels.cost.auto_vectors import in_vectors
@@ -27,16 +27,29 @@ from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reduction_loops
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.recurrences import elements_inside
+from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.workloads.loopnest import Operations
+from dsascape.workloads.spaced import executed_extents
 
 Amount = Any
 """A number of instructions, or a column of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The instructions of a kernel, or of a part of it, and what they work on."""
+
+    issued: Issued
+    register_bytes: int
+    """Moved between registers and the first cache."""
+    operations: Operations
+
+
 def codes_of_program(layer: Layer, program: LoopProgram, dtype: str, view: CodeView) -> tuple[Code, ...]:
     """Return the instructions of a loop program: of each of the kernel's parts, first to last."""
     vector, parts = view.simd.vector(dtype), parts_of_stages(layer, program)
-    found = [Instructions(vector, view) for _ in range(max(parts.values()) + 1)]
+    widened = conversions(layer, parts_of(layer) or (layer,))
+    found = [Instructions(vector, view, widened) for _ in range(max(parts.values()) + 1)]
     naive = NaiveProgram(layer)
     compiled = in_vectors(naive, program, vector.lanes)
     compiled = written_out(naive, compiled, view.tuning.written_out)
@@ -56,6 +69,8 @@ class PartKind:
     is_product: bool = False
     sums_in_depth: bool = False
     """Whether products of several iterations may share an instruction that adds them up."""
+    iterations: int = 1
+    """Of the reduction: the last instruction that adds up several may have fewer of them."""
     is_requantised: bool = False
     """Whether it makes numbers of fewer bits of sums of integers."""
     is_fold: bool = False
@@ -68,12 +83,14 @@ def _kind_of(layer: Layer, stage: Stage, role: str, cost: PartCost) -> PartKind:
         if role == "fold":
             return PartKind(is_fold=True)
         long = [loop for loop in reduction_loops(nest) if nest.loops[loop].extent > 1]
-        return PartKind(is_product, is_product and has_depth(nest, long))
+        executed = executed_extents(nest)
+        return PartKind(is_product, is_product and has_depth(nest, long), math.prod([executed[loop] for loop in long]))
     products = {compiled.nest.write.tensor + SUMS for compiled in layer.nests if compiled.nest.per_iteration.macs}
     is_narrow = layer.described(stage.tensor).element_bytes < _HALF_BYTES
     return PartKind(is_requantised=is_narrow and not products.isdisjoint(cost.loads))
 
 
+_AS_IT_IS = Conversion(0, 0)
 _HALF_BYTES = 2
 """Bytes of the narrowest numbers that sums are rounded to without a scale."""
 _REQUANTISATION = 3
@@ -83,8 +100,8 @@ _REQUANTISATION = 3
 class Instructions:
     """Instructions being added up: numbers, or columns of them."""
 
-    def __init__(self, vector: VectorShape, view: CodeView) -> None:
-        self._vector, self._view = vector, view
+    def __init__(self, vector: VectorShape, view: CodeView, widened: Mapping[str, Conversion]) -> None:
+        self._vector, self._view, self._widened = vector, view, widened
         self.fma: Amount = 0.0
         self.arithmetic: Amount = 0.0
         self.special: Amount = 0.0
@@ -106,7 +123,8 @@ class Instructions:
         self.simple += made.simple * cost.needed
         self.special_functions += made.special * cost.needed
         depth = vector.depth if kind.sums_in_depth else 1
-        products = made.macs * (vector.instructions if kind.sums_in_depth else 1.0) / depth
+        deep = kind.iterations / -(-kind.iterations // depth)  # iterations that an instruction has in the mean
+        products = made.macs * (vector.instructions if kind.sums_in_depth else 1.0) / deep
         simple = made.simple + _REQUANTISATION * kind.is_requantised
         self.fma += cost.executions * products
         self.arithmetic += cost.executions * simple
@@ -119,19 +137,23 @@ class Instructions:
         if kind.is_fold and not any(array.moves for array in cost.loads.values()):
             self._move_halves(cost)
         used: Amount = cost.elements / most(cost.executions, 1) * lane_bytes
-        for array in cost.loads.values():
+        for name, array in cost.loads.items():
+            widened = self._widened.get(name, _AS_IT_IS)
+            self.arithmetic -= cost.executions * widened.of_all
             for move in array.moves:
-                loads, size = self._moves(move, depth if move.moves_with_depth else 1)
+                loads, size = self._moves(move, *((depth, deep) if move.moves_with_depth else (1, 1.0)))
                 self.load += loads
                 self.register_bytes += loads * size
-                converted = loads * (vector.converts + (move.is_gathered and vector.lanes > 1))
-                self.arithmetic += converted
+                converted = loads * (move.is_gathered and vector.lanes > 1)
+                if vector.converts:
+                    converted = converted + loads * ceil_div(size // move.element_bytes, vector.lanes)
+                self.arithmetic += converted + move.registers * widened.arithmetic
                 filled = size if move.is_gathered else most(used, size)  # one element may fill a vector
                 self._spare("load", loads, filled)
                 self._spare("arithmetic", converted, filled)
         for array in cost.stores.values():
             for move in array.moves:
-                stores, size = self._moves(move, 1)
+                stores, size = self._moves(move, 1, 1.0)
                 self.store += stores
                 self.register_bytes += stores * size
                 self._spare("store", stores, size)
@@ -184,12 +206,15 @@ class Instructions:
             found.append(written_out <= self._view.tuning.unrolled_whole)
         return found
 
-    def _moves(self, move: Move, depth: int) -> tuple[Amount, Amount]:
-        """Return the instructions that load or store, and the bytes that each moves."""
+    def _moves(self, move: Move, depth: int, deep: float) -> tuple[Amount, Amount]:
+        """Return the instructions that load or store, and the bytes that each moves.
+
+        Each is for ``depth`` iterations of a reduction at most, and for ``deep`` in the mean.
+        """
         register, vector = self._view.simd.register_bytes, self._vector
         size = move.element_bytes
         if move.is_gathered:
-            return move.registers / depth, size * depth
+            return move.registers / deep, size * depth
         single = move.lanes == 1
         in_register = register // size
         run = move.run
@@ -199,8 +224,8 @@ class Instructions:
             # What follows each other is loaded together: for lanes, or because vectors of it do not fill a register.
             shared = run if single or vector.depth > depth else move.lanes
             together = ceil_div(shared * size, register) / (shared / move.lanes)
-            return move.registers * together / (1 if single else depth), least(register, shared * size)
-        return move.registers / depth, size * depth
+            return move.registers * together / (1.0 if single else deep), least(register, shared * size)
+        return move.registers / deep, size * depth
 
     def wait_for_each_other(self, chained: int, executions: Size) -> None:
         """Let results need earlier ones, with so many elements between two of which one needs the other.

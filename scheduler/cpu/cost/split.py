@@ -94,7 +94,7 @@ class Split:
     def _region(self, node: Node) -> Region:
         loop, times = _parallel(node, 1)
         if loop is None:
-            return Region(Chunks(1, 1, 1, ()), {}, {}, 1)
+            return Region(Chunks(1, 1, 1), {}, {}, 1)
         fused = loop.fused or ((loop.name, loop.extent),)
         each = -(-loop.extent // min(self._threads, loop.extent))
         number = -(-loop.extent // each)
@@ -103,7 +103,7 @@ class Split:
             counts[name] = min(extent, left)
             left = -(-left // counts[name])
             parts[name] = -(-extent // counts[name])
-        chunks = Chunks(number, each, loop.extent - (number - 1) * each, ())
+        chunks = Chunks(number, each, loop.extent - (number - 1) * each)
         return Region(self._with_densities(chunks, loop, parts), counts, parts, times)
 
     def _with_densities(self, chunks: Chunks, loop: Loop, parts: Mapping[str, int]) -> Chunks:

@@ -12,13 +12,10 @@ from operator import mul
 from dsascape.hw_models.caches.passing import Passed
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.cpu.machine import L1, CorePace, Moved, Step
-from dsascape.scheduler.cpu.cost.chunk_traffic import ChunkTraffic, traffic_of
-from dsascape.scheduler.cpu.cost.instructions import Code, codes_of
-from dsascape.scheduler.cpu.cost.issued import codes_of_program
+from dsascape.scheduler.cpu.cost.issued import Code, codes_of_program
 from dsascape.scheduler.cpu.cost.program_traffic import ProgramTraffic
 from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
-from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
-from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.cpu.view import CodeView, CpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.workloads.memo import memoized
@@ -28,7 +25,7 @@ class SplitKernel:
     """A kernel whose loops and threads are given."""
 
     def __init__(
-        self, layer: Layer, traffic: ProgramTraffic | ChunkTraffic, codes: tuple[Code, ...], dtype: str, view: CpuView
+        self, layer: Layer, traffic: ProgramTraffic, codes: tuple[Code, ...], dtype: str, view: CpuView
     ) -> None:
         self.layer, self.view, self.dtype = layer, view, dtype
         self.codes, self.traffic = codes, traffic
@@ -110,30 +107,6 @@ class SplitKernel:
         return tuple([tuple(zip(self.view.caches, shares, strict=True)) for shares in by_part])
 
 
-
-class TiledKernel(SplitKernel):
-    """A kernel as a search takes it to be, before its tiles are made a program."""
-
-    traffic: ChunkTraffic
-
-    def __init__(self, layer: Layer, tiled: TiledLoops, threads: int, dtype: str, view: CpuView) -> None:
-        spec = view.spec
-        traffic = traffic_of(layer, tiled, threads, spec.line_bytes, spec.write_allocate)
-        super().__init__(layer, traffic, codes_of(layer, tiled, dtype, view.code), dtype, view)
-
-    def least_moved_ps(self, pace: CorePace, used: int) -> list[float]:
-        """Return for each cache a time that moving what it passes on for a full chunk does not take less than."""
-        line_bytes, found = self.view.spec.line_bytes, []
-        known: dict[int, tuple[float, float]] = {}
-        for name, cores in zip(self.view.caches, self.sharing(pace, used), strict=True):
-            if cores not in known:
-                known[cores] = self.traffic.least_lines(cores)
-            fetched, written = known[cores]
-            lines = fetched * min(pace.scattered[name], 1.0) + written * pace.writing[name]
-            found.append(lines * line_bytes / pace.bytes_per_ps[name])
-        return found
-
-
 def _at_most(passed: Passed, inner: Passed) -> Passed:
     """Return what passes a cache to which ``inner`` comes: no more than that, per array."""
     return Passed(tuple(map(min, passed.fetched, inner.fetched)), tuple(map(min, passed.written, inner.written)))
@@ -159,4 +132,25 @@ def kernel_of(layer: Layer, decided: Decided, threads: int, dtype: str, view: Cp
 
 @memoized
 def _kernel_of(layer: Layer, decided: Decided, threads: int, dtype: str, view: CpuView) -> SplitKernel:
-    return kernel_of_program(layer, program_of(layer, decided, view.lanes(dtype)), threads, dtype, view)
+    lanes, spec = view.lanes(dtype), view.spec
+    traffic = _traffic_of(layer, decided, lanes, threads, spec.line_bytes, spec.write_allocate)
+    return SplitKernel(layer, traffic, _codes_of(layer, decided, dtype, view.code), dtype, view)
+
+
+@memoized
+def _traffic_of(
+    layer: Layer, decided: Decided, lanes: int, threads: int, line_bytes: int, write_allocate: bool
+) -> ProgramTraffic:
+    """Return the traffic of a kernel's chunks; machines share it where lines and stores of their caches are alike."""
+    program = _program_of(layer, decided, lanes)
+    return ProgramTraffic(layer, program, threads, line_bytes, write_allocate=write_allocate)
+
+
+@memoized
+def _codes_of(layer: Layer, decided: Decided, dtype: str, view: CodeView) -> tuple[Code, ...]:
+    return codes_of_program(layer, _program_of(layer, decided, view.simd.vector(dtype).lanes), dtype, view)
+
+
+@memoized
+def _program_of(layer: Layer, decided: Decided, lanes: int) -> LoopProgram:
+    return program_of(layer, decided, lanes)

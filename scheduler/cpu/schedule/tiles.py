@@ -1,32 +1,11 @@
 """How one layer is computed on the cores of a CPU: the tiled loops that are simulated, and that generated code has."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from dsascape.scheduler.kernels.lanes import dividing
-from dsascape.scheduler.kernels.layer import DEPTH
 from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
 from dsascape.workloads.nest_by_nest import PATCHES
-
-
-class RegisterTiles(NamedTuple):
-    """Register tiles of an anchor: what its instructions depend on, whatever cache tiles are around."""
-
-    sizes: Extents
-    """Elements of each dimension that are computed at once, in vectors."""
-    vector_dim: int
-    """Dimension along which vectors lie; -1 where nothing is vectorised."""
-    passes: int
-    """Times that partial sums are taken up, the first included."""
-
-    def lanes(self, most: int) -> int:
-        """Return the lanes of the vectors on a machine that has ``most``: as many as divide a register tile."""
-        return 1 if self.vector_dim < 0 else dividing(self.sizes[self.vector_dim], most)
-
-    def padded(self, shape: Extents) -> Extents:
-        """Return the elements of each dimension that whole register tiles have."""
-        return tuple([-(-size // part) * part for size, part in zip(shape, self.sizes, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,73 +48,6 @@ class Span:
 
 Spans = tuple[Span, ...]
 """By dimension of a tensor."""
-
-
-@dataclass(frozen=True, slots=True)
-class TiledLoops:
-    """The loops around the register tiles of a kernel's anchor, as the cost model sees them, outermost first.
-
-    Inside of them are the reduction that registers hold the sums of, and the register tile itself. A kernel without an
-    anchor has the loops of its rows.
-    """
-
-    loops: tuple[tuple[int, int], ...]
-    """Axis, and elements or iterations along it that one iteration of the loop covers; the axis is a dimension of the
-    sink, or `DEPTH` for the anchor's longest reduction loop. Loops of one iteration may be there or not."""
-    parallel: int
-    """How many of them, the outermost, are split over threads together."""
-    of_tile: int
-    """How many of them are outside of what is computed beforehand for a tile: copies with padding, producers."""
-    register: Extents
-    """Elements of each dimension that are computed at once, in vectors."""
-    vector_dim: int
-    """The dimension along which vectors lie; -1 where nothing is vectorised."""
-    upstream: "LoopTiles | None" = None
-    """Tiles that the loops of anchors in front of the last follow from; None for a kernel with one anchor."""
-
-    @property
-    def has_fronts(self) -> bool:
-        """Whether anchors in front of the last compute something inside of these loops."""
-        return self.upstream is not None
-
-    @property
-    def is_streamed(self) -> bool:
-        """Whether what anchors in front of the last make is for one step of the depth at a time."""
-        return self.upstream is not None and self.upstream.streamed
-
-    @property
-    def parallel_dims(self) -> tuple[int, ...]:
-        """Dimensions of the loops that are split over threads, outermost first."""
-        return tuple([axis for axis, _ in self.loops[: self.parallel]])
-
-    def lanes(self, most: int) -> int:
-        """Return the lanes of a register tile's vectors, on a machine that has ``most``: as many as divide it."""
-        return 1 if self.vector_dim < 0 else dividing(self.register[self.vector_dim], most)
-
-    def padded(self, shape: Extents) -> Extents:
-        """Return the elements of each dimension that whole register tiles have."""
-        return tuple([-(-size // part) * part for size, part in zip(shape, self.register, strict=True)])
-
-    def tile(self, shape: Extents) -> Extents:
-        """Return the elements of each dimension of a sink of ``shape`` that are computed for one tile."""
-        covered = list(shape)
-        for axis, inside in self.loops[: self.of_tile]:
-            if axis >= 0:
-                covered[axis] = min(covered[axis], inside)
-        return tuple(covered)
-
-    def passes(self, depth: int) -> int:
-        """Return how often partial sums are taken up again, where the anchor's longest reduction has ``depth``."""
-        found = 1
-        for axis, inside in self.loops:
-            if axis < 0:
-                found *= -(-depth // inside)
-                depth = inside
-        return found
-
-    def registers(self, depth: int) -> RegisterTiles:
-        """Return the register tiles inside of these loops, where the anchor's longest reduction has ``depth``."""
-        return RegisterTiles(self.register, self.vector_dim, self.passes(depth))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,17 +115,6 @@ class LoopTiles:
     def by(self, algorithm: int) -> "LoopTiles":
         """Return the same tiles, of a convolution by ``algorithm``."""
         return replace(self, patches=algorithm == PATCHES, winograd=0 if algorithm == PATCHES else algorithm)
-
-    @property
-    def tiled(self) -> TiledLoops:
-        """The loops around the register tiles of the last anchor."""
-        of_tile = [(dim, self.tile[dim]) for dim in self.order]
-        of_depth = [] if self.depth_step is None else [(DEPTH, self.depth_step)]
-        of_registers = [(dim, self.register[dim]) for dim in self.order]
-        return TiledLoops(
-            tuple(of_tile + of_depth + of_registers), self.parallel, len(of_tile), self.register, self.vector_dim,
-            upstream=self if self.upstream else None,
-        )  # fmt: skip
 
     @property
     def whole_registers(self) -> Extents:

@@ -7,14 +7,11 @@ hand; of equal ones that with the fewest instructions.
 import itertools
 import math
 from collections.abc import Sequence
-from operator import itemgetter
 
-from dsascape.hw_models.cpu.cores import issue_cycles
-from dsascape.scheduler.cpu.cost.instructions import code_of, least_issued
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.search.register_cycles import register_cost
 from dsascape.scheduler.cpu.structure.anchors import is_aligned, lanes_along
 from dsascape.scheduler.cpu.structure.chains import depth_of
-from dsascape.scheduler.cpu.structure.nests import nests_of
+from dsascape.scheduler.cpu.structure.nests import anchor_work
 from dsascape.scheduler.cpu.view import CpuView, IssueView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
@@ -68,13 +65,12 @@ def _of_single_row(layer: Layer, dtype: str, view: CpuView) -> Extents:
 
 @memoized
 def _register_tile(layer: Layer, extents: Extents, dtype: str, view: IssueView, begins: int) -> Extents:
-    code, core = view.code, view.core
-    simd, tuning = code.simd, code.tuning
-    nest, vector_dim, shape = anchored_nest(layer), vector_dim_of(layer), layer.sink.shape
+    simd, tuning = view.code.simd, view.code.tuning
+    nest, vector_dim = anchored_nest(layer), vector_dim_of(layer)
     assert nest is not None
     lanes = math.gcd(lanes_along(nest, vector_dim, simd.vector(dtype).lanes), begins)
     limit = min(simd.registers, tuning.most_accumulators)
-    bounds = []
+    best: tuple[float, float, Extents] | None = None
     for register in _register_tiles(layer, vector_dim, lanes, limit, extents):
         accumulators = math.prod(register) // lanes
         own = tuning.kept_operands if _has_own_operands(layer, register, vector_dim) else 0
@@ -82,17 +78,9 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: IssueView, 
             continue
         if not all(is_aligned(nest, dim, size) for dim, size in enumerate(register)):
             continue
-        tile = tuple([-(-size // part) * part for size, part in zip(extents, register, strict=True)])
-        tiles = LoopTiles(tile, tuple(layer.sink.order), 0, register, vector_dim, None)
-        share = math.prod(tiles.padded(extents)) / math.prod(tiles.padded(shape))
-        least = least_issued(layer, tiles.tiled, dtype, code)
-        bounds.append((issue_cycles(core, least, dtype) * share, register, tiles, share))
-    best: tuple[float, int, Extents] | None = None
-    for bound, register, tiles, share in sorted(bounds, key=itemgetter(0, 1)):
-        if best is not None and bound > best[0]:
-            break
-        issued = code_of(layer, tiles.tiled, dtype, code).issued
-        ranked = issue_cycles(core, issued, dtype) * share, issued.total, register
+        number = math.prod([-(-size // part) for size, part in zip(extents, register, strict=True)])
+        cost = register_cost(layer, register, vector_dim, dtype, view)
+        ranked = cost.cycles * number, cost.instructions * float(number), register
         best = ranked if best is None else min(best, ranked)
     assert best is not None
     return best[2]
@@ -100,12 +88,11 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: IssueView, 
 
 def _has_own_operands(layer: Layer, register: Extents, vector_dim: int) -> bool:
     """Whether every accumulator has a vector of an operand to itself: none is the same for a row, or for a column."""
-    nest = next(nest for nest in nests_of(layer) if nest.is_anchor)
-    rows = {dim for dim, size in enumerate(nest.outputs) if size > 1} - {vector_dim}
+    rows = {dim for dim, size in enumerate(layer.sink.shape) if size > 1} - {vector_dim}
     return any(
         read.along_vector != "same" and rows <= set(read.dims)
         and all(read.loads_along(dim, register[dim]) == register[dim] for dim in rows)
-        for read in nest.reads
+        for read in anchor_work(layer).reads
     )  # fmt: skip
 
 

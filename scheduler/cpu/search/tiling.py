@@ -15,22 +15,22 @@ Where there are several anchors, these are the loops of the last one, in a few m
 register tile that needs the fewest cycles for what one tile needs of it.
 """
 
-import heapq
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
-from dsascape.scheduler.cpu.cost.estimate import Estimate, among_others_ps, bounds_apart_ps, estimate, least_time_ps
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.cost.estimate import Estimate, among_others_ps, estimate
+from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of
 from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, Spans, UpstreamTiles
 from dsascape.scheduler.cpu.search.fixed import FixedTiles, with_fixed
 from dsascape.scheduler.cpu.search.in_steps import in_steps
 from dsascape.scheduler.cpu.search.loop_sizes import parallel_loops, row_tiles, sizes_along
 from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, registers_tried, vector_dim_of
+from dsascape.scheduler.cpu.search.rough import rough_ps
 from dsascape.scheduler.cpu.structure.chains import (
     box_in_front,
     loops_apart,
@@ -39,7 +39,7 @@ from dsascape.scheduler.cpu.structure.chains import (
     streamed_softmax,
     tile_grains,
 )
-from dsascape.scheduler.cpu.structure.nests import nests_of, sums_one_by_one
+from dsascape.scheduler.cpu.structure.nests import anchor_work, sums_one_by_one
 from dsascape.scheduler.cpu.structure.shared_operands import shared_dims
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.errors import PinError
@@ -55,6 +55,8 @@ from dsascape.workloads.loopnest import Extents
 
 _TILES_OF_REGISTERS = (4,)
 _TILES_IN_FRONT = (2, 4, 8, 16)
+_SPLIT_AGAIN = 2
+"""Number of best tiles that are tried on other numbers of threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +87,6 @@ class KnownTiles:
         """Algorithm that a convolution is computed by, 0 for directly, by its signature."""
 
 
-class Candidate(TiledKernel):
-    """A kernel in tiles that are tried."""
-
-    def __init__(self, layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> None:
-        super().__init__(layer, tiles.tiled, threads, dtype, view)
-        self.tiles = tiles
-
-
 def choose_tiling(
     layer: Layer, dtype: str, view: CpuView, known: KnownTiles, fixed: FixedTiles | None = None
 ) -> Tiling:
@@ -106,40 +100,53 @@ def choose_tiling(
 
 def _search(layer: Layer, dtype: str, view: CpuView, fixed: FixedTiles | None) -> Tiling:
     most, *fewer = view.thread_counts
-    shape = layer.sink.shape
     only = None if fixed is None else fixed.threads
     if ordered_dims(layer):
         tilings = list(_in_order(layer, dtype, view))
         return min(tilings if fixed is None else _among_fixed(layer, tilings, fixed), key=_taken)
-    alike: dict[Extents, list[Candidate]] = {}
-    for cut in candidates(layer, dtype, view) if fixed is None else _candidates_with(layer, dtype, view, fixed):
-        alike.setdefault(cut.register, []).append(Candidate(layer, cut, most, dtype, view))
-    found = sorted([each for kernels in alike.values() for each in best_of(kernels, most)], key=attrgetter("rank"))
+    tried = candidates(layer, dtype, view) if fixed is None else _candidates_with(layer, dtype, view, fixed)
+    found = best_of(layer, tried, dtype, view)
     best = found[0] if only in (None, most) else None
     if only is not None:
         fewer = [only] if only != most else []
 
     def both_ps(tiling: Tiling) -> float:
-        return tiling.time_ps + among_others_ps(Candidate(layer, tiling.tiles, tiling.threads, dtype, view))
+        return tiling.time_ps + among_others_ps(kernel_of(layer, tiling.tiles, tiling.threads, dtype, view))
 
     best_ps = math.inf if best is None or not fewer else both_ps(best)
 
-    for threads in fewer:
-        for other in found:
-            parallel = parallel_loops(other.tiles.tile, other.tiles.order, shape, threads, view)
-            if fixed is not None and fixed.parallel is not None:
-                parallel = fixed.parallel
-            kernel = Candidate(layer, replace(other.tiles, parallel=parallel), threads, dtype, view)
-            if 2 * least_time_ps(kernel) < best_ps:
-                tried = Tiling(kernel.tiles, threads, estimate(kernel))
-                if (taken_ps := both_ps(tried)) < best_ps:
-                    best, best_ps = tried, taken_ps
+    for cut, threads in _on_fewer(layer, [each.tiles for each in found[:_SPLIT_AGAIN]], fewer, dtype, view, fixed):
+        again = Tiling(cut, threads, estimate(kernel_of(layer, cut, threads, dtype, view)))
+        if (taken_ps := both_ps(again)) < best_ps:
+            best, best_ps = again, taken_ps
     assert best is not None
     if only is None and view.without_slowest is not None:
         other = _search(layer, dtype, view.without_slowest, fixed)
         if both_ps(other) < both_ps(best):
             best = other
     return best
+
+
+def _on_fewer(
+    layer: Layer, tried: Sequence[LoopTiles], fewer: Sequence[int], dtype: str, view: CpuView, fixed: FixedTiles | None
+) -> list[tuple[LoopTiles, int]]:
+    """Return tiles on other numbers of threads that have shorter rough times: half as many as are costed else."""
+    parallel = None if fixed is None else fixed.parallel
+    split = [
+        (replace(each, parallel=_parallel(each, layer, threads, view) if parallel is None else parallel), threads)
+        for threads in fewer for each in tried
+    ]  # fmt: skip
+    if not split:
+        return []
+    whole_ps = math.inf  # a number that is fixed has to be taken
+    if fixed is None or fixed.threads is None:
+        whole_ps = min([rough_ps(layer, each, view.thread_counts[0], dtype, view) for each in tried])
+    times_ps = [(rough_ps(layer, *each, dtype, view), number) for number, each in enumerate(split)]
+    return [split[number] for time_ps, number in sorted(times_ps)[: -(-view.tuning.costed // 2)] if time_ps < whole_ps]
+
+
+def _parallel(tiles: LoopTiles, layer: Layer, threads: int, view: CpuView) -> int:
+    return parallel_loops(tiles.tile, tiles.order, layer.sink.shape, threads, view)
 
 
 def _among_fixed(layer: Layer, tilings: Sequence[Tiling], fixed: FixedTiles) -> list[Tiling]:
@@ -178,7 +185,7 @@ def _in_order(layer: Layer, dtype: str, view: CpuView) -> Iterator[Tiling]:
     """Yield the tilings that are tried for a layer whose results need earlier ones."""
     for threads in view.thread_counts:
         for tiles in tiles_in_order(layer, dtype, view, threads):
-            yield Tiling(tiles, threads, estimate(Candidate(layer, tiles, threads, dtype, view)))
+            yield Tiling(tiles, threads, estimate(kernel_of(layer, tiles, threads, dtype, view)))
 
 
 def _taken(tiling: Tiling) -> tuple[float, tuple[float, tuple[float, ...]]]:
@@ -205,31 +212,36 @@ def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
     return [_with_upstream(parts, cut, dtype, view) for cut in found] if parts[1:] else found
 
 
-def best_of(kernels: Sequence[Candidate], threads: int) -> list[Tiling]:
-    """Return the tilings of lowest rank, the first of equal ones, as many as are split again.
+def best_of(layer: Layer, tried: Sequence[LoopTiles], dtype: str, view: CpuView) -> list[Tiling]:
+    """Return tilings on as many threads as do most arithmetic, the best first: of those whose rough times are least.
 
-    The bound that is lowest is always the one that is worked out further, so that no level of a cache is looked at
-    for tiles that are sure to take longer than those returned.
+    As many are costed as `CpuTuning.costed` says, and as many with running statistics; those with the same rough time
+    count as one.
     """
-    if len(kernels) <= _SPLIT_AGAIN:
-        return sorted([Tiling(kernel.tiles, threads, estimate(kernel)) for kernel in kernels], key=attrgetter("rank"))
-    waiting = [(next(bounds), number, bounds) for number, bounds in enumerate(map(bounds_apart_ps, kernels))]
-    heapq.heapify(waiting)
-    found: list[tuple[tuple[float, tuple[float, ...]], int, Tiling]] = []
-    while waiting and (len(found) < _SPLIT_AGAIN or waiting[0][0] <= found[-1][2].estimate.apart_ps):
-        _, number, bounds = waiting[0]
-        closer = next(bounds, None)
-        if closer is not None:
-            heapq.heapreplace(waiting, (closer, number, bounds))
-            continue
-        heapq.heappop(waiting)
-        tiling = Tiling(kernels[number].tiles, threads, estimate(kernels[number]))
-        found = sorted([*found, (tiling.rank, number, tiling)], key=itemgetter(0, 1))[:_SPLIT_AGAIN]
-    return [tiling for _, _, tiling in found]
+    most, shape = view.thread_counts[0], layer.sink.shape
+    alike: dict[object, LoopTiles] = {}
+    for cut in tried:
+        alike.setdefault(_loops_of(cut, shape), cut)
+    found: list[LoopTiles] = []
+    for streamed in (False, True):
+        own = [cut for cut in alike.values() if cut.streamed is streamed]
+        if len(own) > view.tuning.costed:
+            by_time: dict[float, LoopTiles] = {}
+            for cut in own:
+                by_time.setdefault(rough_ps(layer, cut, most, dtype, view), cut)
+            own = [by_time[time_ps] for time_ps in sorted(by_time)[: view.tuning.costed]]
+        found += own
+    return sorted([
+        Tiling(cut, most, estimate(kernel_of(layer, cut, most, dtype, view))) for cut in found
+    ], key=attrgetter("rank"))  # fmt: skip
 
 
-_SPLIT_AGAIN = 2
-"""Number of best tiles of each register tile that are tried on other numbers of threads."""
+def _loops_of(tiles: LoopTiles, shape: Extents) -> object:
+    """Return what tiles differ by: loops over one tile make no difference."""
+    several = tuple([dim for dim in tiles.order if tiles.tile[dim] < shape[dim]])
+    split = tuple([dim for dim in tiles.order[: tiles.parallel] if dim in several])
+    inside = tuple([dim for dim in tiles.order if tiles.register[dim] < shape[dim]])
+    return several, split, inside, replace(tiles, order=tuple(sorted(tiles.order)), parallel=0)
 
 
 def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: CpuView) -> LoopTiles:
@@ -348,8 +360,7 @@ def _depth_steps(layer: Layer, view: CpuView) -> list[int]:
     a cache: with such an operand a shorter step is tried, too, so that the rows of a step stay.
     """
     depth = footprints_of(layer).depth
-    inner = max([nest.iterations for nest in nests_of(layer) if nest.is_anchor], default=1) // depth
-    inner = max(inner, 1)
+    inner = max(anchor_work(layer).iterations // depth, 1)
     most = view.tuning.depth_iterations
     if depth * inner <= most // 2:
         return []

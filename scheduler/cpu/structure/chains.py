@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, Span, Spans, TiledLoops, UpstreamTiles
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, Span, Spans, UpstreamTiles
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.streaming import Softmax, softmax_of
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest, is_padded
@@ -25,8 +25,6 @@ class Made:
     """What one part in front makes for each tile of the sink."""
 
     layer: Layer
-    tiled: TiledLoops
-    """Its loops for one tile of the kernel's sink; what is computed for a tile of its own is a copy with padding."""
     spans: Spans
     """Of its sink, in whole register tiles: all that it makes for one tile of the kernel's sink."""
     loops: int
@@ -41,20 +39,9 @@ class Made:
     """Tiles that its loops follow from; a tile is the part that one copy with padding serves, or the whole box."""
 
     @property
-    def is_of_rows_in_parts(self) -> bool:
-        """Whether it is a softmax of which parts of rows are computed at a time, with running statistics."""
-        is_in_steps = any(dim == DEPTH for span in self.spans for dim, _ in span.steps)
-        return is_in_steps and anchored_nest(self.layer) is None
-
-    @property
     def extents(self) -> Extents:
         """The elements per dimension that it makes at once."""
         return tuple([span.extent for span in self.spans])
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether it is made whole before the first tile of the kernel's sink, by all threads together."""
-        return not self.loops
 
 
 def streamed_softmax(layer: Layer) -> Softmax | None:
@@ -106,11 +93,6 @@ def tile_grains(layer: Layer) -> tuple[int, ...]:
     return tuple(grains)
 
 
-def fronts_of(layer: Layer, tiled: TiledLoops) -> tuple[Made, ...]:
-    """Return what the parts of ``layer`` in front of the last make inside of its loops, first part first."""
-    return () if tiled.upstream is None else made_in_front(layer, tiled.upstream)
-
-
 def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
     """Return what the parts of ``layer`` in front of the last make for ``tiles`` of that, first part first."""
     if not tiles.upstream:
@@ -130,32 +112,22 @@ def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
             loops = len(tiles.order) + 1
         times = math.prod([counts[dim] for dim in tiles.order[:loops]])
         times *= steps_of_depth if DEPTH in depends else 1
-        tiles_of_part = _tiles_of(part, own, spans)
-        run, filled = _run_share(layer, tiles.tiled, spans), _filled(layer, spans)
-        found.append(Made(part, tiles_of_part.tiled, spans, loops, times, run, filled, tiles_of_part))
+        run, filled = _run_share(layer, tiles, spans), _filled(layer, spans)
+        found.append(Made(part, spans, loops, times, run, filled, _tiles_of(part, own, spans)))
     return tuple(reversed(found))
 
 
-def _run_share(layer: Layer, tiled: TiledLoops, spans: Spans) -> float:
+def _run_share(layer: Layer, tiles: LoopTiles, spans: Spans) -> float:
     """Return the share of the steps of the depth that a mask has tiles of the sink run through, in the mean."""
     if not layer.is_bounded or not any(dim == DEPTH for span in spans for dim, _ in span.steps):
         return 1.0
-    return layer.depth_extent_of(tiled.tile(layer.sink.shape)) / max(math.prod(layer.depth_extents), 1)
+    return layer.depth_extent_of(tiles.within(layer.sink.shape)) / max(math.prod(layer.depth_extents), 1)
 
 
 def _filled(layer: Layer, spans: Spans) -> float:
     """Return the share that all of the depth is of whole steps of it; 1 where nothing goes in steps."""
     depth, steps = depth_of(parts_of(layer)[-1]), [step for span in spans for dim, step in span.steps if dim == DEPTH]
     return min([depth / (-(-depth // step) * step) for step in steps], default=1.0)
-
-
-def scratch_bytes(layer: Layer, tiled: TiledLoops, threads: int) -> int:
-    """Return what ``threads`` need for all that anchors in front of the last make for a tile.
-
-    Each thread has a buffer of its own, except of what all make together before the first tile.
-    """
-    found = [(made.layer.sink.bytes_of(math.prod(made.extents)), made.is_shared) for made in fronts_of(layer, tiled)]
-    return sum([size if is_shared else threads * size for size, is_shared in found])
 
 
 def _tiles_of(part: Layer, own: UpstreamTiles, spans: Spans) -> LoopTiles:

@@ -4,7 +4,6 @@ import itertools
 from dataclasses import dataclass, replace
 
 from dsascape.scheduler.cpu.schedule.chunks import Chunks
-from dsascape.scheduler.cpu.schedule.tiles import TiledLoops
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.bounds import Band
 from dsascape.workloads.index import Index
@@ -41,21 +40,6 @@ def masked_rows(layer: Layer) -> MaskedRows | None:
 def dealt(iteration: int, number: int) -> int:
     """Return which of ``number`` parts an iteration takes: the first and the last that are left, in turn."""
     return number - 1 - iteration // 2 if iteration % 2 else iteration // 2
-
-
-def densities(layer: Layer, tiled: TiledLoops, chunks: Chunks) -> tuple[float, ...]:
-    """Return the work of an iteration of each chunk by that of one in the mean; empty where all are alike."""
-    rows = masked_rows(layer)
-    along = [dim for dim, _ in chunks.parts]
-    if rows is None or rows.dim not in along or rows.column_dim in along:
-        return ()
-    step = next(inside for dim, inside in reversed(tiled.loops[: tiled.parallel]) if dim == rows.dim)
-    inner = 1
-    for dim in reversed(tiled.parallel_dims):
-        if dim == rows.dim:
-            break
-        inner *= -(-layer.sink.shape[dim] // dict(tiled.loops[: tiled.parallel])[dim])
-    return _densities(rows, step, inner, chunks, is_dealt=True)
 
 
 def densities_of(rows: MaskedRows, step: int, inner: int, chunks: Chunks, *, is_dealt: bool) -> Chunks:

@@ -1,10 +1,12 @@
 """Operands of an anchor that its operator makes of weights, where it loads them: weights of a few bits, widened."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.workloads.graph import FLOATS
 from dsascape.workloads.loopnest import Access, LoopNest
 
@@ -56,10 +58,40 @@ def widening_instructions(layer: Layer, nest: LoopNest) -> Widening:
         tensor = layer.described(read.tensor)
         share = 1 / math.prod([loop.extent for place, loop in enumerate(nest.loops) if not read.uses(place)])
         loads.append((tensor.element_bytes, share))
-        if tensor.dtype not in FLOATS:
-            is_split = any(index.divisor > 1 for index in read.indices)
-            arithmetic += share * (_CONVERTED + _SPLIT * is_split)
+        arithmetic += share * _conversion(layer, read)
     return Widening(tuple(loads), arithmetic)
+
+
+class Conversion(NamedTuple):
+    """Instructions that make of each vector that is loaded of a tensor a vector of what a product uses."""
+
+    arithmetic: int
+    of_all: int
+    """Among them those of the widening operator itself, which compilers do once for all that use the vector."""
+
+
+def conversions(layer: Layer, parts: Sequence[Layer]) -> dict[str, Conversion]:
+    """Return by tensor what widens weights in one of ``parts``, for each vector that is loaded of it.
+
+    What the operator computes counts where its weights are loaded, one for each element.
+    """
+    found = {}
+    for part in parts:
+        anchor = anchored_nest(part)
+        nest = None if anchor is None else widening_of(part, anchor)
+        if nest is None:
+            continue
+        for read in nest.reads:
+            is_for_each = all(read.uses(place) for place, loop in enumerate(nest.loops) if loop.extent > 1)
+            made = nest.per_output.simple if is_for_each else 0
+            found[read.tensor] = Conversion(_conversion(layer, read) + made, made)
+    return found
+
+
+def _conversion(layer: Layer, read: Access) -> int:
+    if layer.described(read.tensor).dtype in FLOATS:
+        return 0
+    return _CONVERTED + _SPLIT * any(index.divisor > 1 for index in read.indices)
 
 
 _CONVERTED = 1

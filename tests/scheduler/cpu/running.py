@@ -4,11 +4,15 @@ from typing import Any
 
 from dsascape.hw_models import Cpu, SimulationResult, cpu_energy, cpu_machine, simulate
 from dsascape.scheduler import make_policy
+from dsascape.scheduler.cpu.cost.issued import Code, codes_of_program
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.lower import lower
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule, kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.steps import program_of
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.tuning import CpuTuning
-from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.cpu.view import CodeView, CpuView
+from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 
@@ -24,6 +28,11 @@ def planned(costs: CpuCosts, policy: str) -> CpuSchedule:
 def simulated(schedule: CpuSchedule, costs: CpuCosts) -> SimulationResult:
     spec = costs.view.spec
     return simulate(lower(schedule, costs), cpu_machine(spec), cpu_energy(spec))
+
+
+def codes_of(layer: Layer, tiles: LoopTiles, dtype: str, view: CodeView) -> tuple[Code, ...]:
+    """Return the instructions of a layer in tiles, part by part."""
+    return codes_of_program(layer, program_of(layer, tiles, view.simd.vector(dtype).lanes), dtype, view)
 
 
 def run(graph: Graph, spec: Cpu, policy: str = "fixed-pattern", **tuning: Any) -> SimulationResult:

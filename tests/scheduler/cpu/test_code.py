@@ -3,7 +3,6 @@
 import pytest
 
 from dsascape.hw_models.cpu.core_kinds import Simd
-from dsascape.scheduler.cpu.cost.instructions import code_of
 from dsascape.scheduler.cpu.schedule.steps import program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.structure.anchors import vector_lanes
@@ -14,6 +13,7 @@ from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.scheduler.kernels.structure.row_parts import lengths_of_parts
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
+from tests.scheduler.cpu.running import codes_of
 
 SIXTEEN = Simd.model_validate(
     {"lanes": {"fp32": 16}, "register": "64 B", "registers": 32, "multiplies_by_lane": False}
@@ -32,7 +32,7 @@ def test_vectors_do_not_reach_over_groups(groups: int, lanes: int) -> None:
     anchor = anchored_nest(layer)
     assert anchor is not None
 
-    issued = code_of(layer, tiles.tiled, "fp32", CodeView(SIXTEEN)).issued
+    issued = codes_of(layer, tiles, "fp32", CodeView(SIXTEEN))[-1].issued
 
     assert vector_lanes(anchor, tiles, 16) == lanes
     assert issued.fma == 64 * (32 // groups) * 32 / lanes
@@ -53,7 +53,7 @@ def test_rows_of_a_concatenation_are_cut_at_its_parts_borders() -> None:
     assert layer is not None
     tiles = LoopTiles((1, 32, 6, 6), (0, 2, 3, 1), 0, (1, 16, 1, 1), 1, None)
 
-    issued = code_of(layer, tiles.tiled, "fp32", CodeView(SIXTEEN)).issued
+    issued = codes_of(layer, tiles, "fp32", CodeView(SIXTEEN))[-1].issued
     loops = [loop.extent for loop in program_of(layer, tiles, 16).loops.values() if loop.kind == "vector"]
 
     assert layer.sink.order[-1] == 1  # channels lie together: 20 are 16 and 4, 12 are 8 and 4

@@ -5,13 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 from dsascape.fusion import fixed_pattern_plan, unfused_plan
 from dsascape.hw_models import Cpu, Issued, load_hardware
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.machine_files.load import with_values
-from dsascape.scheduler.cpu.cost.instructions import codes_of
 from dsascape.scheduler.cpu.cost.issued import codes_of_program
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, kernel_by_kernel
@@ -26,8 +24,7 @@ from dsascape.scheduler.kernels.loops.nodes import statements_of
 from dsascape.scheduler.kernels.loops.steps import Layout, Level, Steps, Tile, Unroll, Vectorise
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
-from tests.graphs import Net, networks
-from tests.tiers import examples
+from tests.graphs import Net
 
 X86 = CpuView(load_hardware("platinum_8124m", Cpu), CpuTuning(threads=1, winograd=0))
 ARM = CpuView(load_hardware("snapdragon855", Cpu), CpuTuning(threads=1, winograd=0))
@@ -184,15 +181,3 @@ class TestLanes:
         *_, kernel = kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(ARM, Analysis(graph), "fp32")).runs
         steps = steps_of(kernel.layer, kernel.tiles, ARM.lanes("fp32"))
         assert issued(kernel, ARM, with_reductions_turned(steps)).load > 1.3 * issued(kernel, ARM, steps).load
-
-
-@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck), deadline=None)
-@given(graph=networks(dtype="fp32"))
-def test_multiply_accumulates_are_those_that_the_search_expects(graph: Graph) -> None:
-    """Built-in tiles: what ranks them has the same products in as many vectors as their loops."""
-    for kernel in kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(ARM, Analysis(graph), "fp32")).runs:
-        own = codes_of_program(kernel.layer, kernel.program(ARM.lanes("fp32")), "fp32", ARM.code)
-        tried = codes_of(kernel.layer, kernel.tiles.tiled, "fp32", ARM.code)
-        assert len(own) == len(tried)
-        products, expected = [sum([code.issued.fma for code in codes]) for codes in (own, tried)]
-        assert products == pytest.approx(expected, rel=0.1)

@@ -17,18 +17,18 @@ from dsascape.hw_models import Cpu
 from dsascape.hw_models.cpu.core_kinds import VectorShape
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.simulation.instructions import Issued
-from dsascape.scheduler.cpu.cost.instructions import code_of
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, choose_tiling
-from dsascape.scheduler.cpu.structure.nests import nests_of
+from dsascape.scheduler.cpu.structure.nests import anchor_work
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads import Graph
 from tests.graphs import Net
 from tests.hw_models.cpu.cpus import core, cpu
 from tests.quantised_models import read, residual_block
+from tests.scheduler.cpu.running import codes_of
 from tests.scheduler.cpu.test_rows_between_products import layer
 from tests.tiers import examples
 
@@ -64,7 +64,7 @@ def convolution(dtype: str, groups: int) -> Layer:
 def issued(whole: Layer, dtype: str, spec: Cpu, register: tuple[int, ...] = (4, 8)) -> Issued:
     """Return the instructions of a product in register tiles."""
     tiles = LoopTiles(whole.sink.shape, (0, 1), 0, register, 1, None)
-    return code_of(whole, tiles.tiled, dtype, CpuView(spec).code).issued
+    return codes_of(whole, tiles, dtype, CpuView(spec).code)[-1].issued
 
 
 def cycles(whole: Layer, dtype: str, spec: Cpu) -> float:
@@ -72,7 +72,7 @@ def cycles(whole: Layer, dtype: str, spec: Cpu) -> float:
     view = CpuView(spec)
     view = replace(view, tuning=replace(view.tuning, threads=1))
     tiling = choose_tiling(whole, dtype, view, KnownTiles())
-    return TiledKernel(whole, tiling.tiles.tiled, 1, dtype, view).chunk_cycles(view.paces[0])
+    return kernel_of(whole, tiling.tiles, 1, dtype, view).chunk_cycles(view.paces[0])
 
 
 @pytest.mark.parametrize(
@@ -133,10 +133,8 @@ class TestInstructions:
         assert found.arithmetic == 4 * (64 * 8 // 4 + 4 * 64 // 4) + 8 * 16 // 4
 
     def test_a_depthwise_convolution_has_no_depth_that_an_instruction_adds_up(self) -> None:
-        (dense,), (depthwise,) = nests_of(convolution("int8", 1)), nests_of(convolution("int8", 16))
-
-        assert dense.sums_in_depth
-        assert not depthwise.sums_in_depth
+        assert anchor_work(convolution("int8", 1)).sums_in_depth
+        assert not anchor_work(convolution("int8", 16)).sums_in_depth
 
 
 class TestPipes:

@@ -11,20 +11,16 @@ import numpy as np
 import pytest
 
 from dsascape.fusion.plan import Group, plan_from_groups
-from dsascape.hw_models.cpu.core_kinds import VectorShape
 from dsascape.scheduler.cpu.cost.estimate import estimate
-from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest
-from dsascape.scheduler.cpu.cost.streamed import add_corrections
-from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel, kernel_of
+from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
 from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.search.tiling import KnownTiles, candidates, choose_tiling
-from dsascape.scheduler.cpu.structure.chains import fronts_of
+from dsascape.scheduler.cpu.structure.chains import made_in_front
 from dsascape.scheduler.errors import ScheduleError
-from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.files import program_json, read_program, read_steps, steps_json
@@ -83,7 +79,7 @@ def test_statistics_begin_before_the_first_step_and_sums_are_corrected_in_each()
 def test_scores_are_computed_once() -> None:
     """2 heads x 4 tiles of queries x 2 steps of keys."""
     whole = in_full()
-    scores, rows = fronts_of(whole, tiles_of(whole).tiled)
+    scores, rows = made_in_front(whole, tiles_of(whole))
 
     assert scores.extents == rows.extents == (1, 1, 16, 32)
     assert scores.times == rows.times == 16
@@ -93,7 +89,7 @@ def test_scores_are_computed_once() -> None:
 def test_a_causal_mask_leaves_out_steps() -> None:
     """Tiles of 16 queries see 16, 32, 48 and 64 keys at most: in the mean 5/8 of all."""
     whole = causal()
-    scores, _ = fronts_of(whole, tiles_of(whole).tiled)
+    scores, _ = made_in_front(whole, tiles_of(whole))
 
     assert scores.run == pytest.approx(40 / 64)
 
@@ -102,7 +98,7 @@ def test_the_last_step_is_shorter_where_steps_do_not_divide_the_keys() -> None:
     """130 keys in steps of 64: 2 keys are left for the third; 130/192 of all scores of three steps are made."""
     whole = in_full(130)
     tiles = next(each for each in in_steps(whole) if each.depth_step == 64 and each.tile[2] == 10)
-    scores, rows = fronts_of(whole, tiles.tiled)
+    scores, rows = made_in_front(whole, tiles)
     program = program_of(whole, tiles, LANES)
     ends = {str(loop.reach) for loop in loops_of(program.body) if loop.reach is not None}
 
@@ -139,45 +135,12 @@ def test_an_odd_number_of_keys_costs_what_the_next_even_one_does() -> None:
     assert 0.96 < odd / even < 1.06
 
 
-def test_a_step_touches_its_part_of_both_operands_along_the_keys() -> None:
-    """Lines: of k 4 rows of 32 keys, 2 each; of v 32 rows of 16 bytes, 8 in all; of q 16 rows of 16 bytes, 4 in all."""
-    whole = in_full()
-    nest = TiledKernel(whole, tiles_of(whole).tiled, 1, "fp32", VIEW).traffic.nest_of(1)
-
-    assert nest.trips[:3] == (2, 4, 2)  # heads, tiles of queries, steps
-    of_tile, of_step = [[lines.count for lines in nest.touched[depth]] for depth in (2, 3)]
-    assert of_tile[:4] == [4, 16, 64, 16]  # q, k, the mask, v
-    assert of_step[:4] == [4, 8, 32, 8]
-
-
-def test_what_a_part_of_a_row_takes_once_more_is_counted() -> None:
-    """128 rows in 2 parts each: 256 parts. 8,192 scores are 2,048 vectors, the results 128.
-
-    Each part: an exponential; a factor, a maximum and a sum in 4 operations, 3 loads and 3 stores; 2 foldings of 16
-    partial sums in 7 operations, where a whole row has 2 as well; a load of the factor. Each step corrects 128 vectors,
-    which are divided in the end. No exponential is divided: its load, its operation and its store are gone, and the
-    load of what divides a row.
-    """
-    whole = in_full()
-    rows = fronts_of(whole, tiles_of(whole).tiled)[-1]
-    found = Counts()
-    registers = rows.tiled.registers(footprints_of(rows.layer).depth)
-    of_rows = counts_by_nest(rows.layer, registers, VectorShape(LANES), VIEW.code)
-    add_corrections(found, rows, whole, LANES, of_rows)
-
-    assert found.special == 256
-    assert found.arithmetic == 4 * 256 + 2 * 7 * (256 - 128) + (2 + 1) * 128 - 2048
-    assert found.load == 3 * 256 + 256 + 2 * 128 - 2048 - 128
-    assert found.store == 3 * 256 + 2 * 128 - 2048
-
-
-@pytest.mark.parametrize(("tokens", "streamed"), [(32, False), (2048, True)])
-def test_long_rows_are_computed_in_parts(tokens: int, streamed: bool) -> None:
-    """All of 32 keys fit the first cache along with what else there is; 8 queries with all of 2,048 keys do not."""
-    graph = attention(tokens, tokens)
+def test_long_rows_are_computed_in_parts() -> None:
+    """8 queries with all of 2,048 keys do not fit the first cache."""
+    graph = attention(2048, 2048)
     whole = CpuCosts(VIEW, layer(graph).analysis, "fp32").layers_of(range(len(graph.ops)))[-1]
 
-    assert choose_tiling(whole, "fp32", VIEW, KnownTiles()).tiles.streamed is streamed
+    assert choose_tiling(whole, "fp32", VIEW, KnownTiles()).tiles.streamed
 
 
 def test_a_schedule_of_it_is_written_and_read() -> None:

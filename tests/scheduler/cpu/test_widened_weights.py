@@ -2,11 +2,9 @@
 
 import pytest
 
-from dsascape.scheduler.cpu.cost.instructions import codes_of
 from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.search.tiling import candidates
-from dsascape.scheduler.cpu.structure.nests import nests_of
 from dsascape.scheduler.cpu.structure.widened import widening_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.illegal import illegal
@@ -14,6 +12,7 @@ from dsascape.scheduler.kernels.loops.nodes import SUMS, statements_of
 from dsascape.scheduler.kernels.loops.steps import Layout
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from tests.quantised_models import product_of_few_bits
+from tests.scheduler.cpu.running import codes_of
 from tests.scheduler.cpu.test_rows_between_products import VIEW, layer
 
 LANES = VIEW.lanes("fp32")
@@ -38,7 +37,6 @@ def test_weights_scales_and_zero_points_are_what_it_is_made_of() -> None:
 
     assert widening is not None
     assert [read.tensor for read in widening.reads] == ["b", "s", "z"]
-    assert [nest.is_widening for nest in nests_of(whole)] == [True, False]
 
 
 def test_all_of_them_lie_in_panels_and_blocks_are_outside_of_their_weights() -> None:
@@ -60,9 +58,9 @@ def test_instructions_of_a_vector_are_counted_once_for_a_register_tile() -> None
     is split off and converted, too.
     """
     vectors = 128 * 16
-    (code,) = codes_of(product(1), tiles_of(product(1)).tiled, "fp32", VIEW.code)
-    (of_four,) = codes_of(product(4), tiles_of(product(4)).tiled, "fp32", VIEW.code)
-    (of_eight,) = codes_of(product(8), tiles_of(product(8)).tiled, "fp32", VIEW.code)
+    (code,) = codes_of(product(1), tiles_of(product(1)), "fp32", VIEW.code)
+    (of_four,) = codes_of(product(4), tiles_of(product(4)), "fp32", VIEW.code)
+    (of_eight,) = codes_of(product(8), tiles_of(product(8)), "fp32", VIEW.code)
 
     assert code.issued.fma == vectors
     assert code.issued.arithmetic == vectors * (2 + 3) + 3 * vectors // 32 == of_four.issued.arithmetic
@@ -76,5 +74,5 @@ def test_nothing_of_it_is_stored_but_results(rows: int) -> None:
     whole = product(rows)
     for tiles in candidates(whole, "fp32", VIEW):
         if tiles.depth_step is None:
-            (code,) = codes_of(whole, tiles.tiled, "fp32", VIEW.code)
+            (code,) = codes_of(whole, tiles, "fp32", VIEW.code)
             assert code.issued.store == rows * 64 // LANES
