@@ -60,7 +60,7 @@ def make_network(policy: Policy, analysis: Analysis) -> Analysis:
 
 def network_of(plan: FusionPlan, analysis: Analysis) -> Analysis:
     """Return the network of ``plan``: ``analysis`` itself, or that of the rewritten graph."""
-    return analysis if plan.graph is analysis.graph else Analysis(plan.graph)
+    return analysis if plan.graph is analysis.graph else Analysis(plan.graph, made_of=analysis)
 
 
 def make_plan(policy: Policy, placing: Placing, costs: MachineCosts) -> FusionPlan:

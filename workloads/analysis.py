@@ -25,10 +25,15 @@ class Analysis:
     memo_key = memo_identity = None
     """All of a network's results that are stored here belong to the one analysis."""
 
-    def __init__(self, graph: Graph, most_entries: int = MOST_ENTRIES) -> None:
+    def __init__(
+        self, graph: Graph, most_entries: int = MOST_ENTRIES, made_of: "Analysis | None" = None
+    ) -> None:
+        """Keep results of ``graph``; ``made_of``: network that it is a changed one of, most of whose layers it has."""
         self.graph = graph
         self._most_entries = most_entries
         self.memos: Memos = {}
+        self.memos_of_layers: Memos = {} if made_of is None else made_of.memos_of_layers
+        """Results that equal layers share, also those of the network that this one is made of."""
 
     def of(self, derive: Callable[["Analysis", *_Args], _T], *args: *_Args) -> _T:
         """Return ``derive(self, *args)``, memoized; the arguments have to be hashable."""

@@ -30,7 +30,7 @@ _KEEPING_ZERO = frozenset({"Mul", "Cast", "Identity", "Dropout", "Reshape", "Tra
 def with_bounded_nests(analysis: Analysis) -> Analysis:
     """Return the network with nests of masked attention bounded; the same analysis where it has none."""
     graph = graph_with_bounded_nests(analysis.graph)
-    return analysis if graph is analysis.graph else Analysis(graph)
+    return analysis if graph is analysis.graph else Analysis(graph, made_of=analysis)
 
 
 def graph_with_bounded_nests(graph: Graph) -> Graph:

@@ -55,7 +55,7 @@ def operands_of_products(nodes: Iterable[Node]) -> frozenset[str]:
 def with_dequantisation_folded(analysis: Analysis) -> Analysis:
     """Return the network with its dequantised products folded; the same analysis where it has none."""
     graph = graph_with_dequantisation_folded(analysis.graph)
-    return analysis if graph is analysis.graph else Analysis(graph)
+    return analysis if graph is analysis.graph else Analysis(graph, made_of=analysis)
 
 
 def graph_with_dequantisation_folded(graph: Graph) -> Graph:

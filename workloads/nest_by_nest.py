@@ -113,7 +113,7 @@ def written_out(
     kept_tensors = {name: tensor for name, tensor in tensors.items() if name in kept}
     out = replace(graph, ops=tuple(ops), tensors=kept_tensors)
     are_copies = frozenset([place for place, op in enumerate(ops) if op.name in copied])
-    return WrittenOut(Analysis(out), tuple(ops_of), are_copies)
+    return WrittenOut(Analysis(out, made_of=analysis), tuple(ops_of), are_copies)
 
 
 def may_transpose(analysis: Analysis) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from dsascape.workloads.loopnest import LoopNest
 def with_operators_split(analysis: Analysis, ops: tuple[int, ...]) -> Analysis:
     """Return the network with the operators at positions ``ops`` split; the same analysis where none can be."""
     graph = graph_with_operators_split(analysis.graph, ops)
-    return analysis if graph is analysis.graph else Analysis(graph)
+    return analysis if graph is analysis.graph else Analysis(graph, made_of=analysis)
 
 
 def graph_with_operators_split(graph: Graph, ops: Collection[int]) -> Graph:

@@ -42,7 +42,7 @@ def with_state_in_place(analysis: Analysis) -> Analysis:
     cache with ``:new``. Products read a cache where it lies, through transpositions and repetitions in between.
     """
     graph = graph_with_state_in_place(analysis.graph)
-    return analysis if graph is analysis.graph else Analysis(graph)
+    return analysis if graph is analysis.graph else Analysis(graph, made_of=analysis)
 
 
 def graph_with_state_in_place(graph: Graph) -> Graph:

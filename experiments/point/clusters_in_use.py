@@ -135,4 +135,4 @@ def _least_s(outcome: Outcome, parts: int) -> float:
 
 
 def _with_batch(analysis: Analysis, batch: int) -> Analysis:
-    return Analysis(analysis.graph.with_batch(batch))
+    return Analysis(analysis.graph.with_batch(batch), made_of=analysis)

@@ -51,5 +51,5 @@ def run_decomposed(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
 
 def _iterated(analysis: Analysis, policy: Policy, job: Job, batch: int) -> Outcome:
     graph = analysis.graph
-    at_once = analysis if batch == graph.batch else Analysis(graph.with_batch(batch))
+    at_once = analysis if batch == graph.batch else Analysis(graph.with_batch(batch), made_of=analysis)
     return run_graph(at_once, policy, replace(job, iterations=-(-graph.batch // batch)))

@@ -85,7 +85,7 @@ def for_one_image(graph: Graph) -> Graph:
 def _for_two_images(analysis: Analysis) -> Analysis | None:
     """Return the network at batch 2 if it is at batch 1 and has the same operators there, otherwise None."""
     two = _at_batch(analysis.graph, 2) if analysis.graph.batch == 1 else None
-    return None if two is None else Analysis(two)
+    return None if two is None else Analysis(two, made_of=analysis)
 
 
 def _at_batch(graph: Graph, batch: int) -> Graph | None:

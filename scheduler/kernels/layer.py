@@ -312,18 +312,18 @@ class Layer(Subgraph):
 
     @cached_property
     def memos(self) -> Memos:
-        """Tables of the network's memoized functions."""
-        return self.analysis.memos
+        """Tables of memoized functions, for the network and those made of it."""
+        return self.analysis.memos_of_layers
 
     @cached_property
     def memo_key(self) -> Signature:
-        """Key of memoized results, which equal layers of a network share."""
+        """Key of memoized results, which equal layers share."""
         return self.signature
 
     @property
-    def memo_identity(self) -> tuple[int, ...]:
+    def memo_identity(self) -> tuple[Analysis, tuple[int, ...]]:
         """Key of memoized results that name tensors or operators."""
-        return self.ops
+        return self.analysis, self.ops
 
 
 def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
