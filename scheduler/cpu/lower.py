@@ -48,7 +48,8 @@ def lower(schedule: CpuSchedule, costs: CpuCosts) -> Program:
 def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
     """Return the work of every kernel, less what it finds in caches."""
     kernels = schedule.runs
-    footprints = [footprints_of(kernel.layer) for kernel in kernels]
+    layers = [kernel.layer for kernel in kernels]
+    footprints = list(map(footprints_of, layers))
     warm = view.tuning.warm_caches
     others = any(cache.kept_ps is not None for cache in view.caches.values())
     split = [
@@ -57,7 +58,7 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
     ]  # fmt: skip
     times_ps = [estimate(each).time_ps if others else 0.0 for each in split]
     by_cache = {
-        name: found_in_cache(schedule.written_out, split, footprints, times_ps, cache, warm=warm)
+        name: found_in_cache(schedule.written_out, layers, split, footprints, times_ps, cache, warm=warm)
         for name, cache in view.caches.items()
     }
     known: dict[object, KernelWork] = {}

@@ -77,7 +77,8 @@ def rewritten(analysis: Analysis, rules: tuple[Rule, ...] = RULES) -> Rewritten:
     applied += [done for part in _partitions(network, book.kinds) for done in _settled(network, part, book)]
     applied += _undone(network, analysis.graph)
     edits = network.edits(source)
-    return Rewritten(Analysis(source.edited(edits), made_of=analysis), tuple(applied)) if edits else Rewritten(analysis, ())
+    changed = Analysis(source.edited(edits), made_of=analysis) if edits else analysis
+    return Rewritten(changed, tuple(applied) if edits else ())
 
 
 def _undone(network: Network, graph: Graph) -> Iterator[Application]:

@@ -19,6 +19,7 @@ from dsascape.scheduler.cpu.structure.windows import has_depth
 from dsascape.scheduler.cpu.view import CodeView
 from dsascape.scheduler.kernels.cost.auto_vectors import in_vectors
 from dsascape.scheduler.kernels.cost.counted import BandCost, Move, PartCost
+from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.registers import part_costs
 from dsascape.scheduler.kernels.cost.written_out import written_out
 from dsascape.scheduler.kernels.layer import Layer
@@ -47,13 +48,17 @@ class Code:
 
 def codes_of_program(layer: Layer, program: LoopProgram, dtype: str, view: CodeView) -> tuple[Code, ...]:
     """Return the instructions of a loop program: of each of the kernel's parts, first to last."""
+    return codes_of_reads(Reads(NaiveProgram(layer), program), dtype, view)
+
+
+def codes_of_reads(reads: Reads, dtype: str, view: CodeView) -> tuple[Code, ...]:
+    """Return `codes_of_program` of a program of which is known what it loads and stores."""
+    layer, program = reads.naive.layer, reads.program
     vector, parts = view.simd.vector(dtype), parts_of_stages(layer, program)
     widened = conversions(layer, parts_of(layer) or (layer,))
     found = [Instructions(vector, view, widened) for _ in range(max(parts.values()) + 1)]
-    naive = NaiveProgram(layer)
-    compiled = in_vectors(naive, program, vector.lanes)
-    compiled = written_out(naive, compiled, view.tuning.written_out)
-    costs = part_costs(naive, compiled, view.simd.registers)
+    compiled = written_out(in_vectors(reads, vector.lanes), view.tuning.written_out)
+    costs = part_costs(compiled, view.simd.registers)
     for (name, role), cost in costs.items():
         found[parts[name]].add(cost, _kind_of(layer, program.stage(name), role, cost))
     chained = 0 if layer.contraction is not None else elements_inside(layer)

@@ -9,10 +9,8 @@ from dsascape.hw_models.caches.trees import ArrayPassed, Body, Together, passed_
 from dsascape.scheduler.cpu.cost.split import Split
 from dsascape.scheduler.cpu.schedule.chunks import Chunks
 from dsascape.scheduler.kernels.cost.memory import Arrays, Memory, memory_of
+from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.footprints import footprints_of
-from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.naive import NaiveProgram
-from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.recurrences import waiting_steps
 
 
@@ -22,9 +20,8 @@ class ProgramTraffic:
     Arrays are the layer's operands, in the order of its footprints, and behind them the buffers of its own.
     """
 
-    def __init__(
-        self, layer: Layer, program: LoopProgram, threads: int, line_bytes: int, *, write_allocate: bool
-    ) -> None:
+    def __init__(self, reads: Reads, threads: int, line_bytes: int, *, write_allocate: bool) -> None:
+        layer, program = reads.naive.layer, reads.program
         found = footprints_of(layer)
         names = (*layer.inputs, *layer.outputs)
         self._operands = found.operands
@@ -34,7 +31,7 @@ class ProgramTraffic:
         self._arrays = Arrays.of(program, [*outside, *[name for name in names if name not in outside]])
         self._count = len(found.operands)
         self._every = len(self._arrays.number)
-        self._layer, self._program = layer, program
+        self._reads = reads
         self.regions = waiting_steps(layer) + self._split.waits
         """Parallel loops, one after the other."""
         self._passed: dict[tuple[CacheShape, int], dict[int, ArrayPassed]] = {}
@@ -53,8 +50,7 @@ class ProgramTraffic:
     def memory(self) -> Memory:
         """What a full chunk touches."""
         counts = {name: count for region in self._split.regions for name, count in region.counts.items()}
-        naive, part_of = NaiveProgram(self._layer), self._split.part_of
-        return memory_of(naive, self._program, self._arrays, self._line_bytes, part_of, counts)
+        return memory_of(self._reads, self._arrays, self._line_bytes, self._split.part_of, counts)
 
     @cached_property
     def scratch_bytes(self) -> int:

@@ -29,6 +29,7 @@ from dsascape.scheduler.cpu.cost.tiled_kernel import SplitKernel
 from dsascape.scheduler.cpu.cost.work import Found, held_by_others
 from dsascape.scheduler.cpu.view import CacheSize
 from dsascape.scheduler.kernels.buffers import share_buffers
+from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.operands import Footprints
 from dsascape.workloads.graph import Graph
 
@@ -40,6 +41,7 @@ _SCRATCH = -1
 
 def found_in_cache(
     graph: Graph,
+    layers: Sequence[Layer],
     kernels: Sequence[SplitKernel],
     footprints: Sequence[Footprints],
     times_ps: Sequence[float],
@@ -49,9 +51,10 @@ def found_in_cache(
 ) -> list[Found]:
     """Return what each kernel finds; with ``warm`` the cache begins as such a run has left it.
 
+    ``layers``: what they compute, which says which tensors they use: equal layers may have the same kernel.
     ``times_ps`` is what each kernel takes, about; it matters where others use the cache.
     """
-    memories = _memories(graph, kernels, footprints)
+    memories = _memories(graph, layers, footprints)
     sizes = [_sizes(*each) for each in zip(memories, footprints, kernels, strict=True)]
     threads = [kernel.chunks.count for kernel in kernels]
     rounds = 1
@@ -245,9 +248,9 @@ def _staying(
     return stays
 
 
-def _memories(graph: Graph, kernels: Sequence[SplitKernel], footprints: Sequence[Footprints]) -> list[list[_Memory]]:
+def _memories(graph: Graph, layers: Sequence[Layer], footprints: Sequence[Footprints]) -> list[list[_Memory]]:
     """Return where the operands of each kernel lie."""
-    names = [_names(kernel, found) for kernel, found in zip(kernels, footprints, strict=True)]
+    names = [_names(layer, found) for layer, found in zip(layers, footprints, strict=True)]
     stored: list[tuple[list[str], list[str]]] = []
     for own, found in zip(names, footprints, strict=True):
         read, written = [
@@ -259,10 +262,10 @@ def _memories(graph: Graph, kernels: Sequence[SplitKernel], footprints: Sequence
     return [[buffer_of.get(name, name) for name in own] for own in names]
 
 
-def _names(kernel: SplitKernel, footprints: Footprints) -> list[str]:
+def _names(layer: Layer, footprints: Footprints) -> list[str]:
     """Return the stored tensors behind the operands of a kernel."""
-    every = (*kernel.layer.inputs, *kernel.layer.outputs)
-    storage = kernel.layer.graph.storage
+    every = (*layer.inputs, *layer.outputs)
+    storage = layer.graph.storage
     return [storage.get(every[place], every[place]) for place in footprints.places]
 
 

@@ -12,11 +12,13 @@ from operator import mul
 from dsascape.hw_models.caches.passing import Passed
 from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.cpu.machine import L1, CorePace, Moved, Step
-from dsascape.scheduler.cpu.cost.issued import Code, codes_of_program
+from dsascape.scheduler.cpu.cost.issued import Code, codes_of_reads
 from dsascape.scheduler.cpu.cost.program_traffic import ProgramTraffic
 from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
 from dsascape.scheduler.cpu.view import CodeView, CpuView
+from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.workloads.memo import memoized
 
@@ -117,8 +119,9 @@ def kernel_of_program(
 ) -> SplitKernel:
     """Return the kernel of a loop program; ``codes``: its instructions, where they are known."""
     spec = view.spec
-    traffic = ProgramTraffic(layer, program, threads, spec.line_bytes, write_allocate=spec.write_allocate)
-    codes = codes_of_program(layer, program, dtype, view.code) if codes is None else codes
+    reads = Reads(NaiveProgram(layer), program)
+    traffic = ProgramTraffic(reads, threads, spec.line_bytes, write_allocate=spec.write_allocate)
+    codes = codes_of_reads(reads, dtype, view.code) if codes is None else codes
     return SplitKernel(layer, traffic, codes, dtype, view)
 
 
@@ -142,15 +145,14 @@ def _traffic_of(
     layer: Layer, decided: Decided, lanes: int, threads: int, line_bytes: int, write_allocate: bool
 ) -> ProgramTraffic:
     """Return the traffic of a kernel's chunks; machines share it where lines and stores of their caches are alike."""
-    program = _program_of(layer, decided, lanes)
-    return ProgramTraffic(layer, program, threads, line_bytes, write_allocate=write_allocate)
+    return ProgramTraffic(_reads_of(layer, decided, lanes), threads, line_bytes, write_allocate=write_allocate)
 
 
 @memoized
 def _codes_of(layer: Layer, decided: Decided, dtype: str, view: CodeView) -> tuple[Code, ...]:
-    return codes_of_program(layer, _program_of(layer, decided, view.simd.vector(dtype).lanes), dtype, view)
+    return codes_of_reads(_reads_of(layer, decided, view.simd.vector(dtype).lanes), dtype, view)
 
 
 @memoized
-def _program_of(layer: Layer, decided: Decided, lanes: int) -> LoopProgram:
-    return program_of(layer, decided, lanes)
+def _reads_of(layer: Layer, decided: Decided, lanes: int) -> Reads:
+    return Reads(NaiveProgram(layer), program_of(layer, decided, lanes))

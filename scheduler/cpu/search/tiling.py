@@ -241,7 +241,7 @@ def _loops_of(tiles: LoopTiles, shape: Extents) -> object:
     several = tuple([dim for dim in tiles.order if tiles.tile[dim] < shape[dim]])
     split = tuple([dim for dim in tiles.order[: tiles.parallel] if dim in several])
     inside = tuple([dim for dim in tiles.order if tiles.register[dim] < shape[dim]])
-    return several, split, inside, replace(tiles, order=tuple(sorted(tiles.order)), parallel=0)
+    return several, split, inside, tiles.tile, tiles.register, tiles.vector_dim, tiles.depth_step, tiles.upstream
 
 
 def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: CpuView) -> LoopTiles:

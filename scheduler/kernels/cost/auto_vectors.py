@@ -9,19 +9,21 @@ from dataclasses import replace
 
 from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.loops.affine import Affine
-from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import Condition, Guard, Loop, Node, Nodes, Statement
-from dsascape.scheduler.kernels.loops.program import LoopProgram
 
 
-def in_vectors(naive: NaiveProgram, program: LoopProgram, lanes: int) -> LoopProgram:
+def in_vectors(reads: Reads, lanes: int) -> Reads:
     """Return a program with those of its scalar loops in vectors of ``lanes`` that compilers compute so."""
-    return program if lanes == 1 else replace(program, body=_Vectors(naive, program, lanes).nodes(program.body))
+    vectors = _Vectors(reads, lanes)
+    body = reads.program.body if lanes == 1 else vectors.nodes(reads.program.body)
+    return Reads(reads.naive, replace(reads.program, body=body)) if vectors.are_new else reads
 
 
 class _Vectors:
-    def __init__(self, naive: NaiveProgram, program: LoopProgram, lanes: int) -> None:
-        self._reads, self._lanes = Reads(naive, program), lanes
+    def __init__(self, reads: Reads, lanes: int) -> None:
+        self._reads, self._lanes = reads, lanes
+        self.are_new = False
+        """Whether any loop has been put in vectors."""
 
     def nodes(self, nodes: Nodes) -> Nodes:
         """Return ``nodes`` with vectors in place of innermost scalar loops around one statement, where they can be."""
@@ -40,6 +42,7 @@ class _Vectors:
         is_scalar = loop.kind in ("serial", "unrolled") and loop.reach is None and not loop.fused and not loop.dealt
         if not isinstance(first, Statement) or others or not is_scalar or not self._is_along(loop, first):
             return [replace(loop, body=self.nodes(loop.body))]
+        self.are_new = True
         vectors, rest = divmod(loop.extent, self._lanes)
         found: list[Node] = []
         if vectors:

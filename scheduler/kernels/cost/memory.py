@@ -17,7 +17,6 @@ from dsascape.scheduler.kernels.cost.places import Use
 from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.trips import Limit as Bound
 from dsascape.scheduler.kernels.cost.trips import iterations
-from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import Buffer, Loop, Node, Nodes, Statement, strides_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 
@@ -75,27 +74,26 @@ class Memory:
 
 
 def memory_of(
-    naive: NaiveProgram, program: LoopProgram, arrays: Arrays, line_bytes: int, part_of: Mapping[str, int],
-    counts: Mapping[str, int],
-) -> Memory:  # fmt: skip
+    reads: Reads, arrays: Arrays, line_bytes: int, part_of: Mapping[str, int], counts: Mapping[str, int]
+) -> Memory:
     """Return what a program touches in memory, in lines of ``line_bytes``.
 
     ``part_of``: number of the part of the kernel that each stage belongs to; ``counts``: iterations, by loop, of
     parallel loops of which one thread runs fewer than all.
     """
-    return _Tree(naive, program, arrays, line_bytes, part_of, counts).memory()
+    return _Tree(reads, arrays, line_bytes, part_of, counts).memory()
 
 
 class _Tree:
     """The tree of one program's loop bodies, while it is built."""
 
     def __init__(
-        self, naive: NaiveProgram, program: LoopProgram, arrays: Arrays, line_bytes: int, part_of: Mapping[str, int],
-        counts: Mapping[str, int],
-    ) -> None:  # fmt: skip
-        self._naive, self._program, self._arrays, self._line_bytes = naive, program, arrays, line_bytes
+        self, reads: Reads, arrays: Arrays, line_bytes: int, part_of: Mapping[str, int], counts: Mapping[str, int]
+    ) -> None:
+        program = reads.program
+        self._naive, self._program, self._arrays, self._line_bytes = reads.naive, program, arrays, line_bytes
         self._part_of, self._parts, self._counts = part_of, max(part_of.values()) + 1, counts
-        self._reads = Reads(naive, program)
+        self._reads = reads
         self._buffers = {each.name: each for each in program.buffers}
         self._layouts = {each.tensor: each for each in program.layouts}
         self._lines_by_touches: dict[object, Lines] = {}

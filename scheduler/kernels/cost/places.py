@@ -1,6 +1,6 @@
 """Places in arrays, as expressions of the loops around a statement."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,6 +78,22 @@ class Position:
             for each in (Derived(self, part), Derived(self, 1, part))
         )
         return quotient, rest
+
+    @staticmethod
+    def summed(parts: Iterable[tuple["Position", int]], offset: int = 0) -> "Position":
+        """Return the sum of positions, each times a factor, and of ``offset``."""
+        strides: dict[str, int] = {}
+        derived: list[tuple[Derived, int]] = []
+        unknown, is_affine = frozenset[str](), True
+        for each, factor in parts:
+            offset = offset + each.value.offset * factor
+            for loop, stride in each.value.terms:
+                strides[loop] = strides.get(loop, 0) + stride * factor
+            derived += [(own, times * factor) for own, times in each.derived]
+            unknown = unknown | each.unknown if each.unknown else unknown
+            is_affine = is_affine and each.is_affine
+        terms = tuple([(loop, stride) for loop, stride in strides.items() if anywhere(stride != 0)])
+        return Position(Affine(offset, terms), unknown, tuple(derived), is_affine)
 
     def __add__(self, other: "Position") -> "Position":
         return Position(

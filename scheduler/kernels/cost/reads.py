@@ -35,11 +35,15 @@ class _Overhang:
     """Dimension along which vectors lie; -1 where there are none."""
 
 
+_Done = tuple[tuple[Use, ...], Use, Operations]
+
+
 class Reads:
-    """The loads and stores of one program's statements."""
+    """The loads and stores of one program's statements; each is worked out once, where sizes are no columns."""
 
     def __init__(self, naive: NaiveProgram, program: LoopProgram) -> None:
-        self._naive, self._program = naive, program
+        self.naive, self.program = naive, program
+        self._known: dict[Statement, _Done] | None = {} if program.is_single else None
         self._buffers: Mapping[str, Buffer] = {each.name: each for each in program.buffers}
         self._stages: Mapping[str, Stage] = {each.name: each for each in program.stages}
         self._layouts: Mapping[str, Layout] = {each.tensor: each for each in program.layouts}
@@ -51,13 +55,27 @@ class Reads:
         self._vectors = {name for name, loop in program.loops.items() if loop.kind == "vector"}
         self._overhang = _Overhang((), frozenset(), -1)
 
-    def of(self, statement: Statement) -> tuple[tuple[Use, ...], Use, Operations]:
+    def unrolled(self, program: LoopProgram) -> "Reads":
+        """Return the reads of the same program with other loops unrolled: of statements they are the same."""
+        found = Reads(self.naive, program)
+        found._known = self._known
+        return found
+
+    def of(self, statement: Statement) -> "_Done":
         """Return what a statement loads, what it stores, and the operations of one execution."""
+        if self._known is None:
+            return self._of(statement)
+        found = self._known.get(statement)
+        if found is None:
+            found = self._known[statement] = self._of(statement)
+        return found
+
+    def _of(self, statement: Statement) -> "_Done":
         stage = self._stages[statement.stage]
         element = [Position(each) for each in statement.element]
         self._overhang = self._overhang_of(stage, statement)
         self._run = self._run_of(stage, statement)
-        self._extents = {**self._program.extents, **dict(() if self._run is None else self._run.loops)}
+        self._extents = {**self.program.extents, **dict(() if self._run is None else self._run.loops)}
         stored = self._own(stage, element, None if statement.source else statement.place)
         loads: list[Use] = []
         self._made = []
@@ -79,7 +97,7 @@ class Reads:
             return self._add_running(loads, stage, running, element, stored)
         if stage.kind == "copy":
             return self._add_copy(loads, stage, element)
-        copies = self._program.copies(stage.name)
+        copies = self.program.copies(stage.name)
         if stage.kind == "map":
             return self._add_map(loads, stage, element, copies)
         loads.append(stored)
@@ -110,7 +128,7 @@ class Reads:
 
     def _running(self, stage: Stage) -> Running | None:
         """Return the softmax that a stage is a statistic of, or sums up with."""
-        found = self._program.running.values()
+        found = self.program.running.values()
         return next((
             each for each in found
             if stage.name in (each.stage, each.maximum, each.total, each.maximum + FACTOR)
@@ -121,7 +139,7 @@ class Reads:
     ) -> Iterator[Use]:  # fmt: skip
         """Yield the statistics of the row that an element of the products with a softmax belongs to."""
         nest = stage.nests[0]
-        rows = self._naive.stages[running.tensor].nests[0]
+        rows = self.naive.stages[running.tensor].nests[0]
         read = next(each for each in nest.reads if each.tensor == running.tensor)
         total = next(each for each in rows.reads if each.tensor == running.total)
         loops = self._loops(nest, element) | {
@@ -170,10 +188,10 @@ class Reads:
     def _add_copy(self, loads: list[Use], stage: Stage, element: Sequence[Position]) -> Operations:
         if stage.source in self._stages and stage.source != stage.tensor:
             source = self._stages[stage.source]
-            own = self._program.buffer(stage.source).partial_sums
+            own = self.program.buffer(stage.source).partial_sums
             loads.append(self._own(source, element, Affine() if own > 1 else None))
             return Operations()
-        size = self._naive.layer.described(stage.source).shape
+        size = self.naive.layer.described(stage.source).shape
         conditions = self._inside([(each, most) for each, most in zip(element, size, strict=True)])
         return self._add_source(loads, stage.source, element, conditions)
 
@@ -190,7 +208,7 @@ class Reads:
             for read in reads_of(stage, (nest,)):
                 made += self._add_read(loads, nest, read, loops, copies, inside)
             self._share = before
-            running = self._program.running.get(stage.name + SUMS)
+            running = self.program.running.get(stage.name + SUMS)
             if running is not None:  # sums of products with exponentials become those with the softmax
                 loads += self._statistics(running, stage, element, (running.total,))
                 made += Operations(special=1)
@@ -251,7 +269,7 @@ class Reads:
         moving = {loop for loop, _ in read.indices[dim].terms if nest.loops[loop].extent > 1}
         if not any(loop in moving for each in over.beyond for loop, _ in nest.write.indices[each].terms):
             return False
-        order = self._naive.order_of(read.tensor, len(read.shape))
+        order = self.naive.order_of(read.tensor, len(read.shape))
         innermost = next((each for each in reversed(order) if read.shape[each] > 1), -1)
         along = nest.write.indices[over.vector_dim] if over.vector_dim >= 0 else None
         return innermost != dim or along is None or nest.moving(read.indices[dim]) != nest.moving(along)
@@ -272,29 +290,29 @@ class Reads:
     ) -> Operations:  # fmt: skip
         """Add the loads of an element of a tensor or a stage: of what is computed where it is read, what that loads."""
         stage = self._stages.get(name)
-        if stage is not None and name not in self._program.inlined:
+        if stage is not None and name not in self.program.inlined:
             use = replace(self._own(stage, element), conditions=conditions, run=self._run, share=self._share)
             _add(loads, use)
             return Operations()
-        inlined = self._naive.stages.get(name)
+        inlined = self.naive.stages.get(name)
         if inlined is not None:
             if (name, list(element)) in self._made:
                 return Operations()  # code computes it once
             self._made.append((name, list(element)))
             return self._add_map(loads, inlined, element, {}, conditions)
-        tensor = self._naive.layer.graph.tensors[name]
+        tensor = self.naive.layer.graph.tensors[name]
         if tensor.role == "weight" and all(size == 1 for size in tensor.shape):
             return Operations()  # a constant in the code
-        address, size = self._address(name, element), self._naive.element_bytes(name)
+        address, size = self._address(name, element), self.naive.element_bytes(name)
         use = Use(name, "global", address, conditions, size, clamped, self._run, self._share)
         _add(loads, use)
         return Operations()
 
     def _address(self, name: str, element: Sequence[Position]) -> Position:
         """Return where an element of a tensor from outside lies."""
-        shape, layout = self._naive.layer.graph.tensors[name].shape, self._layouts.get(name)
+        shape, layout = self.naive.layer.graph.tensors[name].shape, self._layouts.get(name)
         if layout is None:
-            order = self._naive.order_of(name, len(shape))
+            order = self.naive.order_of(name, len(shape))
             return self._flat([element[dim] for dim in order], strides_of([shape[dim] for dim in order], None))
         panel, place = self._cut(element[layout.dim], layout.panel)
         sizes = (-(-shape[layout.dim] // layout.panel), *[shape[dim] for dim in layout.order], layout.panel)
@@ -315,10 +333,7 @@ class Reads:
 
     def _flat(self, places: Sequence[Position], strides: Sequence[int]) -> Position:
         """Return the place in memory of an element at an index of each dimension."""
-        total = Position(Affine())
-        for each, stride in zip(places, strides, strict=True):
-            total += each * stride
-        return self._in_loops(total)
+        return self._in_loops(Position.summed(zip(places, strides, strict=True)))
 
     def _loops(self, nest: LoopNest, element: Sequence[Position]) -> dict[int, Position]:
         """Return the iterations of the loops that write an element."""
@@ -357,9 +372,9 @@ class Reads:
 
     def _index(self, index: Index, loops: Mapping[int, Position]) -> tuple[Position, bool]:
         """Return the index of a dimension, and whether it says what is beyond a border."""
-        found = Position(Affine(index.offset))
-        for loop, stride in index.terms:  # of what data chooses, strides are 0
-            found += loops.get(loop, Position(Affine())) * (stride or int(index.opaque))
+        found = Position.summed([
+            (loops[loop], stride or int(index.opaque)) for loop, stride in index.terms if loop in loops
+        ], index.offset)  # of what data chooses, strides are 0
         if index.opaque or index.table:
             return Position.chosen_by(found.value), False
         if index.window != 1:

@@ -27,9 +27,7 @@ from dsascape.scheduler.kernels.loops.columns import (
     most,
     same,
 )
-from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import Condition
-from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.workloads.loopnest import Operations
 
 
@@ -43,9 +41,9 @@ class _Statement:
     operations: Operations
 
 
-def part_costs(naive: NaiveProgram, program: LoopProgram, registers: int) -> dict[Part, PartCost]:
-    """Return the counts of each part of ``program``; ``registers``: vector registers of one thread."""
-    reads = Reads(naive, program)
+def part_costs(reads: Reads, registers: int) -> dict[Part, PartCost]:
+    """Return the counts of each part of a program; ``registers``: vector registers of one thread."""
+    program = reads.program
     by_part: dict[Part, list[_Statement]] = {}
     for each in placed_in(program.body):
         by_part.setdefault((each.statement.stage, each.statement.role), []).append(

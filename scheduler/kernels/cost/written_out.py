@@ -21,9 +21,7 @@ from dsascape.scheduler.kernels.cost.placed import LANES, Placed, has_bands, pla
 from dsascape.scheduler.kernels.cost.places import Use
 from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.loops.columns import Size, alike, same
-from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import Loop, Node, Nodes, Statement
-from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.workloads.loopnest import Operations
 
 _SPECIAL = 20
@@ -32,9 +30,9 @@ _GATHERED = 2
 """Instructions that bring one element of a gather into its lane."""
 
 
-def written_out(naive: NaiveProgram, program: LoopProgram, most: int) -> LoopProgram:
-    """Return ``program`` with serial loops unrolled that make ``most`` instructions at most then, innermost first."""
-    return replace(program, body=_Unrolling(naive, program, most).nodes(program.body))
+def written_out(reads: Reads, most: int) -> Reads:
+    """Return a program with serial loops unrolled that make ``most`` instructions at most then, innermost first."""
+    return reads.unrolled(replace(reads.program, body=_Unrolling(reads, most).nodes(reads.program.body)))
 
 
 class _Uses(NamedTuple):
@@ -46,8 +44,8 @@ class _Uses(NamedTuple):
 
 
 class _Unrolling:
-    def __init__(self, naive: NaiveProgram, program: LoopProgram, most: int) -> None:
-        self._reads, self._most = Reads(naive, program), most
+    def __init__(self, reads: Reads, most: int) -> None:
+        self._reads, self._most = reads, most
 
     def nodes(self, nodes: Nodes) -> Nodes:
         """Return ``nodes`` with loops unrolled that are short."""

@@ -16,6 +16,7 @@ from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.steps import steps_of
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.registers import part_costs
 from dsascape.scheduler.kernels.cost.written_out import written_out
 from dsascape.scheduler.kernels.loops.build import loop_program
@@ -124,7 +125,7 @@ class TestWrittenOut:
     def copies(graph: Graph) -> int:
         kernel = kernel_of(graph, ARM)
         naive, program = NaiveProgram(kernel.layer), kernel.program(4)
-        body = written_out(naive, program, ARM.tuning.written_out).body
+        body = written_out(Reads(naive, program), ARM.tuning.written_out).program.body
         (found,) = [
             math.prod(loop.extent for loop in around if loop.kind == "unrolled")
             for around, statement in statements_of(body) if statement.role == "update"
@@ -166,7 +167,7 @@ class TestPaths:
         graph = net.graph(net.op("Softmax", [net.input(rows, 16)], (rows, 16), axis=-1), dtype="fp32")
         kernel = kernel_of(graph, X86)
         program = kernel.program(16)
-        costs = part_costs(NaiveProgram(kernel.layer), program, 32)
+        costs = part_costs(Reads(NaiveProgram(kernel.layer), program), 32)
         others = sum([cost.executions * cost.operations.simple for cost in costs.values()])
         (code,) = codes_of_program(kernel.layer, program, "fp32", X86.code)
 

@@ -19,7 +19,7 @@ from dsascape.scheduler.cpu.view import CpuView
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from tests.scheduler.cpu.running import planned, simulated
+from tests.scheduler.cpu.running import planned, run, simulated
 
 US = 1_000_000
 
@@ -148,3 +148,14 @@ def test_what_is_used_often_in_between_passes_by_once() -> None:
     run = run_stages(Analysis(net.graph(x, dtype="fp32")), make_policy("unfused"), placing)
 
     assert run.result.traffic_bytes["dram"] < 0.02 * 32 * 32 * 9 * 4
+
+
+def test_equal_layers_each_fetch_their_own_weights() -> None:
+    """Three products of 512 x 512 weights in fp32, 1 MiB each, equal but for what they read."""
+    net = Net("chain")
+    x = net.input(4, 512)
+    for _ in range(3):
+        x = net.dense(x, 512)
+    moved = run(net.graph(x, dtype="fp32"), load_hardware("epyc", Cpu), threads=1).traffic_bytes["dram"]
+
+    assert 3 << 20 <= moved <= 1.1 * (3 << 20)

@@ -15,6 +15,7 @@ from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.kernels.cost.counted import PartCost
 from dsascape.scheduler.kernels.cost.placed import Around
 from dsascape.scheduler.kernels.cost.places import Position, Use
+from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.registers import part_costs
 from dsascape.scheduler.kernels.cost.trips import below, iterations
 from dsascape.scheduler.kernels.cost.warps import WARPS, requests
@@ -63,7 +64,7 @@ def compare(program: LoopProgram, layer: Layer, network: Executable, values: Map
     with np.errstate(all="ignore"):
         interpret(program, layer, network, values, counts)
     counts.finish()
-    costs = part_costs(NaiveProgram(layer), program, REGISTERS)
+    costs = part_costs(Reads(NaiveProgram(layer), program), REGISTERS)
     most = AT_ENDS if sticks_out(program.body) else SAME
     for part in counts.executions:
         assert costs[part].executions == counts.executions[part], part

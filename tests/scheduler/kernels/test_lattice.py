@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dsascape.scheduler.cpu.schedule.steps import steps_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.kernels.cost.counted import Move, Part, PartCost
+from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.registers import part_costs
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -127,10 +128,10 @@ def costs_of_row(costs: Mapping[Part, PartCost], row: int) -> dict[Part, Any]:
 
 def compare_costs(naive: NaiveProgram, steps: Steps) -> None:
     """Assert that counts of a lattice are those of its rows."""
-    for made, own in by_shape(steps, lambda each: part_costs(naive, loop_program(naive, each), REGISTERS)):
+    for made, own in by_shape(steps, lambda each: part_costs(Reads(naive, loop_program(naive, each)), REGISTERS)):
         for place, row in enumerate(own.tolist()):
             if not isinstance(made, StepError):
-                wanted = part_costs(naive, loop_program(naive, steps_of_row(steps, row)), REGISTERS)
+                wanted = part_costs(Reads(naive, loop_program(naive, steps_of_row(steps, row))), REGISTERS)
                 assert costs_of_row(made, place) == costs_of_row(wanted, 0)
 
 

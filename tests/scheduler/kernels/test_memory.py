@@ -12,6 +12,7 @@ from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cost.memory import Arrays, Memory, memory_of
+from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.program import LoopProgram
@@ -37,7 +38,7 @@ def programs(graph: Graph) -> list[tuple[Layer, LoopProgram]]:
 def memory(layer: Layer, program: LoopProgram) -> tuple[Memory, Arrays]:
     arrays = Arrays.of(program, (*layer.inputs, *layer.outputs))
     part_of = {stage.name: 0 for stage in program.stages}
-    return memory_of(NaiveProgram(layer), program, arrays, LINE_BYTES, part_of, {}), arrays
+    return memory_of(Reads(NaiveProgram(layer), program), arrays, LINE_BYTES, part_of, {}), arrays
 
 
 def run_through(layer: Layer, program: LoopProgram, lines: int) -> Traced:
