@@ -1,13 +1,13 @@
-"""Tiles of a layer's loops: register tiles by what a core issues, cache tiles by what passes the caches.
+"""Tiles of a layer's loops: a few that promise most are costed as loop programs, and the best of these is taken.
 
 The search is small and always finds the same. First the register tile (`scheduler.cpu.search.register_tiles`). Then the
 loops over tiles: a few sizes along each dimension (the register tile, up to four of them, all), the vector dimension
-outermost or innermost, the depth loop whole or in steps; the machine model says of each how long instructions take, and
-what each level moves. The sum of these times decides, not the longest of them: what hides behind what depends on what
-the kernels before have left in the caches. Then the least traffic, then what is tried first; tiles that are sure to
-take longer than the best are not looked at to the end. Last, the number of threads, by the sum of two estimates of the
-slowest core's time: with empty caches, and with what the kernels before have left in them. Which of them holds is known
-only when the network runs; a rule that needed both to improve would change with either. Where
+outermost or innermost, the depth loop whole or in steps. A rough time (`scheduler.cpu.search.rough`) puts these in
+order; the first are made programs, and what these issue and move decides. The sum of the times of instructions and of
+each level counts, not the longest of them: what hides behind what depends on what the kernels before have left in the
+caches. Then the least traffic, then what is tried first. Last, the number of threads, by the sum of two estimates of
+the slowest core's time: with empty caches, and with what the kernels before have left in them. Which of them holds is
+known only when the network runs; a rule that needed both to improve would change with either. Where
 threads are asked for on cores of several kinds, the whole search is made for the faster kinds alone too: slower cores
 hold up kernels that are split evenly. Layers without an anchor are computed row by row.
 
@@ -215,25 +215,27 @@ def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
 def best_of(layer: Layer, tried: Sequence[LoopTiles], dtype: str, view: CpuView) -> list[Tiling]:
     """Return tilings on as many threads as do most arithmetic, the best first: of those whose rough times are least.
 
-    As many are costed as `CpuTuning.costed` says, and as many with running statistics; those with the same rough time
-    count as one.
+    As many are costed as `CpuTuning.costed` says, and as many with running statistics.
     """
-    most, shape = view.thread_counts[0], layer.sink.shape
-    alike: dict[object, LoopTiles] = {}
-    for cut in tried:
-        alike.setdefault(_loops_of(cut, shape), cut)
-    found: list[LoopTiles] = []
-    for streamed in (False, True):
-        own = [cut for cut in alike.values() if cut.streamed is streamed]
-        if len(own) > view.tuning.costed:
-            by_time: dict[float, LoopTiles] = {}
-            for cut in own:
-                by_time.setdefault(rough_ps(layer, cut, most, dtype, view), cut)
-            own = [by_time[time_ps] for time_ps in sorted(by_time)[: view.tuning.costed]]
-        found += own
+    most = view.thread_counts[0]
+    kinds = [[cut for cut in tried if cut.streamed is streamed] for streamed in (False, True)]
+    found = [cut for own in kinds for cut in least_rough(own, layer, dtype, view)]
     return sorted([
         Tiling(cut, most, estimate(kernel_of(layer, cut, most, dtype, view))) for cut in found
     ], key=attrgetter("rank"))  # fmt: skip
+
+
+def least_rough(tried: Sequence[LoopTiles], layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
+    """Return the tiles whose rough times are least, as many as are costed; of those alike, the first one."""
+    alike: dict[object, LoopTiles] = {}
+    for cut in tried:
+        alike.setdefault(_loops_of(cut, layer.sink.shape), cut)
+    if len(alike) <= view.tuning.costed:
+        return list(alike.values())
+    by_time: dict[float, LoopTiles] = {}
+    for cut in alike.values():
+        by_time.setdefault(rough_ps(layer, cut, view.thread_counts[0], dtype, view), cut)
+    return [by_time[time_ps] for time_ps in sorted(by_time)[: view.tuning.costed]]
 
 
 def _loops_of(tiles: LoopTiles, shape: Extents) -> object:

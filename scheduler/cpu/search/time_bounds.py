@@ -1,7 +1,7 @@
 """Bounds on what a kernel takes among others, without the search for its tiles.
 
 No tiles take less than the multiply-accumulates do on full vectors. The tiles that a search finds have, of all that it
-tries, the shortest time with empty caches if nothing overlaps: so a few of these tell how long theirs is at most, and
+costs, the shortest time with empty caches if nothing overlaps: so one of these tells how long theirs is at most, and
 with what caches have, or with fewer threads, the kernel takes no longer than that. Only what all cores move together
 may take longer than the same bytes take each of them; what is left of the time beside instructions bounds these bytes.
 """
@@ -13,13 +13,11 @@ from dsascape.hw_models.cpu.machine import DRAM, L3
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.cost.estimate import estimate
 from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of
-from dsascape.scheduler.cpu.search.tiling import KnownTiles, Tiling, candidates
+from dsascape.scheduler.cpu.search.tiling import KnownTiles, Tiling, candidates, least_rough
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.structure.parts import parts_of
 
-_FEW = 4
-"""So many of the tiles that a search tries, evenly spread over them, come within a tenth of the best of all."""
 _ROUNDED = 1.001
 """What whole instructions and bytes come to is no more than that much longer."""
 
@@ -48,11 +46,8 @@ def most_time_of_ps(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) 
 def _most_time_of_ps(layer: Layer, dtype: str, view: CpuView) -> float:
     if len(parts_of(layer)) != 1:
         return math.inf
-    tried = candidates(layer, dtype, view)
-    few = [tried[number * (len(tried) - 1) // max(_FEW - 1, 1)] for number in range(_FEW)]
-    threads = view.thread_counts[0]
-    kernels = [kernel_of(layer, tiles, threads, dtype, view) for tiles in dict.fromkeys(few)]
-    apart_ps = min([estimate(kernel).apart_ps for kernel in kernels])
+    tiles, *_ = least_rough(candidates(layer, dtype, view), layer, dtype, view)
+    apart_ps = estimate(kernel_of(layer, tiles, view.thread_counts[0], dtype, view)).apart_ps
     return _most_ps(apart_ps, _vectors(layer, dtype, view), dtype, view) * _ROUNDED
 
 

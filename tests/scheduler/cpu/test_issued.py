@@ -14,6 +14,7 @@ from dsascape.scheduler.cpu.cost.issued import codes_of_program
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, kernel_by_kernel
 from dsascape.scheduler.cpu.schedule.steps import steps_of
+from dsascape.scheduler.cpu.search.register_cycles import register_cost
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cost.reads import Reads
@@ -182,3 +183,18 @@ class TestLanes:
         *_, kernel = kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(ARM, Analysis(graph), "fp32")).runs
         steps = steps_of(kernel.layer, kernel.tiles, ARM.lanes("fp32"))
         assert issued(kernel, ARM, with_reductions_turned(steps)).load > 1.3 * issued(kernel, ARM, steps).load
+
+
+@pytest.mark.parametrize("view", [X86, ARM], ids=["x86", "arm"])
+@pytest.mark.parametrize("make", [convolution, product])
+def test_register_tiles_are_ranked_by_the_cycles_that_the_loop_program_has(
+    make: Callable[[], Graph], view: CpuView
+) -> None:
+    """What follows the anchor, and copies with padding, come on top: a tenth at most here."""
+    kernel = kernel_of(make(), view)
+    register, shape = kernel.tiles.register, kernel.layer.sink.shape
+    number = math.prod([-(-size // part) for size, part in zip(shape, register, strict=True)])
+    ranked = number * register_cost(kernel.layer, register, kernel.tiles.vector_dim, "fp32", view.issue).cycles
+
+    own = cycles(kernel, view, steps_of(kernel.layer, kernel.tiles, view.lanes("fp32")))
+    assert 0.9 * own <= ranked <= own
