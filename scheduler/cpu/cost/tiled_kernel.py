@@ -114,15 +114,19 @@ def _at_most(passed: Passed, inner: Passed) -> Passed:
     return Passed(tuple(map(min, passed.fetched, inner.fetched)), tuple(map(min, passed.written, inner.written)))
 
 
-def kernel_of_program(
-    layer: Layer, program: LoopProgram, threads: int, dtype: str, view: CpuView, codes: tuple[Code, ...] | None = None
-) -> SplitKernel:
-    """Return the kernel of a loop program; ``codes``: its instructions, where they are known."""
-    spec = view.spec
+def kernel_of_program(layer: Layer, program: LoopProgram, threads: int, dtype: str, view: CpuView) -> SplitKernel:
+    """Return the kernel of a loop program."""
     reads = Reads(NaiveProgram(layer), program)
+    return kernel_of_reads(reads, threads, dtype, view, codes_of_reads(reads, dtype, view.code))
+
+
+def kernel_of_reads(
+    reads: Reads, threads: int, dtype: str, view: CpuView, codes: tuple[Code, ...]
+) -> SplitKernel:
+    """Return the kernel of a program of which is known what it loads and stores, and what it issues."""
+    spec = view.spec
     traffic = ProgramTraffic(reads, threads, spec.line_bytes, write_allocate=spec.write_allocate)
-    codes = codes_of_reads(reads, dtype, view.code) if codes is None else codes
-    return SplitKernel(layer, traffic, codes, dtype, view)
+    return SplitKernel(reads.naive.layer, traffic, codes, dtype, view)
 
 
 def kernel_of(layer: Layer, decided: Decided, threads: int, dtype: str, view: CpuView) -> SplitKernel:
