@@ -21,6 +21,7 @@ from dsascape.hw_models import Cpu, load_hardware
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.repeated import repeated_kernels
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule, kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.steps import steps_of
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.cut import layers_in_order
@@ -77,7 +78,8 @@ def by(schedule: CpuSchedule, costs: CpuCosts, algorithm: int) -> CpuSchedule:
     for kernel in schedule.runs:
         (layer,) = layers_in_order(costs.analysis, groups[kernel.group].ops, costs.transposed, algorithms)
         tiling, own = costs.tiling_of(layer), algorithm if kernel is schedule.runs[-1] else 0
-        runs.append(replace(kernel, layer=layer, tiles=tiling.tiles.by(own), threads=tiling.threads))
+        steps = steps_of(layer, tiling.tiles, costs.view.lanes("fp32"))
+        runs.append(replace(kernel, layer=layer, steps=steps, algorithm=own, threads=tiling.threads))
     return replace(schedule, runs=tuple(runs))
 
 
@@ -106,7 +108,7 @@ def compare(shape: Shape, hardware: Cpu) -> None:
     ]
     costs = CpuCosts(view, Analysis(graph), "fp32")
     direct = kernel_by_kernel(fixed_pattern_plan(graph), costs)
-    own = kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(chosen, costs.analysis, "fp32")).runs[-1].tiles.algorithm
+    own = kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(chosen, costs.analysis, "fp32")).runs[-1].algorithm
     predicted: dict[int, float] = {}
     sessions: dict[int, Any] = {}
     differences: dict[int, float] = {}

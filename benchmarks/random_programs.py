@@ -21,10 +21,11 @@ from dsascape.hw_models import Cpu, load_hardware
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.repeated import repeated_kernels
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule, kernel_by_kernel
-from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of, steps_of
+from dsascape.scheduler.cpu.schedule.steps import cpu_limits, steps_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import ComputeAt, Level, Step, Steps, Tile
@@ -45,18 +46,19 @@ _DTYPE = "fp32"
 def drawn(kernel: CpuKernel, view: CpuView, rng: random.Random) -> Iterator[Steps]:
     """Yield the built-in choice, then programs drawn at random that the machine can run."""
     lanes = view.lanes(_DTYPE)
-    yield steps_of(kernel.layer, kernel.tiles, lanes)
+    own = CpuCosts(view, kernel.layer.analysis, _DTYPE).tiling_of(kernel.layer).tiles
+    yield kernel.steps
     while True:
-        tiles = _tiles(kernel, lanes, rng)
+        tiles = _tiles(kernel, own, lanes, rng)
         steps = steps_of(kernel.layer, tiles, lanes)
         steps = _further_level(steps, kernel, tiles, rng) if rng.random() < 1 / 3 else steps
-        if not illegal(program_of(kernel.layer, steps, lanes), cpu_limits(view)):
+        if not illegal(loop_program(NaiveProgram(kernel.layer), steps), cpu_limits(view)):
             yield steps
 
 
 def searched(kernel: CpuKernel, view: CpuView, rng: random.Random) -> Iterator[Steps]:
     """Yield the built-in choice, then programs as a search draws them."""
-    yield steps_of(kernel.layer, kernel.tiles, view.lanes(_DTYPE))
+    yield kernel.steps
     space = CpuSpace(NaiveProgram(kernel.layer), SearchMachine.of_cpu(view, _DTYPE))
     while True:
         yield space.draw(rng).steps
@@ -67,9 +69,9 @@ DRAWS: Mapping[str, Callable[[CpuKernel, CpuView, random.Random], Iterator[Steps
 }  # fmt: skip
 
 
-def _tiles(kernel: CpuKernel, lanes: int, rng: random.Random) -> LoopTiles:
+def _tiles(kernel: CpuKernel, own: LoopTiles, lanes: int, rng: random.Random) -> LoopTiles:
     """Return tiles whose sizes are drawn: register tiles of whole vectors, tiles of whole register tiles."""
-    shape, own = kernel.layer.sink.shape, kernel.tiles
+    shape = kernel.layer.sink.shape
     register = [1] * len(shape)
     columns = -(-shape[own.vector_dim] // lanes)
     register[own.vector_dim] = lanes * rng.choice([each for each in (1, 2, 3, 4) if each <= columns])

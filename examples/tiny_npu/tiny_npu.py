@@ -205,7 +205,7 @@ def schedule_json(schedule: KernelSchedule[Kernel]) -> dict[str, Any]:
 
 def _record(kernel: Kernel) -> KernelRecord:
     layer = kernel.layer
-    return KernelRecord(output=kernel.name, group=kernel.group, operators=layer.ops, tile=layer.sink.shape)
+    return KernelRecord(output=kernel.name, group=kernel.group, operators=layer.ops)
 
 
 def read_schedule(data: object, costs: Costs) -> KernelSchedule[Kernel]:

@@ -22,7 +22,7 @@ def with_algorithms_that_pay(plan: FusionPlan, costs: CpuCosts, policy: str = ""
     down where it stands; all directly.
     """
     by_itself = kernel_by_kernel(plan, costs, policy)
-    otherwise = {run.group for run in by_itself.runs if run.tiles.winograd or run.tiles.patches}
+    otherwise = {run.group for run in by_itself.runs if run.algorithm}
     if not otherwise:
         return by_itself
     direct = kernel_by_kernel(plan, costs, policy, otherwise)

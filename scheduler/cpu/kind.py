@@ -24,10 +24,10 @@ def _costs(
 
 
 def _loops_text(schedule: CpuSchedule, spec: Cpu, number: int) -> str:
-    """Return a kernel of a schedule, and its loops for the machine's vectors."""
+    """Return a kernel of a schedule, and its loops."""
+    del spec
     kernel = schedule.runs[number]
-    dtype = CpuView(spec).dtype_of(kernel.layer, schedule.dtype)
-    return f"# {kernel}\n{kernel.program(spec.simd.vector(dtype).lanes)}"
+    return f"# {kernel}\n{kernel.program}"
 
 
 def _why_slow(layer: Layer) -> str:

@@ -53,7 +53,7 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
     warm = view.tuning.warm_caches
     others = any(cache.kept_ps is not None for cache in view.caches.values())
     split = [
-        kernel_of(each.layer, each.decided, each.threads, view.dtype_of(each.layer, schedule.dtype), view)
+        kernel_of(each.layer, each.steps, each.threads, view.dtype_of(each.layer, schedule.dtype), view)
         for each in kernels
     ]  # fmt: skip
     times_ps = [estimate(each).time_ps if others else 0.0 for each in split]
@@ -65,7 +65,7 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
     done = []
     for number, kernel in enumerate(kernels):
         found = {name: each[number] for name, each in by_cache.items()}
-        key = kernel.layer.signature, kernel.decided, kernel.threads, tuple(found.values())
+        key = kernel.layer.signature, kernel.steps, kernel.threads, tuple(found.values())
         if key not in known:
             known[key] = kernel_work(split[number]).with_found(found)
         done.append(known[key])

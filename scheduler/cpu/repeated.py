@@ -25,7 +25,7 @@ def repeated_kernels(
     found = {}
     for kernel in schedule.runs:
         results = [name in schedule.written_out.stored_outputs for name in kernel.layer.outputs]
-        key = kernel.layer.signature, kernel.decided, kernel.threads, tuple(results)
+        key = kernel.layer.signature, kernel.steps, kernel.threads, tuple(results)
         if key not in known:
             known[key] = _repeated(replace(schedule, runs=(kernel,)), kernel, begun)
         found[kernel.group] = known[key]
@@ -39,5 +39,4 @@ def _repeated(schedule: CpuSchedule, kernel: CpuKernel, costs: CpuCosts) -> Repe
     payload, pace = work.chunks[0].payload, costs.view.paces[0]
     parts = {name: taken_ps / PS_PER_S for name, taken_ps in pace.parts_ps(payload).items()}
     seconds = (result.makespan_ps - spec.kernel_call_ps) / PS_PER_S
-    lanes = costs.view.lanes(costs.view.dtype_of(kernel.layer, schedule.dtype))
-    return RepeatedKernel(seconds, kernel.chunks, parts, str(kernel.program(lanes)))
+    return RepeatedKernel(seconds, kernel.chunks, parts, str(kernel.program))

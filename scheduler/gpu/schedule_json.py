@@ -66,6 +66,7 @@ class _Front(Record):
 
 
 class _Kernel(KernelRecord):
+    tile: Sizes
     order: Numbers
     part: Sizes
     split: Few

@@ -1,7 +1,7 @@
 """JSON records shared by schedules of machine kinds that run kernel by kernel: network, groups, kernels."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, get_args
 
 import pydantic
 from pydantic import Field
@@ -67,12 +67,11 @@ class OriginRecord(Record):
 
 
 class KernelRecord(Record):
-    """Fields that every kernel has; machine kinds derive their own record with the tiling."""
+    """Fields that every kernel has; machine kinds derive their own record with its loops."""
 
     output: str
     group: Number
     operators: Numbers
-    tile: Sizes
 
 
 class MachineRecord(Record):
@@ -108,7 +107,7 @@ def written(
 ) -> dict[str, Any]:
     """Return the JSON document of a schedule for machine kind ``kind``; ``record`` makes the record of a kernel."""
     document = file.model_validate({
-        "format": f"dsascape {kind} schedule 1",
+        "format": get_args(file.model_fields["format"].annotation)[0],
         "network": network_record(schedule.graph, schedule.dtype),
         "machine": {"kind": kind},
         "policy": schedule.policy,

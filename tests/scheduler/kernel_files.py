@@ -37,8 +37,6 @@ class KernelFiles(ABC):
     @pytest.mark.parametrize(
         ("change", "complaint"),
         [
-            ({"tile": [1, 64, 28, 29]}, "tile [1, 64, 28, 29] is no part of [1, 64, 28, 28]"),
-            ({"order": [0, 1, 2, 2]}, "tiles of 4 dimensions have order"),
             ({"operators": [99]}, "operators: needs some of the network's 3, ascending"),
             ({"group": 1}, "group 1: there are 1"),
             ({"colour": "red"}, "Extra inputs are not permitted"),

@@ -13,6 +13,7 @@ from dsascape.scheduler import Placing
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.workloads import import_onnx
 from dsascape.workloads.analysis import Analysis
+from tests.scheduler.cpu.running import sizes_of
 
 MACHINES = {"a100": "dram", "h100": "dram", "kirin990": "dram", "stcp920": "ddr"}
 HEADS, SHARED, LENGTH, WIDTH = 32, 8, 4096, 128
@@ -131,4 +132,4 @@ def test_query_heads_that_share_a_cache_are_rows_of_one_register_tile() -> None:
     schedule = simulate(exported(), "kirin990", "unfused", dtype="fp16").schedule
     assert isinstance(schedule, CpuSchedule)
 
-    assert schedule.runs[-1].tiles.register[1] == HEADS // SHARED
+    assert sizes_of(schedule.runs[-1]).register[1] == HEADS // SHARED

@@ -31,6 +31,7 @@ from dsascape.scheduler.pins.pins import Pinned
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
+from tests.scheduler.cpu.running import sizes_of
 from tests.scheduler.small import product
 from tests.tiers import examples
 
@@ -90,11 +91,11 @@ def all_decided(outcome: Outcome) -> dict[str, dict[str, object]]:
             }  # fmt: skip
     elif isinstance(schedule, CpuSchedule):
         for kernel in schedule.runs:
-            tiles, shape = kernel.tiles, kernel.layer.sink.shape
+            tiles, shape = sizes_of(kernel), kernel.layer.sink.shape
             depth = {"k": tiles.depth_step or depth_of(kernel.layer)} if kernel.layer.depth_loops else {}
             found[kernel.name] = {
                 "tile": by_position(tuple(map(min, tiles.tile, shape))) | depth, "order": list(tiles.order),
-                "parallel": tiles.parallel, "threads": kernel.threads, "vector": tiles.vector_dim >= 0,
+                "parallel": tiles.parallel, "threads": kernel.threads, "vector": tiles.is_vector,
                 "register_tile": by_position(tuple(map(min, tiles.register, shape))),
             }  # fmt: skip
     else:
@@ -173,8 +174,8 @@ class TestWhatIsPinnedAppears:
         pins = {"relu2": {"tile": {"c": 20, "k": 3}, "threads": 2, "order": ["h", "w", "n", "c"]}}
         kernel = kernels_of("cpu", pins)["relu2"]
 
-        assert (kernel.tiles.tile[1], kernel.tiles.depth_step, kernel.threads) == (20, 3, 2)
-        assert kernel.tiles.order == (2, 3, 0, 1)
+        assert (sizes_of(kernel).tile[1], sizes_of(kernel).depth_step, kernel.threads) == (20, 3, 2)
+        assert sizes_of(kernel).order == (2, 3, 0, 1)
 
     def test_threads_of_a_block_and_its_tile_on_a_gpu(self) -> None:
         pins = {"op:MatMul": {"threads": 64, "tile": {"m": 4}, "unit": "lanes"}}
@@ -186,8 +187,8 @@ class TestWhatIsPinnedAppears:
         pins = {"op:Conv": {"tile": {"c": 16}, "threads": 2}, "relu2": {"tile": {"c": 8}}}
         kernels = kernels_of("cpu", pins)
 
-        assert (kernels["relu1"].tiles.tile[1], kernels["relu1"].threads) == (16, 2)
-        assert (kernels["relu2"].tiles.tile[1], kernels["relu2"].threads) == (8, 2)
+        assert (sizes_of(kernels["relu1"]).tile[1], kernels["relu1"].threads) == (16, 2)
+        assert (sizes_of(kernels["relu2"]).tile[1], kernels["relu2"].threads) == (8, 2)
 
     def test_a_kernel_is_named_by_its_number_a_node_a_pattern_or_its_types(self) -> None:
         for selector in ("#0", "#0 Conv+Add+Relu 32x14x14", "conv1", "relu1", "con?1", "op:Conv+Relu"):

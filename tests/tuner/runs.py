@@ -1,6 +1,8 @@
 """Runs of generated code in this process, for tests of results rather than times."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import tvm
@@ -9,9 +11,12 @@ import tvm_ffi
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import as_it_runs, kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.steps import Chosen, steps_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.kernels.cut import layers_in_order, only_convolution
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.codegen.building import cpu_module
-from dsascape.tuner.codegen.kernels import GeneratedCode, GroupTiles, argument, generate, network_array, stored_array
+from dsascape.tuner.codegen.kernels import GeneratedCode, argument, generate, network_array, stored_array
 from dsascape.tuner.measure.arrays import Arena
 from dsascape.tuner.on_device.reference import deviation, largest, reference
 from dsascape.workloads import Graph
@@ -21,15 +26,45 @@ from dsascape.workloads.executable import Executable, drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
 from tests.scheduler.kernels.drawn import LANES, NARROW, varied
 
+Loops = LoopTiles | Steps | Chosen
+
+_DIRECT: Mapping[int, int] = MappingProxyType({})
+
 
 def tiles_of(plan: FusionPlan) -> dict[int, LoopTiles]:
-    """Return the tiles that the scheduler chooses."""
+    """Return the tiles that the scheduler chooses, of direct convolutions."""
+    costs = CpuCosts(NARROW, Analysis(plan.graph), "fp32")
+    schedule = kernel_by_kernel(plan, costs, direct=range(len(plan.groups)))
+    return {kernel.group: costs.tiling_of(kernel.layer).tiles for kernel in schedule.runs}
+
+
+def loops_of(plan: FusionPlan) -> dict[int, Chosen]:
+    """Return the loops that the scheduler chooses."""
     schedule = kernel_by_kernel(plan, CpuCosts(NARROW, Analysis(plan.graph), "fp32"))
-    return {kernel.group: kernel.tiles for kernel in schedule.runs}
+    return {kernel.group: kernel.chosen for kernel in schedule.runs}
 
 
-def generated(plan: FusionPlan, tiles: GroupTiles | None = None) -> GeneratedCode:
-    return generate(plan, executable(plan.graph), tiles or tiles_of(plan), LANES)
+def in_tiles(
+    plan: FusionPlan, tiles: Mapping[int, Loops], algorithms: Mapping[int, int] = _DIRECT
+) -> dict[int, Chosen]:
+    """Return the loops of tiles; ``algorithms``: of convolutions that are not direct, by group."""
+    analysis = Analysis(plan.graph)
+    by = frozenset([
+        (op, algorithm) for place, algorithm in algorithms.items()
+        if (op := only_convolution(analysis, plan.groups[place].ops)) is not None
+    ])  # fmt: skip
+    found = {}
+    for place, own in tiles.items():
+        (layer,) = layers_in_order(analysis, plan.groups[place].ops, frozenset(), by)
+        steps = steps_of(layer, own, LANES) if isinstance(own, LoopTiles) else own
+        found[place] = Chosen(steps.steps if isinstance(steps, Chosen) else steps, algorithms.get(place, 0))
+    return found
+
+
+def generated(
+    plan: FusionPlan, tiles: Mapping[int, Loops] | None = None, algorithms: Mapping[int, int] = _DIRECT
+) -> GeneratedCode:
+    return generate(plan, executable(plan.graph), in_tiles(plan, tiles, algorithms) if tiles else loops_of(plan))
 
 
 def values_of(code: GeneratedCode, network: Executable) -> dict[str, Array]:
@@ -40,22 +75,27 @@ def values_of(code: GeneratedCode, network: Executable) -> dict[str, Array]:
     return {**code.executable.values, **inputs, **reference(network, inputs, wanted)}
 
 
-def deviations(plan: FusionPlan, tiles: GroupTiles | None = None) -> dict[str, float]:
+def deviations(
+    plan: FusionPlan, tiles: Mapping[int, Loops] | None = None, algorithms: Mapping[int, int] = _DIRECT
+) -> dict[str, float]:
     """Return by how much each kernel's outputs differ from onnxruntime's, from inputs that are onnxruntime's."""
-    found, refused = outcomes(plan, tiles, varied(plan.graph))
+    found, refused = outcomes(plan, tiles, varied(plan.graph), algorithms)
     assert refused == {}
     return found
 
 
 def outcomes(
-    plan: FusionPlan, tiles: GroupTiles | None = None, network: Executable | None = None
+    plan: FusionPlan, tiles: Mapping[int, Loops] | None = None, network: Executable | None = None,
+    algorithms: Mapping[int, int] = _DIRECT,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Return by how much the outputs of kernels with code differ from onnxruntime's, and why others have none."""
     if tiles is None:
         schedule = as_it_runs(kernel_by_kernel(plan, CpuCosts(NARROW, Analysis(plan.graph), "fp32")))
-        plan, tiles = schedule.plan, {kernel.group: kernel.tiles for kernel in schedule.runs}
+        plan, chosen = schedule.plan, {kernel.group: kernel.chosen for kernel in schedule.runs}
+    else:
+        chosen = in_tiles(plan, tiles, algorithms)
     network = network if network is not None and network.graph is plan.graph else executable(plan.graph)
-    code = generate(plan, network, tiles, LANES)
+    code = generate(plan, network, chosen)
     refused = {missing.name: missing.reason for missing in code.missing}
     if not code.kernels:
         return {}, refused

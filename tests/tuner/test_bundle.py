@@ -29,7 +29,7 @@ from dsascape.tuner.bundle.linking import architecture_of
 from dsascape.tuner.measure import Job
 from tests.graphs import Net
 from tests.scheduler.kernels.drawn import LANES
-from tests.tuner.runs import tiles_of, written_onnx
+from tests.tuner.runs import loops_of, written_onnx
 
 pytestmark = pytest.mark.tvm
 
@@ -48,7 +48,7 @@ def job() -> Job:
     net = Net()
     x = net.relu(net.conv(net.input(1, 4, 8, 8), 8))
     plan = fixed_pattern_plan(net.graph(net.unary("Tanh", net.conv(x, 4, 1)), dtype="fp32"))
-    return Job(plan, tiles_of(plan), LANES, 1)
+    return Job(plan, loops_of(plan), LANES, 1)
 
 
 @pytest.fixture(scope="module")

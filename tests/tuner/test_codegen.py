@@ -1,6 +1,6 @@
 """Generated code computes what onnxruntime computes, with exactly one function for each kernel of the plan."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import pytest
@@ -14,7 +14,6 @@ from dsascape.fusion import fixed_pattern_plan, plan_from_groups, unfused_plan
 from dsascape.fusion.plan import FusionPlan, Group
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.buffers import share_buffers
-from dsascape.tuner.codegen.kernels import GroupTiles
 from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from dsascape.workloads import Graph, load_network
 from tests.graphs import Net, networks
@@ -26,7 +25,7 @@ from tests.tuner.runs import deviations, generated
 pytestmark = pytest.mark.tvm
 
 
-def correct(plan: FusionPlan, tiles: GroupTiles | None = None) -> None:
+def correct(plan: FusionPlan, tiles: Mapping[int, LoopTiles] | None = None) -> None:
     wrong = {name: found for name, found in deviations(plan, tiles).items() if found > KERNEL_TOLERANCE}
     assert wrong == {}
 

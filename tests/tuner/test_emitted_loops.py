@@ -19,7 +19,7 @@ from dsascape.tuner.codegen.kernels import GeneratedCode, generate
 from dsascape.workloads import load_network
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.executable import executable
-from tests.scheduler.kernels.drawn import LANES, NARROW
+from tests.scheduler.kernels.drawn import NARROW
 
 pytestmark = pytest.mark.tvm
 
@@ -34,8 +34,8 @@ def code_of(network: str, policy: str) -> GeneratedCode:
     graph = load_network(network).with_dtype("fp32")
     costs = CpuCosts(NARROW, Analysis(graph), "fp32")
     plan: FusionPlan = make_policy(policy).plan(graph, costs)
-    tiles = {kernel.group: kernel.tiles for kernel in kernel_by_kernel(plan, costs).runs}
-    return generate(plan, executable(graph), tiles, LANES)
+    chosen = {kernel.group: kernel.chosen for kernel in kernel_by_kernel(plan, costs).runs}
+    return generate(plan, executable(graph), chosen)
 
 
 def of_tree(nodes: Nodes) -> Iterator[Shape]:

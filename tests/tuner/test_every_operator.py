@@ -18,7 +18,7 @@ from dsascape.workloads import Graph, WorkloadError, import_onnx
 from dsascape.workloads.executable import executable
 from tests.scheduler.kernels.drawn import LANES
 from tests.tiers import NIGHT
-from tests.tuner.runs import outcomes, tiles_of
+from tests.tuner.runs import loops_of, outcomes
 from tests.workloads import small_kernels, small_movements
 from tests.workloads.small_operators import MAKERS
 
@@ -194,7 +194,7 @@ def test_what_onnxruntime_does_not_take_is_told_with_its_reason_and_the_node() -
 def test_measuring_it_says_so_once(capfd: pytest.CaptureFixture[str]) -> None:
     plan = unfused_plan(dilated())
     with pytest.raises(MeasureError, match=r"onnxruntime rejects node 'y' \(Conv\): .*Dilation not supported"):
-        measure_plan(Job(plan, tiles_of(plan), LANES, 1), "unfused")
+        measure_plan(Job(plan, loops_of(plan), LANES, 1), "unfused")
 
     assert "Traceback" not in capfd.readouterr().err
 

@@ -41,7 +41,7 @@ from dsascape.tuner.on_device.reference import deviation, reference
 from dsascape.workloads.executable import executable
 from tests.graphs import Net
 from tests.scheduler.kernels.drawn import LANES
-from tests.tuner.runs import generated, tiles_of
+from tests.tuner.runs import generated, loops_of
 
 pytestmark = pytest.mark.tvm
 
@@ -57,7 +57,7 @@ def job(threads: int = 1, target: str = "llvm", budget: Budget = QUICK) -> Job:
     net = Net()
     x = net.relu(net.conv(net.input(1, 4, 8, 8), 8))
     plan = fixed_pattern_plan(net.graph(net.unary("Tanh", net.conv(x, 4, 1)), dtype="fp32"))
-    return Job(plan, tiles_of(plan), LANES, threads, target, budget)
+    return Job(plan, loops_of(plan), LANES, threads, target, budget)
 
 
 EM_AARCH64 = 183

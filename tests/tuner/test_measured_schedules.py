@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from dsascape.scheduler.kernels.loops.files import steps_json
+
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
@@ -20,7 +22,6 @@ from dsascape.experiments.real.on_processor import prepared
 from dsascape.experiments.shell.cli import main
 from dsascape.hw_models import load_hardware
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.tuner.measure import Budget
 from tests.experiments.terminal import Terminal
 from tests.graphs import Net
@@ -75,8 +76,8 @@ def measured(net: str, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     folder = tmp_path_factory.mktemp("measured")
     path, out = folder / "schedule.json", folder / "out"
     answer("simulate", net, *MACHINE, "--policy", "fixed-pattern", "--schedule-out", str(path))
-    tile = json.loads(path.read_text())["kernels"][0]["tile"]
-    other = edited(path, threads=1, order=[0, 1, 3, 2], parallel=0, tile=tile)
+    steps = json.loads(path.read_text())["kernels"][0]["steps"]
+    other = edited(path, threads=1, steps=[step for step in steps if step["step"] != "Unroll"])
     alone = ["measure", net, *MACHINE, "--threads", "1", "--out", str(out)]
     under_policy, from_file, from_edited = (
         answer(*alone, *way)
@@ -101,10 +102,11 @@ def test_as_a_policy_has_decided_it_is_measured_and_predicted_as_under_the_polic
     assert from_file["measured_s"] > 0
 
 
-def test_code_has_the_tiles_that_were_edited_into_the_file(net: str, schedule: Path) -> None:
+def test_code_has_the_steps_that_were_edited_into_the_file(net: str, schedule: Path) -> None:
     first = json.loads(schedule.read_text())["kernels"][0]
-    other = [1 if size > 1 else size for size in first["register_tile"][:-1]] + first["register_tile"][-1:]
-    path = edited(schedule, register_tile=other, tile=[1, *first["tile"][1:]])
+    steps = [step | {"most": 4} if step["step"] == "Unroll" else step for step in first["steps"]]
+    assert steps != first["steps"]
+    path = edited(schedule, steps=steps)
     policy, written = written_schedule(path)
     point = DesignPoint(
         Workload(net), load_hardware("kirin990"), policy, tuning={"threads": 1},
@@ -114,9 +116,7 @@ def test_code_has_the_tiles_that_were_edited_into_the_file(net: str, schedule: P
     ready = prepared(point, Budget())
 
     assert isinstance(ready.outcome.schedule, CpuSchedule)
-    tiles = ready.job.tiles[first["group"]]
-    assert isinstance(tiles, LoopTiles)
-    assert list(tiles.register) == other
+    assert steps_json(ready.job.chosen[first["group"]].steps) == steps
     assert {kernel.threads for kernel in ready.outcome.schedule.runs} == {1}
 
 

@@ -8,6 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from dsascape.scheduler.cpu.schedule.steps import Chosen, steps_of
+from tests.scheduler.kernels.drawn import LANES
+
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
@@ -72,12 +75,14 @@ def test_constants_that_are_indices_survive_whatever_the_rest_is_computed_by(
 ) -> None:
     plan = fixed_pattern_plan(picked(order, 3))
     costs = CpuCosts(CpuView(cpu(), CpuTuning(chunks_per_thread=chunks)), Analysis(plan.graph), "fp32")
-    tiles = {each.group: each.tiles for each in kernel_by_kernel(plan, costs).runs}
+    chosen = {each.group: each.chosen for each in kernel_by_kernel(plan, costs, direct=range(len(plan.groups))).runs}
     if is_over_patches:
         (layer,) = layers_in_order(costs.analysis, plan.groups[0].ops, frozenset(), frozenset({(0, PATCHES)}))
-        tiles[0] = choose_tiling(layer, "fp32", costs.view, KnownTiles()).tiles.by(PATCHES)
+        tiles = choose_tiling(layer, "fp32", costs.view, KnownTiles()).tiles
+        chosen[0] = Chosen(steps_of(layer, tiles, LANES), PATCHES)
 
-    assert max(deviations(plan, tiles).values()) <= KERNEL_TOLERANCE
+    algorithms = {0: PATCHES} if is_over_patches else {}
+    assert max(deviations(plan, chosen, algorithms).values()) <= KERNEL_TOLERANCE
 
 
 def by(algorithm: int) -> Callable[[Graph], Graph]:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.tuner.runs import in_tiles
+
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
@@ -59,7 +61,7 @@ def planned(drawn: Convolution, *, residual: bool = False) -> FusionPlan:
 
 def over_patches(plan: FusionPlan) -> dict[int, LoopTiles]:
     (layer,) = layers_in_order(Analysis(plan.graph), plan.groups[1].ops, frozenset(), frozenset({(2, PATCHES)}))
-    return {0: tiles_of(plan)[0], 1: choose_tiling(layer, "fp32", NARROW, KnownTiles()).tiles.by(PATCHES)}
+    return {0: tiles_of(plan)[0], 1: choose_tiling(layer, "fp32", NARROW, KnownTiles()).tiles}
 
 
 @settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.generate))
@@ -78,12 +80,12 @@ def test_results_are_those_of_direct_convolution(
         upstream=(replace(front, register=(1, pixels, 1, front.register[3])),),
     )  # fmt: skip
     for each in (own, cut):
-        assert max(deviations(plan, {**tiles, 1: each}).values()) < KERNEL_TOLERANCE
+        assert max(deviations(plan, {**tiles, 1: each}, {1: PATCHES}).values()) < KERNEL_TOLERANCE
 
 
 def test_what_is_added_behind_it_is_added() -> None:
     plan = planned(Convolution(9), residual=True)
-    assert max(deviations(plan, over_patches(plan)).values()) < KERNEL_TOLERANCE
+    assert max(deviations(plan, over_patches(plan), {1: PATCHES}).values()) < KERNEL_TOLERANCE
 
 
 @pytest.mark.parametrize("kernel", [1, 3])
@@ -94,11 +96,12 @@ def test_a_bias_of_the_convolution_itself_is_added(kernel: int) -> None:
     graph = net.graph(net.relu(net.op("Conv", operands, (1, 16, 9, 9), pads=[kernel // 2] * 4)), dtype="fp32")
     plan = plan_from_groups(graph, [Group((0, 1)), Group((2, 3))])
 
-    assert max(deviations(plan, over_patches(plan)).values()) < KERNEL_TOLERANCE
+    assert max(deviations(plan, over_patches(plan), {1: PATCHES}).values()) < KERNEL_TOLERANCE
 
 
 def test_a_measurement_finds_it_correct_on_two_threads() -> None:
     plan = planned(Convolution(13, 16, 24, 5, 2))
-    session = Session(Job(plan, over_patches(plan), LANES, 2, budget=Budget(kernel_s=0.01, network_s=0.01)))
+    chosen = in_tiles(plan, over_patches(plan), {1: PATCHES})
+    session = Session(Job(plan, chosen, LANES, 2, budget=Budget(kernel_s=0.01, network_s=0.01)))
     assert [session.kernel(position).correct for position in range(2)] == [True, True]
     assert session.network(()).correct

@@ -8,12 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dsascape.scheduler.cpu.schedule.steps import Chosen
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
 from dsascape.fusion import plan_from_groups
 from dsascape.fusion.plan import Group
-from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of, steps_of
+from dsascape.scheduler.cpu.schedule.steps import cpu_limits, steps_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -37,8 +41,8 @@ def test_whatever_is_legal_is_right(drawn: tuple[Graph, LoopTiles], data: st.Dat
     assert layer is not None
     steps = data.draw(changed(steps_of(layer, tiles, LANES), tiles, layer.sink.name))
     try:
-        reasons = illegal(program_of(layer, steps, LANES), cpu_limits(NARROW))
+        reasons = illegal(loop_program(NaiveProgram(layer), steps), cpu_limits(NARROW))
     except StepError:
         return
     if not reasons:
-        assert max(deviations(plan, {0: steps}).values()) <= KERNEL_TOLERANCE
+        assert max(deviations(plan, {0: Chosen(steps)}).values()) <= KERNEL_TOLERANCE

@@ -24,7 +24,7 @@ from dsascape.tuner.measure import (
 from dsascape.tuner.measure.device import local_device
 from tests.graphs import Net
 from tests.scheduler.kernels.drawn import LANES
-from tests.tuner.runs import tiles_of, written_onnx
+from tests.tuner.runs import loops_of, written_onnx
 from tests.tuner.servers import Server, free_port
 
 pytestmark = pytest.mark.tvm
@@ -36,7 +36,7 @@ def job(device: str) -> Job:
     net = Net()
     x = net.relu(net.conv(net.input(1, 4, 8, 8), 8))
     plan = fixed_pattern_plan(net.graph(net.unary("Tanh", net.conv(x, 4, 1)), dtype="fp32"))
-    return Job(plan, tiles_of(plan), LANES, 1, budget=QUICK, device=device)
+    return Job(plan, loops_of(plan), LANES, 1, budget=QUICK, device=device)
 
 
 @pytest.fixture

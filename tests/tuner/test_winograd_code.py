@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.tuner.runs import in_tiles
+
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
@@ -42,43 +44,43 @@ def in_tiles_of(plan: FusionPlan, size: int) -> dict[int, LoopTiles]:
     winograd = frozenset({(2, size)})
     (layer,) = layers_in_order(analysis, plan.groups[1].ops, frozenset(), winograd)
     tiling = choose_tiling(layer, "fp32", NARROW, KnownTiles())
-    return {0: tiles_of(plan)[0], 1: replace(tiling.tiles, winograd=size)}
+    return {0: tiles_of(plan)[0], 1: tiling.tiles}
 
 
 @pytest.mark.parametrize(("size", "height", "width"), [(4, 12, 12), (2, 9, 7), (6, 9, 7), (4, 3, 13), (2, 1, 5)])
 def test_results_are_those_of_direct_convolution(size: int, height: int, width: int) -> None:
     plan = planned(height, width)
-    found = deviations(plan, in_tiles_of(plan, size))
+    found = deviations(plan, in_tiles_of(plan, size), {1: size})
     assert max(found.values()) < KERNEL_TOLERANCE
 
 
 def test_so_they_are_without_padding() -> None:
     plan = planned(10, 11, pad=0)
-    assert max(deviations(plan, in_tiles_of(plan, 4)).values()) < KERNEL_TOLERANCE
+    assert max(deviations(plan, in_tiles_of(plan, 4), {1: 4}).values()) < KERNEL_TOLERANCE
 
 
 def test_what_is_added_behind_it_is_added() -> None:
     plan = planned(9, 9, residual=True)
-    assert max(deviations(plan, in_tiles_of(plan, 4)).values()) < KERNEL_TOLERANCE
+    assert max(deviations(plan, in_tiles_of(plan, 4), {1: 4}).values()) < KERNEL_TOLERANCE
 
 
 def test_channels_that_no_vector_divides_are_computed() -> None:
     plan = planned(8, 8, channels=11)
-    assert max(deviations(plan, in_tiles_of(plan, 2)).values()) < KERNEL_TOLERANCE
+    assert max(deviations(plan, in_tiles_of(plan, 2), {1: 2}).values()) < KERNEL_TOLERANCE
 
 
 def test_several_tiles_along_both_sides_fit_together() -> None:
     plan = planned(16, 16)
     tiles = in_tiles_of(plan, 4)
     cut = replace(tiles[1], tile=(1, 16, 4, 8), register=(1, 8, 1, 4), order=(0, 2, 3, 1), parallel=2)
-    assert max(deviations(plan, {**tiles, 1: cut}).values()) < KERNEL_TOLERANCE
+    assert max(deviations(plan, {**tiles, 1: cut}, {1: 4}).values()) < KERNEL_TOLERANCE
 
 
 def test_a_measurement_and_a_bundle_have_the_transformed_weights() -> None:
     plan = planned(8, 8)
-    tiles = in_tiles_of(plan, 4)
+    chosen = in_tiles(plan, in_tiles_of(plan, 4), {1: 4})
     network = executable(plan.graph)
-    code = generate(plan, network, tiles, LANES)
+    code = generate(plan, network, chosen)
     packings = {kernel.name: kernel.packings for kernel in code.kernels}
 
     listing = Listing(
@@ -86,6 +88,6 @@ def test_a_measurement_and_a_bundle_have_the_transformed_weights() -> None:
     )
 
     assert {"w2:winograd4", "conv2:of-data", "conv2:of-rows"} <= {array.name for array in listing.arrays}
-    session = Session(Job(plan, tiles, LANES, 1, budget=Budget(kernel_s=0.01, network_s=0.01)))
+    session = Session(Job(plan, chosen, LANES, 1, budget=Budget(kernel_s=0.01, network_s=0.01)))
     assert [session.kernel(position).correct for position in range(2)] == [True, True]
     assert session.network(()).correct

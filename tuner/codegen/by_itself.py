@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from dsascape.scheduler.cpu.schedule.steps import Decided
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.codegen.running_sums import running_sum
 from dsascape.tuner.codegen.state_scan import scan_chunk
 from dsascape.tuner.codegen.top_k import top_k
 from dsascape.workloads.arithmetic.elementwise import SCAN, UnsupportedKernelError
 from dsascape.workloads.executable import Executable
 
-Writing = Callable[[Layer, Executable, Decided, str], tuple[Any, tuple[str, ...]]]
+Writing = Callable[[Layer, Executable, Steps, str], tuple[Any, tuple[str, ...]]]
 """From a layer, its network, its loops and a name to the function, and the names of its parameters before results."""
 _SORTED = "TopK"
 _BY_KIND: dict[str, Writing] = {"CumSum": running_sum, SCAN: scan_chunk, _SORTED: top_k}

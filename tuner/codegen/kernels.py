@@ -9,11 +9,13 @@ import numpy as np
 import tvm
 
 from dsascape.fusion.plan import FusionPlan
-from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.steps import Chosen
 from dsascape.scheduler.kernels.cut import layer_of, only_convolution
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.values.packing import Packing
 from dsascape.tuner.codegen.by_itself import written_by_itself
 from dsascape.tuner.codegen.emit import CpuFunction, cpu_function
@@ -26,8 +28,8 @@ from dsascape.workloads.nest_by_nest import written_out
 from dsascape.workloads.operators.registry import Array
 from dsascape.workloads.winograd.values import executable_written_out
 
-GroupTiles = Mapping[int, Decided]
-"""Tiles, or steps, by the position of the group in its plan."""
+ChosenLoops = Mapping[int, Chosen]
+"""Loops of kernels, by the position of the group in its plan."""
 
 @dataclass(frozen=True)
 class Kernel:
@@ -79,13 +81,12 @@ class GeneratedCode:
         return tvm.IRModule({kernel.name: kernel.function for kernel in self.kernels})
 
 
-def generate(plan: FusionPlan, executable: Executable, tiles: GroupTiles, lanes: int) -> GeneratedCode:
-    """Return the code of every kernel of ``plan``, with the loops of ``tiles`` and vectors of up to ``lanes``."""
+def generate(plan: FusionPlan, executable: Executable, chosen: ChosenLoops) -> GeneratedCode:
+    """Return the code of every kernel of ``plan`` with the loops that are ``chosen``."""
     analysis = Analysis(plan.graph)
-    algorithm_of = {place: each.algorithm for place, each in tiles.items() if isinstance(each, LoopTiles)}
     algorithms = frozenset([
-        (op, algorithm) for place, algorithm in algorithm_of.items()
-        if algorithm and (op := only_convolution(analysis, plan.groups[place].ops)) is not None
+        (op, each.algorithm) for place, each in chosen.items()
+        if each.algorithm and (op := only_convolution(analysis, plan.groups[place].ops)) is not None
     ])  # fmt: skip
     out = written_out(analysis, algorithms=algorithms) if algorithms else None
     executable = executable if out is None else executable_written_out(executable, out, algorithms)
@@ -97,7 +98,7 @@ def generate(plan: FusionPlan, executable: Executable, tiles: GroupTiles, lanes:
             continue
         named = kernel_name(plan, position), position, tuple(plan.graph.ops[op].name for op in group.ops)
         try:
-            kernels.append(_kernel(layer, executable, tiles[position], lanes, named))
+            kernels.append(_kernel(layer, executable, chosen[position].steps, named))
         except UnsupportedKernelError as error:
             missing.append(Uncompiled(*named, str(error)))
         except RuntimeError as error:  # TVM refuses the expressions or the schedule
@@ -108,14 +109,14 @@ def generate(plan: FusionPlan, executable: Executable, tiles: GroupTiles, lanes:
 
 
 def _kernel(
-    layer: Layer, executable: Executable, tiles: Decided, lanes: int, named: tuple[str, int, tuple[str, ...]]
+    layer: Layer, executable: Executable, steps: Steps, named: tuple[str, int, tuple[str, ...]]
 ) -> Kernel:
     name, position, operators = named
     by_itself = written_by_itself(layer)
     if by_itself is not None:
-        function, inputs = by_itself(layer, executable, tiles, name)
+        function, inputs = by_itself(layer, executable, steps, name)
         return Kernel(name, position, operators, inputs, layer.outputs, {}, function)
-    program = program_of(layer, tiles, lanes)
+    program = loop_program(NaiveProgram(layer), steps)
     made = cpu_function(layer, executable, program, name)
     return Kernel(name, position, operators, made.inputs, made.outputs, made.packings, made.function, program)
 

@@ -10,17 +10,15 @@ from typing import Any
 
 from tvm import tirx
 
-from dsascape.scheduler.cpu.schedule.steps import Decided
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.steps import Parallel
+from dsascape.scheduler.kernels.loops.steps import Parallel, Steps
 from dsascape.tuner.codegen.tvm_values import TvmValues
 from dsascape.workloads.arithmetic.elementwise import Operator, UnsupportedKernelError
 from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Tensor
 
 
-def running_sum(layer: Layer, executable: Executable, tiles: Decided, name: str) -> tuple[Any, tuple[str, ...]]:
+def running_sum(layer: Layer, executable: Executable, steps: Steps, name: str) -> tuple[Any, tuple[str, ...]]:
     """Return the function ``name`` of a layer that is one running sum, and its parameter in front of the result.
 
     Raises ``UnsupportedKernelError`` where its input is a view of what lies in memory.
@@ -32,14 +30,12 @@ def running_sum(layer: Layer, executable: Executable, tiles: Decided, name: str)
     tensors = layer.graph.tensors
     op = values.operator(position, layer.graph.ops[position])
     data, output = tensors[layer.inputs[0]], tensors[layer.outputs[0]]
-    function = _function(op, data, output, values.dtype(output), name, parallel=_is_parallel(tiles))
+    function = _function(op, data, output, values.dtype(output), name, parallel=_is_parallel(steps))
     return function, layer.inputs
 
 
-def _is_parallel(decided: Decided) -> bool:
-    if isinstance(decided, LoopTiles):
-        return bool(decided.parallel)
-    return any(isinstance(step, Parallel) and step.loops for step in decided)
+def _is_parallel(steps: Steps) -> bool:
+    return any(isinstance(step, Parallel) and step.loops for step in steps)
 
 
 def _function(

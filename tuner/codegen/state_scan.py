@@ -7,10 +7,9 @@ from typing import Any
 
 from tvm import tirx
 
-from dsascape.scheduler.cpu.schedule.steps import Decided
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.steps import Steps, Tile, Vectorise
 from dsascape.tuner.codegen.local_values import with_local_values
 from dsascape.tuner.codegen.tvm_values import values_of_views
 from dsascape.workloads.arithmetic.elementwise import scanned_state
@@ -20,7 +19,7 @@ _LANES = 8
 """Most lanes of a vector where the loops are given as steps, which say nothing of a scan's vectors."""
 
 
-def scan_chunk(layer: Layer, executable: Executable, decided: Decided, name: str) -> tuple[Any, tuple[str, ...]]:
+def scan_chunk(layer: Layer, executable: Executable, chosen: Steps, name: str) -> tuple[Any, tuple[str, ...]]:
     """Return the function ``name`` of a layer that is one chunk of a scan, and its parameters before the result."""
     graph, shape = layer.graph, layer.sink.shape
     values, position = values_of_views(layer, executable)
@@ -39,7 +38,7 @@ def scan_chunk(layer: Layer, executable: Executable, decided: Decided, name: str
         read = data.at(of_channel), steps.at(of_channel), rate, entering.at(of_state), held
         return scanned_state(values.numbers, *read)
 
-    tile, lanes = _tile(decided, shape)
+    tile, lanes = _tile(chosen, layer.sink.name, shape)
     part = tirx.Var("p", "int32")
     counts = [-(-size // each) for size, each in zip(shape, tile, strict=True)]
 
@@ -69,9 +68,12 @@ def scan_chunk(layer: Layer, executable: Executable, decided: Decided, name: str
     return with_local_values(function).with_attr("global_symbol", name), tuple(values.inputs)
 
 
-def _tile(decided: Decided, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+def _tile(steps: Steps, sink: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     """Return the states that a thread goes through for each token, in whole vectors, and the lanes of these."""
-    if not isinstance(decided, LoopTiles):
+    levels = [step.levels[0] for step in steps if isinstance(step, Tile) and step.stage == sink]
+    lanes = [step.lanes for step in steps if isinstance(step, Vectorise) and step.stage == sink]
+    if not levels or levels[0].sizes is None:
         return shape, dividing(shape[3], _LANES)
-    lanes = decided.register[3] if decided.vector_dim == len(shape) - 1 else 1
-    return (*decided.within(shape)[:3], decided.within(shape)[3]), lanes
+    outermost = dict(zip(levels[0].order, levels[0].sizes, strict=True))
+    own = [min(outermost.get(dim, size), size) for dim, size in enumerate(shape)]
+    return tuple(own), dividing(own[3], lanes[0]) if lanes else 1

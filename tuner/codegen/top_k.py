@@ -9,15 +9,15 @@ from typing import Any
 
 from tvm import te, tirx
 
-from dsascape.scheduler.cpu.schedule.steps import Decided
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.tuner.codegen.local_values import with_thread_values
 from dsascape.tuner.codegen.tvm_values import values_of_views
 from dsascape.workloads.arithmetic.elementwise import Operator
 from dsascape.workloads.executable import Executable
 
 
-def top_k(layer: Layer, executable: Executable, _: Decided, name: str) -> tuple[Any, tuple[str, ...]]:
+def top_k(layer: Layer, executable: Executable, _: Steps, name: str) -> tuple[Any, tuple[str, ...]]:
     """Return the function ``name`` of a layer that is one TopK, and its parameter in front of the results."""
     graph = layer.graph
     values, position = values_of_views(layer, executable)

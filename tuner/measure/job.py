@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
-from dsascape.scheduler.cpu.schedule.steps import Decided
+from dsascape.scheduler.cpu.schedule.steps import Chosen
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.tuner.measure.address import LOCAL
 from dsascape.tuner.measure.records import Budget
@@ -16,10 +16,10 @@ class Job:
     """A plan to measure, its target and device, and the precision wanted."""
 
     plan: FusionPlan
-    tiles: Mapping[int, Decided]
-    """Loop tiles of the schedule, or steps in their place, by group number."""
+    chosen: Mapping[int, Chosen]
+    """Loops of the schedule's kernels, by group number."""
     lanes: int
-    """Single-precision lanes of the vectors of the machine that the tiles are for."""
+    """Single-precision lanes of the machine's vectors."""
     threads: int
     target: str = "llvm"
     budget: Budget = field(default_factory=Budget)
@@ -40,6 +40,6 @@ def job_of_schedule(
     flush_caches: bool = False,
 ) -> Job:  # fmt: skip
     """Return the job that measures ``schedule``, made for the machine of ``view``, on its threads."""
-    tiles = {kernel.group: kernel.decided for kernel in schedule.runs}
+    chosen = {kernel.group: kernel.chosen for kernel in schedule.runs}
     threads = max(view.thread_counts)
-    return Job(schedule.plan, tiles, view.lanes(schedule.dtype), threads, target, budget, device, flush_caches)
+    return Job(schedule.plan, chosen, view.lanes(schedule.dtype), threads, target, budget, device, flush_caches)

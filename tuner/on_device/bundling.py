@@ -66,7 +66,7 @@ def build_bundle(
     architecture = target_architecture(job.target)
     drawn, inputs = executable(job.plan.graph, job.seed), drawn_inputs(job.plan.graph, job.seed)
     network, _ = settled_reference(drawn, inputs, job.plan.graph.producer)
-    code = generate(job.plan, network, job.tiles, job.lanes)
+    code = generate(job.plan, network, job.chosen)
     packings = {kernel.name: kernel.packings for kernel in code.kernels}
 
     def packing(kernel: str, name: str) -> Callable[[Array], Array] | None:

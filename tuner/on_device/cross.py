@@ -18,7 +18,7 @@ from dsascape.workloads.executable import executable
 def compile_job(job: Job, policy: str, path: Path) -> Measurement:
     """Compile the kernels of ``job`` to the object file ``path``, one symbol each; return them without times."""
     plan = job.plan
-    code = generate(plan, executable(plan.graph), job.tiles, job.lanes)
+    code = generate(plan, executable(plan.graph), job.chosen)
     target = target_description(job.target, job.threads, own_processor())
     module = cpu_module(code.module, tvm.target.Target(target))
     module.write_to_file(str(path), "o")

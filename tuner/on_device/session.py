@@ -44,13 +44,13 @@ class Session:
         self.device = None if self.place.is_here else remote_device_facts(job.device, self.place, self.target)
         """Description of a remote device, from its system; None for this machine."""
         network = executable(self.graph, job.seed)
-        self.code = generate(job.plan, network, job.tiles, job.lanes)
+        self.code = generate(job.plan, network, job.chosen)
         inputs = drawn_inputs(self.graph, job.seed)
         stored = {name for kernel in self.code.kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self.graph.producer if name in stored]
         settled, results = settled_reference(network, inputs, wanted)
         if settled is not network:
-            self.code = generate(job.plan, settled, job.tiles, job.lanes)
+            self.code = generate(job.plan, settled, job.chosen)
         self.executable = self.code.executable
         self.values = {**self.executable.values, **inputs, **results}
         self.built: dict[int, list[tuple[Any, Any]]] = {}

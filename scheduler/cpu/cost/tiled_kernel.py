@@ -14,12 +14,15 @@ from dsascape.hw_models.cpu.cores import issue_cycles
 from dsascape.hw_models.cpu.machine import L1, CorePace, Moved, Step
 from dsascape.scheduler.cpu.cost.issued import Code, codes_of_reads
 from dsascape.scheduler.cpu.cost.program_traffic import ProgramTraffic
-from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
+from dsascape.scheduler.cpu.schedule.steps import steps_of
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.view import CodeView, CpuView
 from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.workloads.memo import memoized
 
 
@@ -129,34 +132,41 @@ def kernel_of_reads(
     return SplitKernel(reads.naive.layer, traffic, codes, dtype, view)
 
 
-def kernel_of(layer: Layer, decided: Decided, threads: int, dtype: str, view: CpuView) -> SplitKernel:
+def kernel_of(layer: Layer, decided: LoopTiles | Steps, threads: int, dtype: str, view: CpuView) -> SplitKernel:
     """Return the kernel of the loop program that tiles or steps make.
 
     Raises ``StepError`` for steps that do not fit the layer.
     """
-    return _kernel_of(layer, decided, threads, dtype, view.timing)
+    steps = _steps_of(layer, decided, view.lanes(dtype)) if isinstance(decided, LoopTiles) else decided
+    return _kernel_of(layer, steps, threads, dtype, view.timing)
 
 
 @memoized
-def _kernel_of(layer: Layer, decided: Decided, threads: int, dtype: str, view: CpuView) -> SplitKernel:
-    lanes, spec = view.lanes(dtype), view.spec
-    traffic = _traffic_of(layer, decided, lanes, threads, spec.line_bytes, spec.write_allocate)
-    return SplitKernel(layer, traffic, _codes_of(layer, decided, dtype, view.code), dtype, view)
+def _steps_of(layer: Layer, tiles: LoopTiles, lanes: int) -> Steps:
+    return steps_of(layer, tiles, lanes)
+
+
+@memoized
+def _kernel_of(layer: Layer, steps: Steps, threads: int, dtype: str, view: CpuView) -> SplitKernel:
+    spec = view.spec
+    traffic = _traffic_of(layer, steps, threads, spec.line_bytes, spec.write_allocate)
+    return SplitKernel(layer, traffic, _codes_of(layer, steps, dtype, view.code), dtype, view)
 
 
 @memoized
 def _traffic_of(
-    layer: Layer, decided: Decided, lanes: int, threads: int, line_bytes: int, write_allocate: bool
+    layer: Layer, steps: Steps, threads: int, line_bytes: int, write_allocate: bool
 ) -> ProgramTraffic:
     """Return the traffic of a kernel's chunks; machines share it where lines and stores of their caches are alike."""
-    return ProgramTraffic(_reads_of(layer, decided, lanes), threads, line_bytes, write_allocate=write_allocate)
+    return ProgramTraffic(_reads_of(layer, steps), threads, line_bytes, write_allocate=write_allocate)
 
 
 @memoized
-def _codes_of(layer: Layer, decided: Decided, dtype: str, view: CodeView) -> tuple[Code, ...]:
-    return codes_of_reads(_reads_of(layer, decided, view.simd.vector(dtype).lanes), dtype, view)
+def _codes_of(layer: Layer, steps: Steps, dtype: str, view: CodeView) -> tuple[Code, ...]:
+    return codes_of_reads(_reads_of(layer, steps), dtype, view)
 
 
 @memoized
-def _reads_of(layer: Layer, decided: Decided, lanes: int) -> Reads:
-    return Reads(NaiveProgram(layer), program_of(layer, decided, lanes))
+def _reads_of(layer: Layer, steps: Steps) -> Reads:
+    naive = NaiveProgram(layer)
+    return Reads(naive, loop_program(naive, steps))

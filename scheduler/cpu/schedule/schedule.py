@@ -1,4 +1,4 @@
-"""A schedule for a CPU: the kernels in order, each a layer with the tiles of its loops and the threads that share them.
+"""A schedule for a CPU: the kernels in order, each a layer with the steps of its loops and the threads that share them.
 
 What lies in which cache is not decided but follows; lowering and code generation read the same record.
 """
@@ -9,60 +9,63 @@ from dataclasses import dataclass, replace
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.scheduler.cpu.cost.split import Split
 from dsascape.scheduler.cpu.costs import CpuCosts
-from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
-from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.schedule.steps import Chosen, steps_of
 from dsascape.scheduler.kernels.cut import layers_in_order
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.program import LoopProgram
-from dsascape.scheduler.kernels.loops.steps import Steps
+from dsascape.scheduler.kernels.loops.steps import Parallel, Steps, Tile, Vectorise
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
 from dsascape.wording import count
+from dsascape.workloads.nest_by_nest import PATCHES
 
 
 @dataclass(frozen=True, slots=True)
 class CpuKernel(Kernel):
-    """One kernel: a layer, the loops in which it is computed, the threads that its parallel loop is split over."""
+    """One kernel: a layer, the steps that make its loops, the threads that its parallel loops are split over."""
 
-    tiles: LoopTiles
+    steps: Steps
     threads: int
-    steps: Steps = ()
-    """Steps that make its loops, in place of ``tiles``; none where the built-in choice writes those of the tiles."""
+    algorithm: int = 0
+    """Algorithm of its convolution (`workloads.nest_by_nest.Algorithms`); 0: directly."""
 
     @property
     def chunks(self) -> int:
         """Parts of the parallel loop, one a thread; fewer than threads where there are not so many iterations."""
-        return Split(self.layer, self.program(1), self.threads).main.chunks.count
+        return Split(self.layer, self.program, self.threads).main.chunks.count
 
     @property
-    def decided(self) -> Decided:
-        """Its steps, or the tiles that steps are written from."""
-        return self.steps or self.tiles
+    def chosen(self) -> Chosen:
+        """Its steps, and its algorithm."""
+        return Chosen(self.steps, self.algorithm)
 
-    def program(self, lanes: int) -> LoopProgram:
-        """Return the loops of the kernel, for vectors of ``lanes``."""
-        return program_of(self.layer, self.decided, lanes)
+    @property
+    def program(self) -> LoopProgram:
+        """The loops of the kernel."""
+        return loop_program(NaiveProgram(self.layer), self.steps)
 
     def __str__(self) -> str:
-        tiles = self.tiles
-        if self.steps:
-            decided = count(len(self.steps), "step"), count(self.threads, "thread"), count(self.chunks, "chunk")
-            return f"{self.name}: {', '.join(decided)}"
-        depth = "all" if tiles.depth_step is None else str(tiles.depth_step)
-        vectors = "no vectors" if tiles.vector_dim < 0 else f"vectors along d{tiles.vector_dim}"
-        in_front = "".join([
-            f", in front registers {shown(each.register)}, loops {_loops(each.order)}, vectors along d{each.vector_dim}"
-            for each in tiles.upstream
-        ])  # fmt: skip
-        depth += ", softmax in parts" if tiles.streamed else ""
-        algorithm = f", Winograd F({tiles.winograd}, 3)" if tiles.winograd else ", patches" if tiles.patches else ""
-        return (
-            f"{self.name}: tile {shown(tiles.tile)} of {shown(self.layer.sink.shape)}, loops {_loops(tiles.order)},"
-            f" first {tiles.parallel} in parallel, registers {shown(tiles.register)}, {vectors}, depth {depth}"
-            f"{in_front}{algorithm}, {count(self.threads, 'thread')}, {count(self.chunks, 'chunk')}"
-        )
+        sink = self.layer.sink.name
+        tiled = [step for step in self.steps if isinstance(step, Tile)]
+        parts = [f"tiles {_levels(step)}" for step in tiled if step.stage == sink]
+        if others := [step for step in tiled if step.stage != sink]:
+            parts.append(f"{count(len(others), 'further stage')} in tiles")
+        split = [step for step in self.steps if isinstance(step, Parallel) and step.loops]
+        parts += [f"first {count(step.loops, 'loop')} of {step.stage} in parallel" for step in split]
+        vectors = [step for step in self.steps if isinstance(step, Vectorise) and step.stage == sink]
+        parts += [f"vectors of {step.lanes}" for step in vectors]
+        if self.algorithm:
+            parts.append("patches" if self.algorithm == PATCHES else f"Winograd F({self.algorithm}, 3)")
+        return f"{self.name}: {', '.join([*parts, count(self.threads, 'thread'), count(self.chunks, 'chunk')])}"
 
 
-def _loops(order: tuple[int, ...]) -> str:
-    return " ".join(f"d{dim}" for dim in order)
+def _levels(step: Tile) -> str:
+    """Return the tiles of a stage, outermost first: the dimensions, or numbered loops of a reduction, and sizes."""
+    levels = [
+        (" ".join([f"d{each}" if level.axes == "space" else f"r{each}" for each in level.order]), level.sizes)
+        for level in step.levels
+    ]
+    return " and ".join([f"{'?' if sizes is None else shown(sizes)} ({axes})" for axes, sizes in levels])
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def kernel_by_kernel(
         algorithm = max([each for _, each in own], default=0)
         for layer in layers_in_order(costs.analysis, group.ops, costs.transposed, algorithms):
             tiling, steps, threads = costs.decided(layer)
-            tiles = tiling.tiles.by(algorithm)
-            found.append(CpuKernel(layer.sink.name, number, layer, tiles, threads or tiling.threads, steps))
+            steps = steps or steps_of(layer, tiling.tiles, costs.view.lanes(costs.view.dtype_of(layer, costs.dtype)))
+            found.append(CpuKernel(layer.sink.name, number, layer, steps, threads or tiling.threads, algorithm))
     pins = () if costs.pins is None else costs.pins.applied(kernel.layer for kernel in found)
     return CpuSchedule(plan, tuple(found), costs.dtype, policy, pins)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.structure.anchors import Anchor, anchor_of, vector_lanes
@@ -370,17 +371,17 @@ def _along(order: Sequence[int], sizes: Sequence[int]) -> Extents:
 
 
 
-Decided = LoopTiles | Steps
-"""Decision about the loops of a kernel: tiles, from which the built-in choice writes its steps, or steps."""
+class Chosen(NamedTuple):
+    """Loops of a kernel as a schedule has them."""
+
+    steps: Steps
+    algorithm: int = 0
+    """Algorithm of its convolution (`workloads.nest_by_nest.Algorithms`); 0: directly."""
 
 
-def program_of(layer: Layer, decided: Decided, lanes: int) -> LoopProgram:
-    """Return the loops of ``layer`` in tiles, for vectors of ``lanes``, or those that steps make.
-
-    Raises ``StepError`` for steps that do not fit the layer.
-    """
-    steps = steps_of(layer, decided, lanes) if isinstance(decided, LoopTiles) else decided
-    return loop_program(NaiveProgram(layer), steps)
+def program_of(layer: Layer, tiles: LoopTiles, lanes: int) -> LoopProgram:
+    """Return the loops of ``layer`` in tiles, for vectors of ``lanes``."""
+    return loop_program(NaiveProgram(layer), steps_of(layer, tiles, lanes))
 
 
 _REGISTER_BYTES = 2**16

@@ -1,11 +1,10 @@
 """How one layer is computed on the cores of a CPU: the tiled loops that are simulated, and that generated code has."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
-from dsascape.workloads.nest_by_nest import PATCHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +82,6 @@ class LoopTiles:
     streamed: bool = False
     """Whether a softmax in front of the last anchor is computed for one step of the depth at a time, with running
     statistics (`scheduler.kernels.streaming`), and what is in front of it, too."""
-    winograd: int = 0
-    """Results along each side of the tiles that its convolution is computed in, by Winograd's algorithm
-    (`workloads.winograd`); 0: not by it."""
-    patches: bool = False
-    """Whether its convolution is a product over patches of its data (`workloads.patches`)."""
 
     def __post_init__(self) -> None:
         dims = len(self.tile)
@@ -102,19 +96,8 @@ class LoopTiles:
             )
         if self.streamed and (self.depth_step is None or self.depth_step == 1):
             raise ValueError("running statistics need steps of the depth, of two iterations at least")
-        if self.patches and self.winograd:
-            raise ValueError(f"a convolution by Winograd's algorithm, F({self.winograd}, 3), has no patches")
         if any(small > large for small, large in zip(self.register, self.tile, strict=True)):
             raise ValueError(f"register tile {self.register} is larger than tile {self.tile}")
-
-    @property
-    def algorithm(self) -> int:
-        """Algorithm of its convolution (`workloads.nest_by_nest.Algorithms`); 0: directly."""
-        return PATCHES if self.patches else self.winograd
-
-    def by(self, algorithm: int) -> "LoopTiles":
-        """Return the same tiles, of a convolution by ``algorithm``."""
-        return replace(self, patches=algorithm == PATCHES, winograd=0 if algorithm == PATCHES else algorithm)
 
     @property
     def whole_registers(self) -> Extents:

@@ -9,9 +9,10 @@ from dsascape.hw_models import Cpu
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
 from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
-from dsascape.scheduler.cpu.schedule.steps import steps_of
+from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.files import steps_json
-from dsascape.scheduler.kernels.loops.steps import UnrollReduction
+from dsascape.scheduler.kernels.loops.nodes import SUMS
+from dsascape.scheduler.kernels.loops.steps import Unroll, UnrollReduction, Vectorise
 from dsascape.scheduler.kinds.table import kind_named
 from dsascape.workloads import Graph
 from tests.graphs import networks
@@ -45,30 +46,34 @@ class TestFiles(KernelFiles):
         ("change", "complaint"),
         [
             ({"threads": 9}, "threads: has 9; small has 2 cores"),
-            ({"vector_dim": 3}, "vector_dim: has 3; needs 1, which lies innermost, or -1"),
-            ({"register_tile": [1, 64, 28, 28], "tile": [1, 4, 1, 1]}, "is larger than tile"),
+            ({"tile": [1, 4, 1, 1]}, "Extra inputs are not permitted"),
         ],
     )
     def test_a_kernel_that_no_cpu_runs_is_refused(self, change: dict[str, object], complaint: str) -> None:
         assert complaint in self.refusal(change)
 
-    def test_edited_tiles_are_run(self) -> None:
-        edited = read_schedule(*self.written({"tile": [1, 4, 1, 1], "register_tile": [1, 4, 1, 1], "threads": 1}))
-        schedule, costs = self.scheduled()
+    def test_a_file_with_tiles_says_how_it_is_written_anew(self) -> None:
+        data, costs = self.written()
 
-        assert simulated(edited, costs).makespan_ps > simulated(schedule, costs).makespan_ps
-        assert "registers 1x4x1x1" in str(edited)
+        with pytest.raises(ScheduleError, match=r"cpu schedule 1', whose kernels have tiles .* write it anew with"):
+            read_schedule(data | {"format": "dsascape cpu schedule 1"}, costs)
 
-    def test_steps_in_place_of_tiles_are_run_and_survive(self) -> None:
+    def test_edited_steps_are_run_and_survive(self) -> None:
         schedule, costs = self.scheduled()
         (kernel,) = schedule.runs
-        steps = steps_of(kernel.layer, kernel.tiles, costs.view.lanes("fp32"))
-        own = (*steps, UnrollReduction(next(step.stage for step in steps if step.stage.endswith(".sum")), 2))
+        own = (*kernel.steps, UnrollReduction(next(s.stage for s in kernel.steps if s.stage.endswith(SUMS)), 2))
         edited = read_schedule(*self.written({"steps": steps_json(own)}))
 
         assert edited.runs[0].steps == own
         assert read_schedule(json.loads(json.dumps(schedule_json(edited))), costs).runs == edited.runs
         assert simulated(edited, costs).makespan_ps == pytest.approx(simulated(schedule, costs).makespan_ps, rel=0.05)
+
+    def test_vectors_that_are_taken_out_of_a_file_are_put_back_by_compilers(self) -> None:
+        schedule, costs = self.scheduled()
+        steps = [step for step in schedule.runs[0].steps if not isinstance(step, Vectorise | Unroll)]
+        edited = read_schedule(*self.written({"steps": steps_json(tuple(steps))}))
+
+        assert simulated(edited, costs).makespan_ps != simulated(schedule, costs).makespan_ps
 
     @pytest.mark.parametrize(
         ("steps", "complaint"),

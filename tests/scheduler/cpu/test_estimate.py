@@ -15,7 +15,7 @@ from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.workloads import Graph
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import big_and_little, cpus
-from tests.scheduler.cpu.running import codes_of, costs_of, planned
+from tests.scheduler.cpu.running import codes_of, costs_of, planned, sizes_of
 from tests.scheduler.small import convolution
 from tests.tiers import examples
 
@@ -58,7 +58,7 @@ def test_registers_hold_the_operands_of_a_window_beside_its_sums() -> None:
     graph = net.graph(net.depthwise(net.input(1, 32, 28, 28)), dtype="fp32")
     view = costs_of(graph, big_and_little()).view
     (kernel,) = planned(costs_of(graph, big_and_little()), "fixed-pattern").runs
-    sums = math.prod(kernel.tiles.register) // view.lanes("fp32")
+    sums = math.prod(sizes_of(kernel).register) // view.lanes("fp32")
 
     assert view.spec.simd.registers == 32
     assert 1 < sums < 32 / (1 + view.tuning.kept_operands)

@@ -13,7 +13,6 @@ from dsascape.hw_models.machine_files.load import with_values
 from dsascape.scheduler.cpu.cost.issued import codes_of_program
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, kernel_by_kernel
-from dsascape.scheduler.cpu.schedule.steps import steps_of
 from dsascape.scheduler.cpu.search.register_cycles import register_cost
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
@@ -87,7 +86,7 @@ def with_reductions_turned(steps: Steps) -> Steps:
 def edited(request: pytest.FixtureRequest) -> tuple[CpuKernel, Steps]:
     make: Callable[[], Graph] = request.param
     kernel = kernel_of(make(), X86)
-    return kernel, steps_of(kernel.layer, kernel.tiles, X86.lanes("fp32"))
+    return kernel, kernel.steps
 
 
 class TestEdits:
@@ -125,7 +124,7 @@ class TestWrittenOut:
     @staticmethod
     def copies(graph: Graph) -> int:
         kernel = kernel_of(graph, ARM)
-        naive, program = NaiveProgram(kernel.layer), kernel.program(4)
+        naive, program = NaiveProgram(kernel.layer), kernel.program
         body = written_out(Reads(naive, program), ARM.tuning.written_out).program.body
         (found,) = [
             math.prod(loop.extent for loop in around if loop.kind == "unrolled")
@@ -154,7 +153,7 @@ class TestPaths:
         graph = net.graph(*net.halves(net.input(1, 8, 4, row)), dtype="fp32")
         (kernel,) = kernel_by_kernel(unfused_plan(graph), CpuCosts(HALVES, Analysis(graph), "fp32")).runs
         found, whole = [
-            codes_of_program(kernel.layer, kernel.program(view.lanes("fp32")), "fp32", view.code)[0].issued
+            codes_of_program(kernel.layer, kernel.program, "fp32", view.code)[0].issued
             for view in (HALVES, X86)
         ]  # fmt: skip
 
@@ -167,7 +166,7 @@ class TestPaths:
         net, rows = Net(), 8
         graph = net.graph(net.op("Softmax", [net.input(rows, 16)], (rows, 16), axis=-1), dtype="fp32")
         kernel = kernel_of(graph, X86)
-        program = kernel.program(16)
+        program = kernel.program
         costs = part_costs(Reads(NaiveProgram(kernel.layer), program), 32)
         others = sum([cost.executions * cost.operations.simple for cost in costs.values()])
         (code,) = codes_of_program(kernel.layer, program, "fp32", X86.code)
@@ -181,7 +180,7 @@ class TestLanes:
         net = Net()
         graph = net.graph(net.conv(net.relu(net.conv(net.input(1, 16, 14, 14), 64, 3)), 64, 3), dtype="fp32")
         *_, kernel = kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(ARM, Analysis(graph), "fp32")).runs
-        steps = steps_of(kernel.layer, kernel.tiles, ARM.lanes("fp32"))
+        steps = kernel.steps
         assert issued(kernel, ARM, with_reductions_turned(steps)).load > 1.3 * issued(kernel, ARM, steps).load
 
 
@@ -192,9 +191,9 @@ def test_register_tiles_are_ranked_by_the_cycles_that_the_loop_program_has(
 ) -> None:
     """What follows the anchor, and copies with padding, come on top: a tenth at most here."""
     kernel = kernel_of(make(), view)
-    register, shape = kernel.tiles.register, kernel.layer.sink.shape
-    number = math.prod([-(-size // part) for size, part in zip(shape, register, strict=True)])
-    ranked = number * register_cost(kernel.layer, register, kernel.tiles.vector_dim, "fp32", view.issue).cycles
+    tiles, shape = CpuCosts(view, kernel.layer.analysis, "fp32").tiling_of(kernel.layer).tiles, kernel.layer.sink.shape
+    number = math.prod([-(-size // part) for size, part in zip(shape, tiles.register, strict=True)])
+    ranked = number * register_cost(kernel.layer, tiles.register, tiles.vector_dim, "fp32", view.issue).cycles
 
-    own = cycles(kernel, view, steps_of(kernel.layer, kernel.tiles, view.lanes("fp32")))
+    own = cycles(kernel, view, kernel.steps)
     assert 0.9 * own <= ranked <= own

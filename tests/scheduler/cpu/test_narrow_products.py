@@ -195,7 +195,7 @@ def quantised_convolution(spec: Cpu) -> int:
     tuning = {"threads": 1, "winograd": 6, "coarse_winograd": True}
     schedule = simulate(graph, spec, "fixed-pattern", dtype="fp32", tuning=tuning).schedule
     assert isinstance(schedule, CpuSchedule)
-    return max([run.tiles.winograd for run in schedule.runs if run.tiles is not None])
+    return max([run.algorithm for run in schedule.runs])
 
 
 def test_convolutions_of_bytes_have_winograd_s_algorithm_only_where_there_are_no_dot_products() -> None:

@@ -46,7 +46,7 @@ def moved_bytes(graph: Graph, spec: Cpu) -> dict[str, int]:
     """Return what the network's one kernel moves at each level, caches empty at its beginning."""
     costs = costs_of(graph, spec, threads=1)
     kernel: CpuKernel = planned(costs, "unfused").runs[0]
-    (chunk,) = kernel_work(kernel_of(kernel.layer, kernel.decided, 1, "fp32", costs.view)).chunks
+    (chunk,) = kernel_work(kernel_of(kernel.layer, kernel.steps, 1, "fp32", costs.view)).chunks
     return {name: size for name, size in chunk.payload.traffic if name != "l1"}
 
 

@@ -1,7 +1,6 @@
 """Convolutions as products over patches: chosen where they are faster by a margin, and recorded with the kernel."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,18 +56,19 @@ def over_patches(graph: Graph) -> Layer:
 
 def test_rows_that_registers_do_not_divide_are_computed_over_patches() -> None:
     kernel = schedule_of(network()).runs[1]
-    assert kernel.tiles.patches
+    assert kernel.algorithm == PATCHES
+    tiles = costs_of(network()).tiling_of(kernel.layer).tiles
     assert "patches" in str(kernel)
     copied, stored = parts_of(kernel.layer)
     assert [graph_op.rpartition(":")[2] for graph_op in (copied.sink.name, stored.sink.name)] == ["products", "relu2"]
-    (made,) = made_in_front(kernel.layer, kernel.tiles)
-    assert made.extents[1] - 13 * 13 < kernel.tiles.upstream[0].register[1]
+    (made,) = made_in_front(kernel.layer, tiles)
+    assert made.extents[1] - 13 * 13 < tiles.upstream[0].register[1]
 
 
 def test_those_that_they_divide_are_direct_and_so_is_all_with_the_option() -> None:
-    assert [kernel.tiles.algorithm for kernel in schedule_of(network(side=24)).runs] == [0, 0]
-    assert [kernel.tiles.algorithm for kernel in schedule_of(network(), winograd=0).runs] == [0, 0]
-    assert [kernel.tiles.algorithm for kernel in schedule_of(network(), winograd=1).runs] == [0, PATCHES]
+    assert [kernel.algorithm for kernel in schedule_of(network(side=24)).runs] == [0, 0]
+    assert [kernel.algorithm for kernel in schedule_of(network(), winograd=0).runs] == [0, 0]
+    assert [kernel.algorithm for kernel in schedule_of(network(), winograd=1).runs] == [0, PATCHES]
 
 
 @settings(
@@ -93,7 +93,7 @@ def test_it_is_never_chosen_where_it_is_slower(
 def test_products_are_as_many_as_whole_register_tiles_of_pixels_have() -> None:
     layer = over_patches(network(side=5, channels=8, results=16, kernel=3, stride=1))
     front = UpstreamTiles((0, 1, 2, 3), (1, 4, 1, 16), 3)
-    tiles = LoopTiles((1, 16, 5, 5), (0, 2, 3, 1), 0, (1, 16, 1, 1), 1, None, (front,), patches=True)
+    tiles = LoopTiles((1, 16, 5, 5), (0, 2, 3, 1), 0, (1, 16, 1, 1), 1, None, (front,))
     code = costs_of(network()).view.code
     multiplied, stored = codes_of(layer, tiles, "fp32", code)
     pixels, vectors, iterations = 28, 2, 9 * 8  # 25 pixels in tiles of 4; 16 results in vectors of 8
@@ -110,7 +110,7 @@ def test_products_are_as_many_as_whole_register_tiles_of_pixels_have() -> None:
 def test_patches_are_made_for_each_tile_again() -> None:
     layer = over_patches(network(side=6, channels=8, results=16, kernel=3, stride=1))
     front = UpstreamTiles((0, 1, 2, 3), (1, 4, 1, 16), 3)
-    tiles = LoopTiles((1, 16, 2, 6), (0, 2, 3, 1), 0, (1, 16, 1, 1), 1, None, (front,), patches=True)
+    tiles = LoopTiles((1, 16, 2, 6), (0, 2, 3, 1), 0, (1, 16, 1, 1), 1, None, (front,))
     (made,) = made_in_front(layer, tiles)
     assert (made.extents, made.times, made.loops) == ((1, 12, 1, 16), 3, 2)
 
@@ -128,7 +128,6 @@ def test_a_schedule_with_it_is_read_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"steps": []}, r"kernels.1 .*patches: has true; a kernel with steps needs false"),
         ({"winograd": 4}, r"kernels.1 .*winograd: has 4; needs 0, as patches has true"),
         ({"group": 7}, r"kernels.1 .*patches: group 7: there are 2"),
     ],
@@ -148,11 +147,3 @@ def test_kernels_without_a_dense_convolution_have_none() -> None:
     data["kernels"][-1]["patches"] = True
     with pytest.raises(ScheduleError, match="patches: has true; needs false: its group has no convolution in two"):
         read_schedule(data, costs_of(graph))
-
-
-def test_tiles_of_two_algorithms_are_none() -> None:
-    tiles = schedule_of(network()).runs[1].tiles
-    with pytest.raises(ValueError, match=r"F\(4, 3\), has no patches"):
-        replace(tiles, winograd=4)
-    assert tiles.by(4).winograd == 4
-    assert tiles.by(0).algorithm == 0

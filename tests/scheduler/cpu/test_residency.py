@@ -14,12 +14,13 @@ from dsascape.scheduler.cpu.cost.work import held_by_others
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.repeated import repeated_kernels
 from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.steps import steps_of
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from tests.scheduler.cpu.running import planned, run, simulated
+from tests.scheduler.cpu.running import planned, run, simulated, tiles_of
 
 US = 1_000_000
 
@@ -81,9 +82,11 @@ def test_groups_of_cores_each_fetch_what_both_use() -> None:
     )
     planned_once = planned(of_one, "fixed-pattern")
     (kernel,) = planned_once.runs
-    _, channels, *pixels = kernel.tiles.padded((1, kernel.tiles.register[1], 7, 7))
-    tiles = replace(kernel.tiles, tile=(1, channels, *pixels), order=(0, 1, 2, 3), parallel=1, depth_step=None)
-    schedule = replace(planned_once, runs=(replace(kernel, tiles=tiles, threads=2),))
+    own = tiles_of(kernel, of_one)
+    _, channels, *pixels = own.padded((1, own.register[1], 7, 7))
+    tiles = replace(own, tile=(1, channels, *pixels), order=(0, 1, 2, 3), parallel=1, depth_step=None)
+    steps = steps_of(kernel.layer, tiles, of_one.view.lanes("fp32"))
+    schedule = replace(planned_once, runs=(replace(kernel, steps=steps, threads=2),))
     one, two = simulated(schedule, of_one), simulated(schedule, of_two)
 
     assert 1.2 * one.traffic_bytes["dram"] < two.traffic_bytes["dram"] <= 2.1 * one.traffic_bytes["dram"]

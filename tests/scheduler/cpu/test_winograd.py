@@ -18,12 +18,14 @@ from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule, kernel_by_kern
 from dsascape.scheduler.cpu.structure.chains import tile_grains
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.loops.steps import Unroll
 from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.nest_by_nest import written_out
 from dsascape.workloads.winograd.operators import fits
 from tests.graphs import Net
+from tests.scheduler.cpu.running import tiles_of
 
 PHONE = load_hardware("kirin990", Cpu)
 
@@ -44,7 +46,7 @@ def schedule_of(graph: Graph, dtype: str = "fp32", **tuning: Any) -> CpuSchedule
 
 
 def sizes(schedule: CpuSchedule) -> list[int]:
-    return [kernel.tiles.winograd for kernel in schedule.runs]
+    return [kernel.algorithm for kernel in schedule.runs]
 
 
 def test_a_convolution_of_many_channels_is_one_kernel_of_transforms_and_products() -> None:
@@ -105,10 +107,10 @@ def test_a_kernel_of_several_convolutions_is_direct() -> None:
 def test_tiles_are_multiples_of_those_of_the_algorithm() -> None:
     kernel = schedule_of(network()).runs[1]
     assert tile_grains(kernel.layer) == (1, 1, 4, 4)
-    shape = kernel.layer.sink.shape
+    shape, tiles = kernel.layer.sink.shape, tiles_of(kernel, costs_of(network()))
     assert all(
         part % grain == 0 or part >= size
-        for part, grain, size in zip(kernel.tiles.whole_registers, tile_grains(kernel.layer), shape, strict=True)
+        for part, grain, size in zip(tiles.whole_registers, tile_grains(kernel.layer), shape, strict=True)
     )
 
 
@@ -137,11 +139,13 @@ def test_sizes_that_cannot_be_are_refused(kernel: int, size: int, says: str) -> 
         read_schedule(data, costs_of(graph))
 
 
-def test_steps_do_not_go_with_it() -> None:
+def test_its_steps_may_be_edited_in_a_file() -> None:
     graph = network()
     data = schedule_json(schedule_of(graph))
-    data["kernels"][1]["steps"] = []
-    with pytest.raises(ScheduleError, match="winograd: has 4; a kernel with steps needs 0"):
-        read_schedule(data, costs_of(graph))
+    data["kernels"][1]["steps"] = [step for step in data["kernels"][1]["steps"] if step["step"] != "Unroll"]
+
+    (_, kernel) = read_schedule(data, costs_of(graph)).runs
+    assert kernel.algorithm == 4
+    assert not any(isinstance(step, Unroll) for step in kernel.steps)
 
 

@@ -11,7 +11,6 @@ from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import Gpu, load_hardware
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import as_it_runs, kernel_by_kernel
-from dsascape.scheduler.cpu.schedule.steps import Decided, program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
@@ -23,7 +22,9 @@ from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.cut import layer_of, only_convolution
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.interpreter import interpret
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.observed import Observer
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import (
@@ -107,20 +108,19 @@ def cpu_programs(
     ``network``: with the weights to compute with; None: with various ones.
     """
     schedule = as_it_runs(kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(NARROW, Analysis(graph), "fp32")))
-    decided: Mapping[int, Decided] = {kernel.group: kernel.decided for kernel in schedule.runs}
+    chosen = {kernel.group: kernel.chosen for kernel in schedule.runs}
     analysis = Analysis(schedule.plan.graph)
     network = varied(schedule.plan.graph) if network is None else network
     algorithms = frozenset([
-        (op, each.algorithm) for place, each in decided.items()
-        if isinstance(each, LoopTiles) and each.algorithm
-        and (op := only_convolution(analysis, schedule.plan.groups[place].ops)) is not None
+        (op, each.algorithm) for place, each in chosen.items()
+        if each.algorithm and (op := only_convolution(analysis, schedule.plan.groups[place].ops)) is not None
     ])  # fmt: skip
     out = written_out(analysis, algorithms=algorithms) if algorithms else None
     network = network if out is None else executable_written_out(network, out, algorithms)
     for place, group in enumerate(schedule.plan.groups):
         layer = layer_of(analysis, group.ops) if out is None else layer_of(out.analysis, out.ops(sorted(group.ops)))
         if layer is not None:
-            yield program_of(layer, decided[place], LANES), layer, network
+            yield loop_program(NaiveProgram(layer), chosen[place].steps), layer, network
 
 
 def grid_programs(graph: Graph) -> Iterator[tuple[LoopProgram, Layer, Executable]]:

@@ -21,6 +21,7 @@ from dsascape.scheduler.kernels.cost.trips import below, iterations
 from dsascape.scheduler.kernels.cost.warps import WARPS, requests
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine
+from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.columns import row_of
 from dsascape.scheduler.kernels.loops.counting import CountedMachine, Counts, Part
@@ -121,7 +122,7 @@ class TestCounts:
         layer = whole_layer(graph)
         steps = data.draw(changed(steps_of(layer, tiles, LANES), tiles, layer.sink.name))
         try:
-            program = program_of(layer, steps, LANES)
+            program = loop_program(NaiveProgram(layer), steps)
         except StepError:
             return
         assume(not illegal(program, cpu_limits(NARROW)))

@@ -80,7 +80,7 @@ class TestValues:
         layer = whole_layer(graph)
         steps = data.draw(changed(steps_of(layer, tiles, LANES), tiles, layer.sink.name))
         try:
-            program = program_of(layer, steps, LANES)
+            program = loop_program(NaiveProgram(layer), steps)
         except StepError:
             return
         assume(not illegal(program, cpu_limits(NARROW)))

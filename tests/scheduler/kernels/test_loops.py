@@ -116,7 +116,7 @@ def test_a_copy_covers_the_halo_of_its_tile() -> None:
 def test_a_softmax_is_computed_row_by_row_with_partial_sums() -> None:
     net = Net()
     (kernel,) = kernels(net.graph(net.softmax(net.input(6, 64)), dtype="fp32"))
-    text = str(program_of(kernel.layer, kernel.tiles, 4))
+    text = str(kernel.program)
 
     assert text.splitlines()[0] == "for i00 in 6:"
     assert text.count("# 64 bytes") == 2  # 4 vectors of partial maxima, and of partial sums
@@ -143,7 +143,7 @@ class TestRanges:
 @given(graph=networks(dtype="fp32"))
 def test_programs_of_any_network_are_legal_and_survive_writing_and_reading(graph: Graph) -> None:
     for kernel in kernels(graph):
-        program = program_of(kernel.layer, kernel.tiles, LANES)
+        program = kernel.program
         written = json.loads(json.dumps(program_json(program)))
 
         assert illegal(program, cpu_limits(VIEW)) == ()
@@ -185,7 +185,7 @@ class TestIllegal:
     def test_a_stage_that_is_read_before_it_is_computed(self) -> None:
         net = Net()
         (kernel,) = kernels(net.graph(net.softmax(net.input(6, 64)), dtype="fp32"))
-        program = program_of(kernel.layer, kernel.tiles, 4)
+        program = kernel.program
         (rows,) = program.body
         assert isinstance(rows, Loop)
         backwards = replace(program, body=(replace(rows, body=rows.body[::-1]),))

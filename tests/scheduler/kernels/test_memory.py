@@ -31,7 +31,7 @@ MOST_ITERATIONS = 60_000
 def programs(graph: Graph) -> list[tuple[Layer, LoopProgram]]:
     """Return the built-in programs of a network's kernels, of those that are quick to run through."""
     runs = kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(VIEW, Analysis(graph), "fp32")).runs
-    found = [(kernel.layer, kernel.program(VIEW.lanes("fp32"))) for kernel in runs]
+    found = [(kernel.layer, kernel.program) for kernel in runs]
     return [(layer, program) for layer, program in found if layer.whole_macs < MOST_ITERATIONS]
 
 

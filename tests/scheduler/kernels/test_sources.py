@@ -11,7 +11,6 @@ from dsascape.hw_models import load_hardware
 from dsascape.scheduler import Placing
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, kernel_by_kernel
-from dsascape.scheduler.cpu.schedule.steps import steps_of
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.sources import FILE, ChosenSteps, KernelFile, entry_json, named, numbered
@@ -44,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
     """A folder with steps for the convolution of `network`: those of its tiles, and a reduction written out."""
     (kernel,) = kernels(network())
     naive = NaiveProgram(kernel.layer)
-    steps = (*steps_of(kernel.layer, kernel.tiles, 4), UnrollReduction("conv1.sum", 4))
+    steps = (*kernel.steps, UnrollReduction("conv1.sum", 4))
     chosen = ChosenSteps(numbered(naive, steps), 2, 1e-3)
     slower = ChosenSteps(numbered(naive, steps[:-1]), 1, 2e-3)
     lines = [json.dumps(entry_json(naive.key("fp32", "cpu"), each)) for each in (slower, chosen)]
@@ -57,18 +56,19 @@ def test_equal_kernels_of_other_networks_get_the_fastest_steps_under_their_own_n
 
     assert last.threads == 2
     assert last.steps[-1] == UnrollReduction("conv1.sum", 4)
-    assert "unrolled for ic1 in 4:" in str(last.program(4))
+    assert "unrolled for ic1 in 4:" in str(last.program)
 
 
 def test_kernels_without_an_entry_get_the_built_in_choice(folder: Path) -> None:
     first, *_ = kernels(network("Tanh"), KernelFile(folder))
 
-    assert first.steps == ()
+    own, *_ = kernels(network("Tanh"))
+    assert first.steps == own.steps
 
 
 def test_names_come_back_from_numbers() -> None:
     (kernel,) = kernels(network())
-    naive, steps = NaiveProgram(kernel.layer), steps_of(kernel.layer, kernel.tiles, 4)
+    naive, steps = NaiveProgram(kernel.layer), kernel.steps
 
     assert {step.stage.partition(".")[0] for step in numbered(naive, steps)} <= {f"t{number}" for number in range(9)}
     assert named(naive, numbered(naive, steps)) == steps

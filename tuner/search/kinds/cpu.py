@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dsascape.hw_models import MachineSpec
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.kind import CPU
-from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
 from dsascape.scheduler.cpu.schedule.steps import steps_of
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
@@ -67,12 +67,12 @@ def tasks_of(schedule: CpuSchedule, view: CpuView) -> tuple[Task, ...]:
     No steps describe the loops of a recurrence or a running sum. Raises ``ValueError`` for a schedule with convolutions
     that are not direct: programs are of a network's own operators, so that searches need ``tuning.winograd=0``.
     """
-    if any(kernel.tiles.algorithm for kernel in schedule.runs):
+    if any(kernel.algorithm for kernel in schedule.runs):
         raise ValueError("a schedule with convolutions that are not direct has no tasks; needs tuning.winograd=0")
     machine = SearchMachine.of_cpu(view, schedule.dtype)
     kernels = [kernel for kernel in schedule.runs if not runs_in_order(kernel.layer)]
     return tuple([
-        Task(key, naive, machine, len(equal), _builtin(equal[0], machine), equal[0].threads)
+        Task(key, naive, machine, len(equal), equal[0].steps, equal[0].threads)
         for key, naive, equal in equal_kernels(kernels, schedule.dtype, machine.kind)
     ])  # fmt: skip
 
@@ -85,12 +85,8 @@ def task_of(layer: Layer, costs: CpuCosts) -> Task | None:
     if runs_in_order(layer):
         return None
     machine, naive, tiling = SearchMachine.of_cpu(costs.view, costs.dtype), NaiveProgram(layer), costs.tiling_of(layer)
-    kernel = CpuKernel(layer.sink.name, 0, layer, tiling.tiles, tiling.threads)
-    return Task(naive.key(costs.dtype, machine.kind), naive, machine, 0, _builtin(kernel, machine), tiling.threads)
-
-
-def _builtin(kernel: CpuKernel, machine: SearchMachine) -> Steps:
-    return kernel.steps or steps_of(kernel.layer, kernel.tiles, machine.lanes)
+    steps = steps_of(layer, tiling.tiles, machine.lanes)
+    return Task(naive.key(costs.dtype, machine.kind), naive, machine, 0, steps, tiling.threads)
 
 
 class _Processors:
