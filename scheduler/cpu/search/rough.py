@@ -1,8 +1,8 @@
 """A rough time of a kernel in tiles: the order in which the search costs its candidates.
 
 It decides nothing by itself: the best few are costed as loop programs (`scheduler.cpu.cost`), and the first of these is
-taken. Counted are register tiles of the anchors, and what caches pass on of each part's operands while its loops over
-tiles run; copies, epilogues, masks and conflicts are not.
+taken. Counted are register tiles of the anchors, copies with padding, and what caches pass on of each part's operands
+while its loops over tiles run; epilogues, masks and conflicts are not.
 """
 
 import math
@@ -18,6 +18,7 @@ from dsascape.scheduler.cpu.search.register_cycles import register_cost
 from dsascape.scheduler.cpu.structure.chains import depth_of, made_in_front
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.kernels.footprints import footprints_of, touched_lines
+from dsascape.scheduler.kernels.lanes import dividing
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
 from dsascape.scheduler.kernels.structure.parts import parts_of
@@ -46,7 +47,7 @@ def rough_ps(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: Cpu
     if not parts_of(layer):
         return view.spec.region_ps(used) + _of_rows_ps(layer, dtype, pace, view) / used
     every = _parts(layer, tiles, counts)
-    cycles = sum([part.times * _cycles(part, dtype, pace, view) for part in every])
+    cycles = sum([part.times * (_cycles(part, dtype, pace, view) + _copies(part, dtype, pace, view)) for part in every])
     caches: list[tuple[CacheShape, int]] = [(shape, min(shared, of_kind)) for shape, shared in pace.caches]
     if view.shared_shape is not None:
         caches.append((view.shared_shape, view.sharing_last(used)))
@@ -124,6 +125,18 @@ def _cycles(part: _Part, dtype: str, pace: CorePace, view: CpuView) -> float:
     again = 2 * (passes - 1) * math.prod(register) / max(view.lanes(dtype), 1)  # partial sums: stored, taken up
     cycles = register_cost(part.layer, register, vector_dim, dtype, view.issue).cycles * part.depth / depth
     return number * (cycles + again / min(pace.core.loads_per_cycle, pace.core.stores_per_cycle))
+
+
+def _copies(part: _Part, dtype: str, pace: CorePace, view: CpuView) -> float:
+    """Return the cycles of what a part's tiles copy with padding: a load and a store for each vector."""
+    tiles = [min(size, own) for size, own in zip(part.extents, part.tiles.tile, strict=True)]
+    number = math.prod([-(-size // own) for size, own in zip(part.extents, tiles, strict=True)])
+    vectors = 0.0
+    for operand in footprints_of(part.layer).operands:
+        if operand.is_copied:
+            box = [reach.of((*tiles, part.depth)) for reach in operand.reaches]
+            vectors += math.prod(box) / dividing(box[-1], max(view.lanes(dtype), 1))
+    return number * vectors * (1 / pace.core.loads_per_cycle + 1 / pace.core.stores_per_cycle)
 
 
 def _nest(part: _Part, line_bytes: int) -> Nest:
