@@ -29,7 +29,8 @@ class Region:
 def parts_of_stages(layer: Layer, program: LoopProgram) -> dict[str, int]:
     """Return by stage the part of the kernel that it is computed in: of anchors one behind the other, each has its own.
 
-    What is copied for a stage belongs to that one's part; what no part in front computes, to the last.
+    What no part in front computes belongs to the last. Copies are parts of their own, in front of the one that reads
+    them: a core has made a copy before it begins with what is computed of it.
     """
     every, stages = parts_of(layer), {stage.name: stage for stage in program.stages}
     in_front = [
@@ -38,10 +39,12 @@ def parts_of_stages(layer: Layer, program: LoopProgram) -> dict[str, int]:
     readers = {copy: stage.name for stage in program.stages for copy in program.copies(stage.name).values()}
     found = {}
     for name, stage in stages.items():
-        own = stages[readers[name]] if stage.kind == "copy" and name in readers else stage
+        is_copy = stage.kind == "copy" and name in readers
+        own = stages[readers[name]] if is_copy else stage
         numbers = [number for number, tensors in enumerate(in_front) if own.tensor in tensors]
-        found[name] = numbers[0] if numbers else len(in_front)
-    return found
+        found[name] = numbers[0] if numbers else len(in_front), not is_copy
+    numbered = {part: number for number, part in enumerate(sorted(set(found.values())))}
+    return {name: numbered[part] for name, part in found.items()}
 
 
 class Split:

@@ -48,10 +48,9 @@ def product() -> Graph:
 
 
 def issued(kernel: CpuKernel, view: CpuView, steps: Steps) -> Issued:
-    """Return the instructions of a kernel that ``steps`` make."""
+    """Return the instructions of a kernel that ``steps`` make, without those of copies."""
     program = loop_program(NaiveProgram(kernel.layer), steps)
-    (code,) = codes_of_program(kernel.layer, program, "fp32", view.code)
-    return code.issued
+    return codes_of_program(kernel.layer, program, "fp32", view.code)[-1].issued
 
 
 def cycles(kernel: CpuKernel, view: CpuView, steps: Steps) -> float:
@@ -189,7 +188,7 @@ class TestLanes:
 def test_register_tiles_are_ranked_by_the_cycles_that_the_loop_program_has(
     make: Callable[[], Graph], view: CpuView
 ) -> None:
-    """What follows the anchor, and copies with padding, come on top: a tenth at most here."""
+    """What follows the anchor comes on top, a tenth at most here, and copies with padding."""
     kernel = kernel_of(make(), view)
     tiles, shape = CpuCosts(view, kernel.layer.analysis, "fp32").tiling_of(kernel.layer).tiles, kernel.layer.sink.shape
     number = math.prod([-(-size // part) for size, part in zip(shape, tiles.register, strict=True)])
