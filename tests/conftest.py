@@ -17,6 +17,7 @@ from hypothesis.vendor.pretty import RepresentationPrinter, for_type_by_name
 from dsascape.experiments.question.network import network
 from dsascape.workloads import Graph
 from tests.tiers import NIGHT, examples, leave_to_the_night
+from tests.tuner.forked import forked
 
 gc.set_threshold(200_000, 10, 10)
 """Collecting as often as by default takes a tenth of the time; hardly ever, and processes that tests fork hold more."""
@@ -75,6 +76,13 @@ def forgotten_networks() -> Iterator[None]:
         gc.unfreeze()
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def forked_children() -> Iterator[None]:
+    """Start the processes that measure kernels from one that has imported TVM."""
+    with forked():
+        yield
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from tests.graphs import Net
 from tests.scheduler.kernels.drawn import LANES
 from tests.tuner.runs import tiles_of, written_onnx
 
-pytestmark = pytest.mark.tvm
+pytestmark = [pytest.mark.tvm, pytest.mark.usefixtures("forked_children")]
 
 QUICK = ["--kernel-seconds", "0.02", "--network-seconds", "0.05", "--threads", "1"]
 

@@ -18,7 +18,7 @@ from dsascape.tuner.calibrate import host_yaml, local_facts
 from tests.graphs import Net
 from tests.tuner.runs import written_onnx
 
-pytestmark = pytest.mark.tvm
+pytestmark = [pytest.mark.tvm, pytest.mark.usefixtures("forked_children")]
 
 EXPERIMENT = """
 workloads: [net.onnx]
