@@ -25,7 +25,7 @@ operators:
   norm: {op: ReduceL2, inputs: [[64, 64]], constants: [[0, 1]], attributes: {keepdims: 0}}
 """
 KILLED = examples(20, few=2)
-TRIALS = 40
+TRIALS = 24
 START_S, UNIT_S = 2.0, 0.3
 """About how long a process takes until its first unit ends, and for another one; whatever it is, moments are random."""
 

@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written_onnx(net.graph(net.unary("Tanh", net.conv(x, 8, 1)), dtype="fp32"), here / "net.onnx")
     (here / "host.yaml").write_text(host_yaml(local_facts()), encoding="utf-8")
     (here / "experiment.yaml").write_text(EXPERIMENT, encoding="utf-8")
-    assert main(["run", str(here / "experiment.yaml"), "--out", str(here / "out")]) == 0
+    assert main(["run", str(here / "experiment.yaml"), "--out", str(here / "out"), "--workers", "1"]) == 0
     return here
 
 
