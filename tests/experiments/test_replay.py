@@ -9,6 +9,8 @@ import pytest
 from dsascape.scheduler import policy_types
 from tests.experiments.terminal import Terminal
 
+pytestmark = pytest.mark.usefixtures("no_pages")
+
 NETWORK = ["simulate", "mobilenet-v2", "--hardware", "stcp920", "--batch", "8"]
 
 
