@@ -14,7 +14,7 @@ from dsascape.hw_models.in_c import is_built
 
 ROOT = Path(__file__).parents[1]
 POINTS = (
-    ("mobilenet-v2", "stcp920", "graphturbo"),
+    ("squeezenet", "stcp920", "graphturbo"),
     ("dcgan", "kirin990", "dnnfusion"),
     ("bert-tiny", "v100", "graphturbo"),
 )

@@ -64,5 +64,7 @@ def test_a_kernel_runs_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
+    for cell in [] if NIGHT else notebook.cells:
+        cell.source = SHORTER.sub('"bert-tiny"', cell.source)
     nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     assert any(cell.get("outputs") for cell in notebook.cells)
