@@ -343,7 +343,8 @@ class TestCommands:
     @pytest.mark.usefixtures("no_page")
     def test_build_run_and_import(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         archive, results = tmp_path / "tiny.tar.xz", tmp_path / "results.json"
-        network = ["bert-tiny", "--sequence", "8", "--policy", "fixed-pattern", "--threads", "1"]
+        written_onnx(job().plan.graph, tmp_path / "net.onnx")
+        network = [str(tmp_path / "net.onnx"), "--policy", "fixed-pattern", "--threads", "1"]
 
         assert main(["bundle", "build", *network, "--out", str(archive), "--json"]) == 0
         built = json.loads(capsys.readouterr().out)

@@ -41,7 +41,7 @@ from dsascape.tuner.on_device.reference import deviation, reference
 from dsascape.workloads.executable import executable
 from tests.graphs import Net
 from tests.scheduler.kernels.drawn import LANES
-from tests.tuner.runs import generated, tiles_of
+from tests.tuner.runs import generated, tiles_of, written_onnx
 
 pytestmark = pytest.mark.tvm
 forked = pytest.mark.usefixtures("forked_children")
@@ -92,6 +92,14 @@ def hanging(connection: Connection, job: Job) -> None:
     send(connection, NAMES[1])
     connection.send(NETWORK)
     connection.send(KernelMeasurement(NETWORK, (), error=f"does not run without: {', '.join(job.failed)}"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An ONNX file of the network that is measured."""
+    path = tmp_path_factory.mktemp("model") / "net.onnx"
+    written_onnx(job().plan.graph, path)
+    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -285,26 +293,28 @@ def test_all_parts_run_in_order_and_equally_often() -> None:
 
 
 @forked
-def test_the_command_prints_one_object_and_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["measure", "bert-tiny", "--policy", "fixed-pattern", "--threads", "1", "--out", str(tmp_path)]
+def test_the_command_prints_one_object_and_writes_it(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["measure", model, "--policy", "fixed-pattern", "--threads", "1", "--out", str(tmp_path)]
     code = main([*asked, "--json"])
     data = json.loads(capsys.readouterr().out)
 
     assert code == 0
     assert data["correct"]
-    assert data["model"] == "bert-tiny"
+    assert data["model"] == "net"
     assert json.loads(Path(data["file"]).read_text())["kernels"] == data["kernels"]
     assert data["stored"] == "added"
     rows = pd.read_csv(tmp_path / "results.csv")
-    assert (list(rows["model"]), list(rows["measured_s"])) == (["bert-tiny"], [data["measured_s"]])
+    assert (list(rows["model"]), list(rows["measured_s"])) == (["net"], [data["measured_s"]])
     assert "Predicted beside measured" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @forked
 def test_code_for_another_machine_is_written_as_an_object_of_its_kind(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["measure", "bert-tiny", "--policy", "fixed-pattern", "--target", "aarch64-cortex-a53"]
+    asked = ["measure", model, "--policy", "fixed-pattern", "--target", "aarch64-cortex-a53"]
     assert main([*asked, "--out", str(tmp_path), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     header = Path(data["object"]).read_bytes()[:20]
@@ -328,9 +338,9 @@ def test_code_for_another_machine_is_written_as_an_object_of_its_kind(
     ],
 )
 def test_mistakes_end_with_code_2_and_one_message(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["measure", "squeezenet", *arguments]) == 2
+    assert main(["measure", model, *arguments]) == 2
     told = capsys.readouterr().err
     assert message in told
     assert told.count("\n") == 1
