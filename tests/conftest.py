@@ -88,10 +88,8 @@ def forked_children() -> Iterator[None]:
 
 @contextmanager
 def _without_pages() -> Iterator[None]:
-    from dsascape.experiments.report import build
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "render_report", lambda study: "<!DOCTYPE html>\n")
+        patch.setattr("dsascape.experiments.report.build.render_report", lambda study: "<!DOCTYPE html>\n")
         yield
 
 

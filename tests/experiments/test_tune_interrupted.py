@@ -91,7 +91,7 @@ def test_killed_at_random_moments_and_gone_on_with_it_has_the_same_records(
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("limit_bytes", [50_000, 70_000, 150_000])
+@pytest.mark.parametrize("limit_bytes", [50_000, 70_000, 90_000])
 def test_a_full_disk_is_one_message_and_earlier_records_stay(
     limit_bytes: int, undisturbed: Path, tmp_path: Path
 ) -> None:

@@ -33,13 +33,11 @@ def context() -> ForkServerContext:
 @contextmanager
 def forked() -> Iterator[None]:
     """Let kernels be built and run in processes that start so; those of the processes of a run are spawned as ever."""
-    from dsascape.tuner.measure import child
-
     here = os.getpid()
 
     def chosen(way: str) -> BaseContext:
         return context() if os.getpid() == here else multiprocessing.get_context(way)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(child, "multiprocessing", SimpleNamespace(get_context=chosen))
+        patch.setattr("dsascape.tuner.measure.child.multiprocessing", SimpleNamespace(get_context=chosen))
         yield
