@@ -11,7 +11,7 @@ from tests.experiments.terminal import Terminal
 
 pytestmark = pytest.mark.usefixtures("no_pages")
 
-NETWORK = ["simulate", "mobilenet-v2", "--hardware", "stcp920", "--batch", "8"]
+NETWORK = ["simulate", "squeezenet", "--hardware", "stcp920", "--batch", "8"]
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_tuning_is_set_and_swept_like_a_value_of_the_machine(terminal: Terminal,
     finer = terminal.json(*NETWORK, "--policy", "graphturbo", "--set", "tuning.most_tiles=32")
     study = tmp_path / "study.yaml"
     study.write_text(
-        "# Do more tiles help?\nworkloads: [{model: mobilenet-v2, batch: 8}]\npolicies: [graphturbo]\n"
+        "# Do more tiles help?\nworkloads: [{model: squeezenet, batch: 8}]\npolicies: [graphturbo]\n"
         "hardware: {base: stcp920, sweep: {tuning.most_tiles: [8, 32]}}\n"
     )
     terminal.json("run", str(study), "--out", str(tmp_path / "out"), "--workers", "1")

@@ -14,7 +14,7 @@ FIVE = {
     "local_buffer.capacity": ("64 KiB", "1 MiB"),
     "ddr.bandwidth": ("68 GB/s", "136 GB/s"),
     "clusters": ("2", "4"),
-    "clock": ("1 GHz", "2 GHz", "3 GHz"),
+    "clock": ("1 GHz", "2 GHz"),
     "dma.channels": ("1", "2"),
 }
 LAUNCHES = {"launch": ("1 us", "2 us")}
