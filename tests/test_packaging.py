@@ -191,7 +191,7 @@ class TestWhatIsBuilt:
 
         ran = simulated(tmp_path, installed)
         assert ran.returncode == 0, ran.stderr
-        assert "resnet50" in ran.stdout
+        assert "bert-tiny" in ran.stdout
 
     def test_without_a_compiler_python_does_the_same(self, unpacked: Path, wheel: Path, tmp_path: Path) -> None:
         source, installed = tmp_path / "source", tmp_path / "site"
@@ -219,7 +219,7 @@ def built(tree: Path, what: str, pattern: str, compiler: str | None = None) -> P
 
 def simulated(folder: Path, installed: Path) -> subprocess.CompletedProcess[str]:
     """Ask one question of what is installed in ``installed``, from ``folder``."""
-    command = [sys.executable, "-m", "dsascape", "simulate", "resnet50", "--hardware", "stcp920"]
+    command = [sys.executable, "-m", "dsascape", "simulate", "bert-tiny", "--hardware", "stcp920"]
     command += ["--policy", "fixed-pattern", "--batch", "4"]
     environment = dict(os.environ) | {"PYTHONPATH": str(installed)}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+import dsascape
 from dsascape.hw_models import load_hardware, preset_names
 from dsascape.hw_models.machine_files.load import preset_text
 from tests.docs.pages import ROOT, page
@@ -152,7 +153,18 @@ def settled(opened: BrowserPage, script: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["api.md", "tutorial.md"])
-def test_examples_print_what_the_page_says(name: str, request: pytest.FixtureRequest) -> None:
+def test_examples_print_what_the_page_says(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What two examples simulate alike is simulated once."""
+    simulate, found = dsascape.simulate, dict[str, Any]()
+
+    def once(*asked: Any, **options: Any) -> Any:
+        key = repr((asked, options))
+        found[key] = found.get(key) or simulate(*asked, **options)
+        return found[key]
+
+    monkeypatch.setattr(dsascape, "simulate", once)
     printed = page(name).printed()
     if request.config.getoption("--update-golden"):
         (DOCS / name).write_text(printed, encoding="utf-8")

@@ -218,13 +218,15 @@ def test_networks_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def huge() -> str:
-    thousand = {
+    hundred = {
         "local_buffer.capacity": " KiB",
+        "global_buffer.capacity": " KiB",
         "ddr.bandwidth": " GB/s",
+        "launch": " us",
         "clusters": "",
         "cores_per_cluster": "",
     }
-    sweeps = (f"{path}: [{', '.join(f'{i}{unit}' for i in range(1, 1001))}]" for path, unit in thousand.items())
+    sweeps = (f"{path}: [{', '.join(f'{i}{unit}' for i in range(1, 101))}]" for path, unit in hundred.items())
     return f"workloads: [bert-tiny]\nhardware: {{base: stcp920, sweep: {{{', '.join(sweeps)}}}}}\npolicies: [unfused]\n"
 
 

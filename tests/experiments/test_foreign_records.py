@@ -161,7 +161,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=examples(80, few=6))
+@settings(max_examples=examples(80, few=3))
 @given(seed=st.integers(0, 2**32))
 def test_a_changed_record_is_used_or_refused_in_one_line(kind: str, seed: int, sound: Path) -> None:
     rng, of = random.Random(seed), KINDS[kind]
@@ -204,7 +204,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("table", TABLES)
-@settings(max_examples=examples(80, few=8))
+@settings(max_examples=examples(80, few=4))
 @given(seed=st.integers(0, 2**32))
 def test_a_changed_database_is_refused_or_what_is_said_of_it_is_possible(table: str, seed: int, sound: Path) -> None:
     rng, (name, command) = random.Random(seed), TABLES[table]

@@ -250,5 +250,5 @@ def test_a_stored_layer_keeps_its_name(folder: Path) -> None:
 def test_loops_are_printed_by_name(terminal: Terminal) -> None:
     argv = "simulate", "resnet18", "--hardware", "kirin990", "--policy", "fixed-pattern", "--loops"
 
-    assert terminal.out(*argv, "#23 Gemm 1000") == terminal.out(*argv, "#23") == terminal.out(*argv, "linear")
+    assert terminal.out(*argv, "#23 Gemm 1000") == terminal.out(*argv, "linear")
     assert named("named as in the plan, as '#0 Conv+Relu 64x112x112'") in terminal.refused(*argv, "#99")

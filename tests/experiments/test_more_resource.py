@@ -31,7 +31,7 @@ def run(network: str, batch: int, hardware: str, policy: str, **values: object) 
     return evaluate(DesignPoint(Workload(network, batch), machine, make_policy(policy), {})).record
 
 
-@pytest.mark.sampled(3, long=["4-gpu", "2-cpu"])
+@pytest.mark.sampled(3, long=["4-gpu", "2-cpu", "1-cpu"])
 @pytest.mark.parametrize("kind", sorted(PRESETS))
 @pytest.mark.parametrize("seed", range(8))
 def test_twice_of_any_resource_is_no_slower_and_twice_the_images_are_no_faster(kind: str, seed: int) -> None:

@@ -131,8 +131,8 @@ def test_missing_searches_are_run_once_and_the_page_is_written(tmp_path: Path) -
     for name, only in ((PAIRS, "PD-b1"), (BUDGETS, "I32-O64-HW14 Conv")):
         text = (FOLDER / f"{name}.yaml").read_text()
         for old, new in (
-            (".yaml}", f".yaml, only: {only}}}"), ("trials_per_task: 1024", "trials_per_task: 16"),
-            ("trials_per_task: 256", "trials_per_task: 16"), ("unit: 16", "unit: 4"),
+            (".yaml}", f".yaml, only: {only}}}"), ("trials_per_task: 1024", "trials_per_task: 8"),
+            ("trials_per_task: 256", "trials_per_task: 8"), ("unit: 16", "unit: 4"),
             ("population: 32", "population: 8"), (", snapdragon810", ""),
         ):  # fmt: skip
             text = text.replace(old, new)
@@ -140,8 +140,8 @@ def test_missing_searches_are_run_once_and_the_page_is_written(tmp_path: Path) -
     asked = [str(tmp_path / "results"), str(tmp_path / "page.md"), "--studies", str(studies), "--workers", "1"]
     assert main(asked) == 0
     page = (tmp_path / "page.md").read_text()
-    assert "| `tuning.yaml` | 3 | 3 | 16 a task |" in page
-    assert "| PD-b1 | 16 |" in page
+    assert "| `tuning.yaml` | 3 | 3 | 8 a task |" in page
+    assert "| PD-b1 | 8 |" in page
     assert "In the mean of 1 pair AGO-NI" in page
     results = {path: path.stat().st_mtime_ns for path in (tmp_path / "results").glob("*/result.json")}
     assert main(asked) == 0

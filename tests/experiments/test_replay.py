@@ -9,7 +9,9 @@ import pytest
 from dsascape.scheduler import policy_types
 from tests.experiments.terminal import Terminal
 
-NETWORK = ["simulate", "mobilenet-v2", "--hardware", "stcp920", "--batch", "8"]
+pytestmark = pytest.mark.usefixtures("no_pages")
+
+NETWORK = ["simulate", "squeezenet", "--hardware", "stcp920", "--batch", "8"]
 
 
 @pytest.fixture
@@ -116,7 +118,7 @@ def test_tuning_is_set_and_swept_like_a_value_of_the_machine(terminal: Terminal,
     finer = terminal.json(*NETWORK, "--policy", "graphturbo", "--set", "tuning.most_tiles=32")
     study = tmp_path / "study.yaml"
     study.write_text(
-        "# Do more tiles help?\nworkloads: [{model: mobilenet-v2, batch: 8}]\npolicies: [graphturbo]\n"
+        "# Do more tiles help?\nworkloads: [{model: squeezenet, batch: 8}]\npolicies: [graphturbo]\n"
         "hardware: {base: stcp920, sweep: {tuning.most_tiles: [8, 32]}}\n"
     )
     terminal.json("run", str(study), "--out", str(tmp_path / "out"), "--workers", "1")

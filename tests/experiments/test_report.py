@@ -1,4 +1,4 @@
-"""Reports of odd studies: no points or a thousand, no baseline, no figures, nothing swept, empty timelines."""
+"""Reports of odd studies: no points or hundreds, no baseline, no figures, nothing swept, empty timelines."""
 
 import re
 from dataclasses import replace
@@ -14,7 +14,7 @@ FIVE = {
     "local_buffer.capacity": ("64 KiB", "1 MiB"),
     "ddr.bandwidth": ("68 GB/s", "136 GB/s"),
     "clusters": ("2", "4"),
-    "clock": ("1 GHz", "2 GHz", "3 GHz"),
+    "clock": ("1 GHz", "2 GHz"),
     "dma.channels": ("1", "2"),
 }
 LAUNCHES = {"launch": ("1 us", "2 us")}
@@ -97,10 +97,10 @@ class TestOddStudies:
     def test_odd_timelines_render(self, timeline: Timeline) -> None:
         assert render_report(replace(study(two_by_two()), timelines=(timeline,))).rstrip().endswith("</html>")
 
-    def test_a_thousand_points_make_a_page_in_proportion(self) -> None:
+    def test_hundreds_of_points_make_a_page_in_proportion(self) -> None:
         swept = EIGHT | {"ddr.bandwidth": ("1 GB/s", "2 GB/s", "3 GB/s", "4 GB/s")}
-        few, many = (grid([f"net{i}" for i in range(nets)], THREE_POLICIES, swept) for nets in (1, 11))
+        few, many = (grid([f"net{i}" for i in range(nets)], THREE_POLICIES, swept) for nets in (1, 5))
         pages = [render_report(study(rows, swept)) for rows in (few, many)]
 
-        assert (len(few), len(many)) == (96, 1056)
-        assert len(pages[1]) < 11 * len(pages[0])
+        assert (len(few), len(many)) == (96, 480)
+        assert len(pages[1]) < 5 * len(pages[0])

@@ -31,7 +31,7 @@ from dsascape.tuner.search.objectives import TotalLatency
 from dsascape.tuner.search.search import Search
 from tests.tuner.search.test_search import OPTIONS, tasks
 
-pytestmark = [pytest.mark.tvm, pytest.mark.slow]
+pytestmark = [pytest.mark.tvm, pytest.mark.slow, pytest.mark.usefixtures("forked_children")]
 
 SHAPES = """
 operators:

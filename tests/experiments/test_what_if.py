@@ -141,7 +141,7 @@ class TestEffects:
         assert effect.latency_s is None
         assert "local buffer" in effect.refusal or "local_buffer" in effect.refusal
 
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(2, long=["kirin990-fixed-pattern"])
     @pytest.mark.parametrize("policy", ["fixed-pattern", "unfused"])
     @pytest.mark.parametrize("hardware", ["stcp920", "goya", "kirin990", "raspberry_pi_3b_plus", "a100", "mali_g76"])
     def test_more_bandwidth_or_clock_is_no_slower_or_an_anomaly(self, hardware: str, policy: str) -> None:

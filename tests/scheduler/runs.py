@@ -43,7 +43,7 @@ from dsascape.workloads.loopnest import full_box
 from dsascape.workloads.regions import required_regions
 from tests.tiers import examples
 
-EXAMPLES = settings(max_examples=examples(25, few=6))
+EXAMPLES = settings(max_examples=examples(25, few=3))
 """Number of examples drawn for claims about each policy by itself."""
 DTYPE = "fp16"
 OUT_OF_STEP = 0.25

@@ -59,7 +59,7 @@ def test_weights_that_fit_are_read_once(machine: str, units: int, kind: str) -> 
     assert recurrent + others <= traffic <= copies(record) * (1.2 * (recurrent + others) + moved)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, long=["kirin990-LSTM"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 @pytest.mark.parametrize("machine", ["kirin990", "stcp920"])
 def test_weights_that_do_not_fit_are_read_once_per_step(machine: str, kind: str) -> None:

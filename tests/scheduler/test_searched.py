@@ -26,7 +26,7 @@ def rivals_on(spec: AnyHardware) -> list[Policy]:
     return [rival for rival in RIVALS.values() if spec.kind in getattr(rival, "kinds", (spec.kind,))]
 
 
-@settings(max_examples=examples(8, few=3))
+@settings(max_examples=examples(8, few=2))
 @given(graph=networks(most_blocks=2, dtype="fp32"))
 def test_on_a_cpu_no_other_policy_is_faster(graph: Graph) -> None:
     spec = cpu()

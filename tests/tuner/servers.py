@@ -1,12 +1,14 @@
 """Real RPC servers and trackers of TVM on this machine, with one thread each."""
 
 import os
+import runpy
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
+
+from tests.tuner.forked import context
 
 _START_LIMIT_S = 60
 
@@ -22,27 +24,36 @@ def answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def _serve(kind: str, arguments: list[str], around: Mapping[str, str]) -> None:
+    """Be the program ``tvm.exec.rpc_KIND``, at the head of a group of processes."""
+    os.setsid()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    os.environ.update(around)
+    sys.argv = [kind, *arguments]
+    runpy.run_module(f"tvm.exec.rpc_{kind}", run_name="__main__", alter_sys=True)
+
+
 class Server:
     """A server of TVM's RPC, or its tracker, with all the processes that it starts."""
 
     def __init__(self, kind: str = "server", *options: str, around: Mapping[str, str] | None = None) -> None:
         self.port = free_port()
-        command = [sys.executable, "-m", f"tvm.exec.rpc_{kind}", "--host", "127.0.0.1", "--port", str(self.port)]
-        self._process = subprocess.Popen(
-            [*command, "--port-end", str(self.port + 1), *options],
-            env={**os.environ, "TVM_NUM_THREADS": "1", **(around or {})},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        arguments = ["--host", "127.0.0.1", "--port", str(self.port), "--port-end", str(self.port + 1), *options]
+        environment = {"TVM_NUM_THREADS": "1", **(around or {})}
+        self._process = context().Process(target=_serve, args=(kind, arguments, environment))
+        self._process.start()
         end = time.monotonic() + _START_LIMIT_S
         while not answers(self.port):
             assert time.monotonic() < end, "the server does not start"
-            time.sleep(0.2)
+            time.sleep(0.02)
 
     @property
     def device(self) -> str:
         return f"rpc://127.0.0.1:{self.port}"
 
     def kill(self) -> None:
-        if self._process.poll() is None:
+        if self._process.pid is not None and self._process.is_alive():
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            self._process.join()

@@ -197,7 +197,7 @@ class TestNames:
 
 class TestSizes:
     def test_of_a_bomb_are_refused_before_anything_is_written(self, tmp_path: Path) -> None:
-        zeros = bytes(600 * 2**20)
+        zeros = bytes(300 * 2**20)
         files = {**FILES, DATA: zeros}
         path = bundle_of(tmp_path, begun(files), *everything(files))
         del zeros, files

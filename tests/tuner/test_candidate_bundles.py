@@ -32,7 +32,7 @@ from dsascape.tuner.measure import BUNDLE, CandidateRunner, PreparedTask
 from dsascape.tuner.measure.tasks import CandidateCode
 from tests.tuner.test_candidates import steps, task, with_tiles
 
-pytestmark = pytest.mark.tvm
+pytestmark = [pytest.mark.tvm, pytest.mark.usefixtures("forked_children")]
 
 LABELS = BatchLabels("small", "fixed-pattern", "llvm", 1, "batch 1")
 BODIES = {

@@ -29,7 +29,7 @@ from tests.scheduler.kernels.drawn import LANES
 from tests.tuner.runs import tiles_of
 from tests.tuner.servers import Server, free_port
 
-pytestmark = pytest.mark.tvm
+pytestmark = [pytest.mark.tvm, pytest.mark.usefixtures("forked_children")]
 
 QUICK = CandidateBudget(repeat_s=0.01, fewest=3, start_s=20)
 

@@ -22,7 +22,7 @@ from tests.tuner.runs import loops_of, outcomes
 from tests.workloads import small_kernels, small_movements
 from tests.workloads.small_operators import MAKERS
 
-pytestmark = pytest.mark.tvm
+pytestmark = [pytest.mark.tvm, pytest.mark.usefixtures("forked_children")]
 
 assert small_kernels
 assert small_movements  # they add to the makers

@@ -13,7 +13,7 @@ from dsascape.tuner.measure.address import RemoteAddress
 from dsascape.tuner.on_device.greeting import greet
 from tests.tuner.servers import Server, free_port
 
-pytestmark = pytest.mark.tvm
+pytestmark = [pytest.mark.tvm, pytest.mark.usefixtures("forked_children")]
 
 Answer = Callable[[socket.socket], object]
 

@@ -18,7 +18,7 @@ from dsascape.tuner.calibrate import host_yaml, local_facts
 from tests.graphs import Net
 from tests.tuner.runs import written_onnx
 
-pytestmark = pytest.mark.tvm
+pytestmark = [pytest.mark.tvm, pytest.mark.usefixtures("forked_children")]
 
 EXPERIMENT = """
 workloads: [net.onnx]
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written_onnx(net.graph(net.unary("Tanh", net.conv(x, 8, 1)), dtype="fp32"), here / "net.onnx")
     (here / "host.yaml").write_text(host_yaml(local_facts()), encoding="utf-8")
     (here / "experiment.yaml").write_text(EXPERIMENT, encoding="utf-8")
-    assert main(["run", str(here / "experiment.yaml"), "--out", str(here / "out")]) == 0
+    assert main(["run", str(here / "experiment.yaml"), "--out", str(here / "out"), "--workers", "1"]) == 0
     return here
 
 
@@ -65,6 +65,7 @@ def test_the_report_compares(folder: Path) -> None:
     assert "predicted [µs]" in page
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_run_that_is_complete_measures_nothing_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["measure", str(folder / "experiment.yaml"), "--out", str(folder / "out"), "--json"]
 
@@ -72,6 +73,7 @@ def test_a_run_that_is_complete_measures_nothing_again(folder: Path, capsys: pyt
     assert json.loads(capsys.readouterr().out)["computed"] == 0
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_point_that_is_measured_by_itself_joins_those_of_a_run(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +120,7 @@ def test_the_shipped_experiment_can_be_read_here(folder: Path) -> None:
         (EXPERIMENT.replace("[net.onnx]", "[{model: net.onnx, dtype: int8}]"), "code is measured in fp32"),
     ],
 )
+@pytest.mark.usefixtures("no_page")
 def test_a_point_that_cannot_be_measured_is_reported(
     text: str, message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

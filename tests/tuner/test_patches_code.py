@@ -25,6 +25,7 @@ from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.nest_by_nest import PATCHES
 from tests.graphs import Net
 from tests.scheduler.kernels.drawn import LANES, NARROW
+from tests.tiers import examples
 from tests.tuner.runs import deviations, tiles_of
 
 pytestmark = pytest.mark.tvm
@@ -64,7 +65,7 @@ def over_patches(plan: FusionPlan) -> dict[int, LoopTiles]:
     return {0: tiles_of(plan)[0], 1: choose_tiling(layer, "fp32", NARROW, KnownTiles()).tiles}
 
 
-@settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(5, few=3), deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(drawn=DRAWN, rows=st.integers(1, 4), pixels=st.sampled_from([1, 3, 4, 7]), is_parallel=st.booleans())
 def test_results_are_those_of_direct_convolution(
     drawn: Convolution, rows: int, pixels: int, is_parallel: bool

@@ -28,7 +28,7 @@ from dsascape.tuner.on_device.probe_kernels import probe_functions
 from dsascape.tuner.on_device.remote_facts import file_reader
 from tests.tuner.servers import Server
 
-pytestmark = pytest.mark.tvm
+pytestmark = [pytest.mark.tvm, pytest.mark.usefixtures("forked_children")]
 
 MOST_BYTES, PROBE_S = 2**20, 0.002
 TARGET = tvm.target.Target("llvm")

@@ -27,7 +27,7 @@ from tests.scheduler.kernels.drawn import LANES
 from tests.tuner.runs import loops_of, written_onnx
 from tests.tuner.servers import Server, free_port
 
-pytestmark = pytest.mark.tvm
+pytestmark = [pytest.mark.tvm, pytest.mark.usefixtures("forked_children")]
 
 QUICK = Budget(kernel_s=0.05, network_s=0.1, limit_s=20)
 

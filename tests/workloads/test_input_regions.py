@@ -8,6 +8,7 @@ import pytest
 
 from dsascape.workloads import Graph
 from dsascape.workloads.operators import RULES
+from tests.tiers import NIGHT
 from tests.workloads import small_kernels, small_movements  # noqa: F401 - they fill MAKERS
 from tests.workloads.region_check import Case, idle, leak, random_tile
 from tests.workloads.small_operators import MAKERS
@@ -22,7 +23,7 @@ DEAF = frozenset({"IsNaN", "IsInf", "Dropout", "EyeLike", "ConstantOfShape", "Ca
 """Nothing that is drawn here changes their output."""
 PARTLY_DEAF = frozenset({"Pad", "Trilu"})
 """A tile may lie where only the constant, or only the data, is written."""
-EXAMPLES = 40
+EXAMPLES = 40 if NIGHT else 12
 
 
 def standard_kinds() -> list[str]:

@@ -22,7 +22,7 @@ TILES = 3
 LARGE = 50_000
 """Elements above which an input is cut to its corner: the reference takes seconds for 32 x 32 x 32 pixels."""
 CORNER = 8
-BY_DAY = 3
+BY_DAY = 5
 """By day, the regions of one case of so many are checked."""
 
 

@@ -8,7 +8,7 @@ from onnx import ModelProto, TensorProto, helper
 from dsascape.workloads import Graph, exported_names, import_onnx, load_network
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", exported_names())
 def test_every_network_keeps_its_work_and_its_outputs(name: str) -> None:
     whole, simple = load_network(name), load_network(name, simplify=True)

@@ -13,7 +13,7 @@ FIXED_BATCH = ("faster-rcnn", "mask-rcnn", "faster-rcnn-raw", "mask-rcnn-raw")
 
 
 class TestSizes:
-    @pytest.mark.sampled(24)
+    @pytest.mark.sampled(12)
     @pytest.mark.parametrize("name", exported_names())
     def test_twice_the_batch_is_twice_the_work(self, name: str) -> None:
         one = load_network(name)

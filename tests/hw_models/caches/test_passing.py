@@ -106,7 +106,7 @@ CLEAR = [
 ]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(6, long=["convolution-tiled15-96", "product, tiles of 16-tiled5-200"])
 @pytest.mark.parametrize(("name", "tiled", "lines"), CLEAR)
 def test_direct_tilings_are_within_a_tenth_of_the_exact_cache(name: str, tiled: Tiled, lines: int) -> None:
     assert modelled(tiled, lines).total == pytest.approx(counted(tiled, lines).total, rel=0.1), name

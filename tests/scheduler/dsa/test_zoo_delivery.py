@@ -37,7 +37,7 @@ def needs() -> Needs:
     return Needs()
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(5, long=["mobilevit-raw", "mask-rcnn"])
 @pytest.mark.parametrize(("number", "network"), list(enumerate(exported_names())), ids=exported_names())
 def test_every_network_gets_what_it_computes_with(number: int, network: str, needs: Needs) -> None:
     graph = load_network(network)

@@ -83,7 +83,7 @@ def test_larger_clusters_are_never_slower(sizes: tuple[int, int, int]) -> None:
 
 
 def test_a_large_product_is_limited_by_tensor_units_where_blocks_share_loads() -> None:
-    alone, shared = (simulate(product(8192, 8192, 8192), h100(most), "fixed-pattern").record for most in (1, 2))
+    alone, shared = (simulate(product(4096, 4096, 4096), h100(most), "fixed-pattern").record for most in (1, 2))
 
     assert max(alone.critical, key=lambda part: alone.critical[part]) == "l2"
     assert max(shared.critical, key=lambda part: shared.critical[part]) == "tensor"

@@ -171,7 +171,7 @@ class Pair:
         return kernel_by_kernel(plan, self.costs)
 
 
-@pytest.mark.sampled(50)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("machine", "dtype"), MACHINES)
 @pytest.mark.parametrize("name", PAIRS)
 def test_one_kernel_takes_at_most_a_tenth_longer_than_two_where_the_pair_suits(
@@ -195,7 +195,7 @@ def test_more_than_a_third_of_the_pairs_suit_one_kernel() -> None:
     assert sum(suited) > len(suited) / 3
 
 
-@pytest.mark.sampled(50)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("machine", "dtype"), MACHINES)
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_pair_is_one_kernel_that_runs(name: str, machine: str, dtype: str) -> None:

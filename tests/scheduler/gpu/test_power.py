@@ -42,9 +42,9 @@ def test_without_need_a_limit_changes_nothing(network: str) -> None:
 
 
 def test_a_run_that_would_draw_more_keeps_within_its_limit_at_the_highest_clock_that_does() -> None:
-    free = run("product 4096", None)
+    free = run("product 2048", None)
     limit_w = 0.8 * free.energy_j / free.latency_s
-    limited = run("product 4096", f"{limit_w} W")
+    limited = run("product 2048", f"{limit_w} W")
     step = 1 / STEPS
 
     assert limited.clock_share < 1
@@ -55,14 +55,14 @@ def test_a_run_that_would_draw_more_keeps_within_its_limit_at_the_highest_clock_
 
     machine = load_hardware("a100", Gpu)
     faster = with_values(machine, {"power_limit": None, "sustained_factor": limited.clock_share + step})
-    graph = single_operator(SingleOperator("p", "MatMul", ((4096, 4096),), ((4096, 4096),)))
+    graph = single_operator(SingleOperator("p", "MatMul", ((2048, 2048),), ((2048, 2048),)))
     next_step = simulate(graph, faster, "fixed-pattern", dtype="fp16").record
     assert next_step.energy_j / next_step.latency_s > limit_w
 
 
 @settings(max_examples=8, deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(
-    network=st.sampled_from(["bert-tiny", "product 2048"]), name=st.sampled_from(["a100", "h100"]),
+    network=st.sampled_from(["bert-tiny", "product 1024"]), name=st.sampled_from(["a100", "h100"]),
     limits=st.tuples(st.integers(80, 700), st.integers(80, 700)),
 )
 def test_a_higher_limit_is_never_slower(network: str, name: str, limits: tuple[int, int]) -> None:
@@ -74,7 +74,7 @@ def test_a_higher_limit_is_never_slower(network: str, name: str, limits: tuple[i
 
 def test_a_run_that_takes_as_long_as_expected_draws_less_and_clocks_no_lower() -> None:
     limit_w = 400
-    record = run("product 4096", f"{limit_w} W", "h100")
+    record = run("product 2048", f"{limit_w} W", "h100")
 
     assert record.clock_share < 1
     assert record.clock_share <= record.expected_clock_share <= 1

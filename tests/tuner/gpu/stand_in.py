@@ -33,7 +33,16 @@ def nvcc_in(folder: Path) -> Path:
 
 
 def kernels_of(source: str, library: Path) -> None:
-    """Compile CUDA ``source`` to a ``library`` that the driver runs."""
+    """Compile CUDA ``source`` to a ``library`` that the driver runs; equal sources are compiled once."""
+    if source not in _COMPILED:
+        _COMPILED[source] = _kernels_of(source, library)
+    library.write_bytes(_COMPILED[source])
+
+
+_COMPILED: dict[str, bytes] = {}
+
+
+def _kernels_of(source: str, library: Path) -> bytes:
     counts = [
         f'extern "C" {{ int {name}_parameters = {len(parameters.split(","))}; }}'
         for name, parameters in _FUNCTION.findall(source)
@@ -43,6 +52,7 @@ def kernels_of(source: str, library: Path) -> None:
     written = library.with_suffix(".cpp")
     written.write_text("\n".join([text, *counts]))
     _compiled(["g++", "-fPIC", "-include", str(HERE / "kernels_stand_in.h")], written, library)
+    return library.read_bytes()
 
 
 def environment(driver: Path, source: str, folder: Path, fails: str = "") -> Mapping[str, str]:

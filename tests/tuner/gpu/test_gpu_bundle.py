@@ -29,6 +29,7 @@ from tests.tuner.runs import written_onnx
 from tests.tuner.servers import Server
 
 pytestmark = [
+    pytest.mark.usefixtures("forked_children", "no_pages"),
     pytest.mark.tvm,
     pytest.mark.skipif(NVCC is None or shutil.which("g++") is None, reason="needs nvcc of the CUDA toolkit, and g++"),
 ]
@@ -126,6 +127,21 @@ def test_mistakes_end_with_code_2_and_one_message(tmp_path: Path) -> None:
     assert "threads has 1; on a GPU the bundle's grids set" in done.stderr
 
 
+def asked_of(folder: Path) -> list[str]:
+    """Return the arguments of commands for the network in ``folder``."""
+    return [str(folder / "small.onnx"), "--policy", "fixed-pattern", "--target", TARGET, "--hardware", "h100"]
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The CUDA code that the command writes of the network."""
+    folder = tmp_path_factory.mktemp("code")
+    written_onnx(network(), folder / "small.onnx")
+    assert main(["measure", *asked_of(folder), "--out", str(folder / "code")]) == 0
+    (found,) = (folder / "code").glob("*.cu")
+    return found.read_text()
+
+
 class TestCommands:
     def test_a_bundle_comes_back_as_a_measured_point(
         self, driver: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -147,14 +163,12 @@ class TestCommands:
         assert data["predicted_s"] > sum(kernel["predicted_s"] for kernel in data["kernels"]) / 2
         assert set(data["kernels"][0]["predicted_parts_s"]) >= {"launch", "sm", "l2"}
 
-    def test_a_gpu_of_this_machine_is_measured_at_once(self, driver: Path, tmp_path: Path) -> None:
+    def test_a_gpu_of_this_machine_is_measured_at_once(self, driver: Path, code: str, tmp_path: Path) -> None:
         written_onnx(network(), tmp_path / "small.onnx")
-        asked = [str(tmp_path / "small.onnx"), "--policy", "fixed-pattern", "--target", TARGET, "--hardware", "h100"]
-        assert main(["measure", *asked, "--out", str(tmp_path / "code"), "--json"]) == 0
-        (code,) = (tmp_path / "code").glob("*.cu")
+        asked = asked_of(tmp_path)
         start = [sys.executable, "-m", "dsascape"]
         command = [*start, "measure", *asked, "--out", str(tmp_path / "m"), "--json"]
-        around = {**os.environ, **environment(driver, code.read_text(), tmp_path), "PATH": os.environ["PATH"]}
+        around = {**os.environ, **environment(driver, code, tmp_path), "PATH": os.environ["PATH"]}
         done = subprocess.run(command, capture_output=True, text=True, env=around, check=False)
 
         assert done.returncode == 0, done.stderr
@@ -162,13 +176,11 @@ class TestCommands:
         assert (data["correct"], data["device"]["processor"], data["stored"]) == (True, "stand-in", "added")
 
     def test_a_gpu_behind_rpc_runs_the_bundle_there(
-        self, driver: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self, driver: Path, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         written_onnx(network(), tmp_path / "small.onnx")
-        asked = [str(tmp_path / "small.onnx"), "--policy", "fixed-pattern", "--target", TARGET, "--hardware", "h100"]
-        assert main(["measure", *asked, "--out", str(tmp_path / "code"), "--json"]) == 0
-        (code,) = (tmp_path / "code").glob("*.cu")
-        around = environment(driver, code.read_text(), tmp_path)
+        asked = asked_of(tmp_path)
+        around = environment(driver, code, tmp_path)
         server = Server(around={**around, "PATH": os.environ["PATH"]})
         capsys.readouterr()
         try:

@@ -19,7 +19,7 @@ from tests.tiers import examples
 from tests.tuner.search.test_search import OPTIONS, VIEW, stored, tasks
 
 MODEL = SimulatedRunner(VIEW, "fp32")
-TRIALS = examples(120, few=60)
+TRIALS = examples(120, few=40)
 
 
 class Tuning:

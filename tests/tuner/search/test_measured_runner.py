@@ -32,7 +32,7 @@ from tests.tuner.search.test_search import VIEW, tasks
 from tests.tuner.servers import Server
 from tests.tuner.test_candidates import far_beyond
 
-pytestmark = [pytest.mark.tvm, pytest.mark.slow]
+pytestmark = [pytest.mark.tvm, pytest.mark.slow, pytest.mark.usefixtures("forked_children")]
 QUICK = CandidateBudget(repeat_s=0.005)
 
 

@@ -40,7 +40,7 @@ from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 
 VIEW = CpuView(load_hardware("epyc", Cpu), CpuTuning(threads=2, winograd=0))
-SMALL = EvolutionOptions(population=24, generations=2)
+SMALL = EvolutionOptions(population=12, generations=1)
 OPTIONS = SearchOptions(trials=48, unit=8, evolution=SMALL)
 
 
@@ -223,19 +223,19 @@ def test_what_was_fast_by_chance_is_found_out_in_the_end(tmp_path: Path) -> None
 
 
 def test_a_task_whose_every_candidate_crashes_is_given_up(tmp_path: Path) -> None:
-    own = tasks()
-    found = search(tmp_path, replace(OPTIONS, trials=120), Refusing(own[0].key), own)
+    own = tasks()[:3]
+    found = search(tmp_path, replace(OPTIONS, trials=72), Refusing(own[0].key), own)
     list(found.run())
     trials = [each.trials for each in found.tasks]
     assert max(trials[1:]) <= 3 * 8
-    assert trials[0] == 120 - sum(trials[1:])
+    assert trials[0] == 72 - sum(trials[1:])
     assert [key for key, _ in found.kernels()] == [own[0].key]
 
 
 def test_nothing_works_and_the_search_ends(tmp_path: Path) -> None:
-    found = search(tmp_path, replace(OPTIONS, trials=1000), Refusing())
+    found = search(tmp_path, replace(OPTIONS, trials=1000), Refusing(), tasks()[:2])
     list(found.run())
-    assert found.failed == found.trials <= 5 * 3 * 8
+    assert found.failed == found.trials <= 2 * 3 * 8
     assert found.kernels() == []
 
 
@@ -250,12 +250,12 @@ def test_a_space_that_is_exhausted_ends_the_search(tmp_path: Path) -> None:
 
 def test_with_the_machine_model_as_a_prior_the_first_units_are_faster(tmp_path: Path) -> None:
     """Here it is the runner, too, and so is right: programs of the first units take less time, but for random ones."""
-    own, found = tasks(), {}
+    own, found = tasks()[:3], {}
     for prior in (False, True):
         folder = tmp_path / str(prior)
         folder.mkdir()
         runner = SimulatedRunner(VIEW, "fp32")
-        options = replace(OPTIONS, trials=8 * len(own), prior=prior)
+        options = replace(OPTIONS, trials=8 * len(own), prior=prior, evolution=EvolutionOptions(24, 2))
         weights = [{number: task.weight for number, task in enumerate(own)}]
         each = Search(own, weights, runner, Candidates(folder, "epyc", "test"), TotalLatency(), options, runner)
         list(each.run())

@@ -13,6 +13,7 @@ from dsascape.tuner.search.analysis import SearchMachine
 from dsascape.tuner.search.kinds.cpu import CpuSpace
 from dsascape.tuner.search.simulated_loops import SimulatedRunner
 from dsascape.tuner.search.tasks import Task
+from tests.tiers import examples
 from tests.tuner.search import kernels
 
 
@@ -23,7 +24,7 @@ def test_the_time_is_the_least_of_all_numbers_of_threads(machine: str) -> None:
     for naive in (kernels.matmul(64, 48, 32), kernels.convolution(16, 14, 32), kernels.softmax(32, 64), wide):
         own = SearchMachine.of_cpu(view, "fp32")
         space, rng = CpuSpace(naive, own), random.Random(0)
-        programs = [space.draw(rng) for _ in range(24)]
+        programs = [space.draw(rng) for _ in range(examples(24, few=6))]
         answers = SimulatedRunner(view, "fp32").answers(Task("key", naive, own, 1, (), 1), programs)
         for program, answer in zip(programs, answers, strict=True):
             times = [

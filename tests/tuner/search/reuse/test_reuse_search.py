@@ -44,7 +44,7 @@ from tests.tuner.search import kernels
 
 P100 = GpuView(load_hardware("p100", Gpu), "fp32")
 MACHINE = SearchMachine.of_gpu(P100)
-OPTIONS = SearchOptions(tuner="eto", trials=112, unit=16, evolution=EvolutionOptions(population=24, generations=2))
+OPTIONS = SearchOptions(tuner="eto", trials=112, unit=16, evolution=EvolutionOptions(population=16, generations=1))
 
 
 def tasks_in(graph: Graph) -> tuple[Task, ...]:
