@@ -106,8 +106,9 @@ def written(
     record: Callable[[KernelT], RecordT],
 ) -> dict[str, Any]:
     """Return the JSON document of a schedule for machine kind ``kind``; ``record`` makes the record of a kernel."""
+    formats: Sequence[str] = get_args(file.model_fields["format"].annotation) or (f"dsascape {kind} schedule 1",)
     document = file.model_validate({
-        "format": get_args(file.model_fields["format"].annotation)[0],
+        "format": formats[0],
         "network": network_record(schedule.graph, schedule.dtype),
         "machine": {"kind": kind},
         "policy": schedule.policy,

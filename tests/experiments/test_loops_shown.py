@@ -13,7 +13,7 @@ class TestLoops:
         by_name = terminal.out(*RUN, "--loops", "hardtanh_2")
 
         assert by_number == by_name
-        assert by_number.splitlines()[0].startswith("# hardtanh_2: tile ")
+        assert by_number.splitlines()[0].startswith("# hardtanh_2: tiles ")
         assert "  register getitem_9.sum[1, 1, 14, 8]  # 448 bytes" in by_number
 
     def test_of_a_gpu_have_blocks_threads_and_copies_in_shared_memory(self, terminal: Terminal) -> None:
