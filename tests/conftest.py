@@ -6,7 +6,6 @@ much of the tests a run takes.
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -83,27 +82,6 @@ def forgotten_networks() -> Iterator[None]:
 def forked_children() -> Iterator[None]:
     """Start the processes that measure kernels from one that has imported TVM."""
     with forked():
-        yield
-
-
-@contextmanager
-def _without_pages() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dsascape.experiments.report.build.render_report", lambda study: "<!DOCTYPE html>\n")
-        yield
-
-
-@pytest.fixture
-def no_page() -> Iterator[None]:
-    """Draw nothing on the page of a report: for a test of a run's rows or messages, which takes the longest there."""
-    with _without_pages():
-        yield
-
-
-@pytest.fixture(scope="module")
-def no_pages() -> Iterator[None]:
-    """Draw nothing on any page of a file of tests that look at none."""
-    with _without_pages():
         yield
 
 

@@ -2,14 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from dsascape.experiments.report.words import TIMES
-from dsascape.experiments.shell import catalogue
 from dsascape.experiments.shell.cli import main
 from dsascape.hw_models import preset_names
 from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
@@ -18,7 +16,6 @@ from dsascape.workloads import exported_names, zoo_entry
 from tests.experiments.runs import ON_STCP920, TINY
 from tests.experiments.terminal import Terminal
 from tests.scheduler.test_policy import install
-from tests.tiers import NIGHT
 
 MEMORIES = {"local_buffer", "global_buffer", "ddr"}
 SIMULATE_KEYS = [
@@ -51,29 +48,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "out"
 
 
-@pytest.fixture(scope="module")
-def listed_names() -> Iterator[tuple[str, ...]]:
-    """The networks that are listed: by day, of the zoo's, which take ten seconds to read, every fifth."""
-    names = exported_names()[:: 1 if NIGHT else 5]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(catalogue, "exported_names", lambda: names)
-        yield names
-
-
 class TestCatalogue:
-    def test_models(self, terminal: Terminal, listed_names: tuple[str, ...]) -> None:
+    def test_models(self, terminal: Terminal) -> None:
         listed = terminal.json("models")["models"]
 
-        assert [entry["name"] for entry in listed] == list(listed_names)
+        assert [entry["name"] for entry in listed] == list(exported_names())
         assert all(entry["operators"] > 0 and entry["gflop"] > 0 for entry in listed)
 
-    def test_a_pipe_gets_whole_names_and_lines(
-        self, terminal: Terminal, listed_names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_pipe_gets_whole_names_and_lines(self, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("COLUMNS", "40")
         lines = terminal.out("models").splitlines()
 
-        for name in listed_names:
+        for name in exported_names():
             assert any(f" {name} " in line for line in lines), name
         kernels = terminal.out("fuse", "bert-tiny", "--policy", "unfused", "--wide").splitlines()
         assert any("layer_norm_4" in line and line.count("layer_norm_4") == 2 for line in kernels)

@@ -4,7 +4,6 @@ import subprocess
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
 from dsascape.experiments.engine.run import run_points
 from dsascape.experiments.question.points import DesignPoint, Row, Workload
@@ -14,8 +13,6 @@ from dsascape.hw_models import load_hardware, with_values
 from dsascape.scheduler import make_policy
 from tests.experiments.dangers import tiny
 from tests.experiments.runs import COMMAND, ENVIRONMENT, FAULTY_POLICY, SLOW_POLICY, table
-
-pytestmark = pytest.mark.usefixtures("no_pages")
 
 HAZARD = """
 import os, pathlib

@@ -69,7 +69,6 @@ class TestRuns:
         )
         assert (found["failed"], found["failed_earlier"]) == (0, 1)
 
-    @pytest.mark.usefixtures("no_page")
     def test_a_second_run_on_a_folder_is_refused_while_the_first_goes_on(
         self, tmp_path: Path, terminal: Terminal
     ) -> None:
@@ -191,7 +190,6 @@ class TestDamage:
 
         assert terminal.out("report", str(folder)).strip() == str(folder / "report.html")
 
-    @pytest.mark.usefixtures("no_page")
     def test_of_figures_is_mended_by_a_run_that_tries_failed_points_again(
         self, folder: Path, finished: Path, terminal: Terminal
     ) -> None:
@@ -203,7 +201,6 @@ class TestDamage:
         assert (found["computed"], found["failed"], found["failed_earlier"]) == (2, 1, 0)
         assert read_sound(folder).remarks == ()
 
-    @pytest.mark.usefixtures("no_page")
     def test_rows_of_one_key_are_one(self, folder: Path, terminal: Terminal) -> None:
         changed(
             folder,

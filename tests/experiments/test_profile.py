@@ -8,8 +8,6 @@ import pytest
 from dsascape.experiments.shell.cli import main
 from dsascape.workloads.memo import memo_figures, memo_figures_since
 
-pytestmark = pytest.mark.usefixtures("no_pages")
-
 SWEEP = """
 name: two
 workloads: [dcgan]

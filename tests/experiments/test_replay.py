@@ -9,8 +9,6 @@ import pytest
 from dsascape.scheduler import policy_types
 from tests.experiments.terminal import Terminal
 
-pytestmark = pytest.mark.usefixtures("no_pages")
-
 NETWORK = ["simulate", "squeezenet", "--hardware", "stcp920", "--batch", "8"]
 
 

@@ -16,7 +16,6 @@ from dsascape.experiments.results.parquet import PARQUET, write_parquet
 from dsascape.experiments.shell.cli import main
 from tests.experiments.terminal import Terminal
 
-pytestmark = pytest.mark.usefixtures("no_pages")
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -23,8 +23,6 @@ from dsascape.experiments.shell.run import time_left
 from tests.experiments.dangers import tiny
 from tests.experiments.runs import COMMAND, ENVIRONMENT, SLOW_POLICY, figures, table
 
-pytestmark = pytest.mark.usefixtures("no_pages")
-
 STUDY = """# Does a larger buffer help?
 workloads: [{model: bert-tiny, batch: 4}]
 hardware: {base: stcp920, sweep: {local_buffer.capacity: [512 KiB, 1.25 MiB]}}

@@ -22,8 +22,6 @@ from dsascape.experiments.shell.cli import main
 from dsascape.hw_models import ClusteredDsa
 from tests.experiments.dangers import EVERY_DANGER, check_every_danger, dangerous
 
-pytestmark = pytest.mark.usefixtures("no_pages")
-
 STUDY = """
 workloads: [{model: bert-tiny, batch: 4}]
 hardware: {base: stcp920, sweep: {clusters: [1, 2, 4], ddr.bandwidth: [30 GB/s, 60 GB/s, 120 GB/s]}}

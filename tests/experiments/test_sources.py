@@ -42,7 +42,7 @@ from dsascape.scheduler import make_policy
 
 profile.enable()
 for machine in ("stcp920", "snapdragon865", "a100"):
-    for policy in ("unfused", "dnnfusion", *(["ago", "graphturbo"] if machine == "stcp920" else [])):
+    for policy in ("unfused", "dnnfusion", "ago", *(["graphturbo"] if machine == "stcp920" else [])):
         computed(DesignPoint(Workload(sys.argv[1], 2), load_hardware(machine), make_policy(policy)))
 profile.disable()
 ran = {entry.code.co_filename for entry in profile.getstats() if not isinstance(entry.code, str)}

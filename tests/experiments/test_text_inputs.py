@@ -11,8 +11,6 @@ from dsascape.hw_models import load_hardware
 from dsascape.hw_models.text.text_file import BYTE_ORDER_MARK
 from tests.experiments.terminal import Terminal
 
-pytestmark = pytest.mark.usefixtures("no_pages")
-
 STUDY = "# Does more DDR help?\nworkloads: [bert-tiny]\nhardware: stcp920\npolicies: [unfused]\n"
 MACHINE = "base: stcp920\nclusters: 2\n"
 SIMULATE = "simulate", "bert-tiny", "--batch", "4"

@@ -11,8 +11,6 @@ import pytest
 from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
 from tests.experiments.terminal import Terminal
 
-pytestmark = pytest.mark.usefixtures("no_pages")
-
 RUN = ("simulate", "bert-tiny", "--batch", "4", "--policy", "unfused")
 
 

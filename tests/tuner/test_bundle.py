@@ -237,7 +237,6 @@ def rows_of(store: Path, table: str = "runs") -> list[dict[str, Any]]:
 
 
 class TestImport:
-    @pytest.mark.usefixtures("no_page")
     def test_results_are_stored_as_those_of_measure(self, measured: Path, tmp_path: Path) -> None:
         assert main(["bundle", "import", str(measured), "--out", str(tmp_path / "out")]) == 0
         (row,) = rows_of(tmp_path / "out")
@@ -264,7 +263,6 @@ class TestImport:
         assert json.loads(capsys.readouterr().out)["points"] == 1
         assert "Predicted beside measured" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
-    @pytest.mark.usefixtures("no_page")
     def test_the_same_file_again_changes_nothing_and_a_later_run_takes_its_place(
         self, measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -284,7 +282,6 @@ class TestImport:
         assert len(rows[2][0]) == 1
         assert rows[2][0][0]["measured_s"] == 2 * rows[0][0][0]["measured_s"]
 
-    @pytest.mark.usefixtures("no_page")
     def test_on_other_threads_than_the_schedule_is_for_nothing_is_compared(
         self, measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -315,7 +312,6 @@ class TestImport:
             (lambda found: found.update(origin=found["origin"].replace('_s":', '_s":1e999,"x":', 1)), "_s is inf"),
         ],
     )
-    @pytest.mark.usefixtures("no_page")
     def test_a_damaged_or_foreign_file_changes_nothing(
         self,
         change: Callable[[dict[str, Any]], None],
@@ -340,7 +336,6 @@ class TestImport:
 
 
 class TestCommands:
-    @pytest.mark.usefixtures("no_page")
     def test_build_run_and_import(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         archive, results = tmp_path / "tiny.tar.xz", tmp_path / "results.json"
         written_onnx(job().plan.graph, tmp_path / "net.onnx")

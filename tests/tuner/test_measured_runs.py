@@ -65,7 +65,6 @@ def test_the_report_compares(folder: Path) -> None:
     assert "predicted [µs]" in page
 
 
-@pytest.mark.usefixtures("no_page")
 def test_a_run_that_is_complete_measures_nothing_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["measure", str(folder / "experiment.yaml"), "--out", str(folder / "out"), "--json"]
 
@@ -73,7 +72,6 @@ def test_a_run_that_is_complete_measures_nothing_again(folder: Path, capsys: pyt
     assert json.loads(capsys.readouterr().out)["computed"] == 0
 
 
-@pytest.mark.usefixtures("no_page")
 def test_a_point_that_is_measured_by_itself_joins_those_of_a_run(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,7 +118,6 @@ def test_the_shipped_experiment_can_be_read_here(folder: Path) -> None:
         (EXPERIMENT.replace("[net.onnx]", "[{model: net.onnx, dtype: int8}]"), "code is measured in fp32"),
     ],
 )
-@pytest.mark.usefixtures("no_page")
 def test_a_point_that_cannot_be_measured_is_reported(
     text: str, message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

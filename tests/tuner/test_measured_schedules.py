@@ -28,7 +28,7 @@ from tests.graphs import Net
 from tests.tuner.runs import written_onnx
 from tests.tuner.servers import Server
 
-pytestmark = [pytest.mark.tvm, pytest.mark.usefixtures("forked_children", "no_pages")]
+pytestmark = [pytest.mark.tvm, pytest.mark.usefixtures("forked_children")]
 
 MACHINE = ("--hardware", "kirin990")
 

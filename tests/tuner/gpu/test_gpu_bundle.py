@@ -29,7 +29,7 @@ from tests.tuner.runs import written_onnx
 from tests.tuner.servers import Server
 
 pytestmark = [
-    pytest.mark.usefixtures("forked_children", "no_pages"),
+    pytest.mark.usefixtures("forked_children"),
     pytest.mark.tvm,
     pytest.mark.skipif(NVCC is None or shutil.which("g++") is None, reason="needs nvcc of the CUDA toolkit, and g++"),
 ]
