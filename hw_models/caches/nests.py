@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from operator import mul
 from typing import NamedTuple
 
-from dsascape.hw_models.caches.lines import PAGE_LINES, Array, Lines, box_lines
+from dsascape.hw_models.caches.lines import Array, Lines, box_lines
 
 Column = tuple[float, ...]
 """Number of cache lines of one array, per loop depth."""
@@ -23,8 +23,6 @@ class Nest:
     """Per depth (one more than loops) and array, lines touched by the loops from there inwards, outer ones fixed."""
     is_written: tuple[bool, ...]
     """Per array, whether it is written (and read again where the nest returns to it); others are only read."""
-    held: tuple[float, ...] = ()
-    """Per depth, further lines in use that cause no traffic of their own, such as a tile's local buffer."""
     outside: tuple[int, ...] = ()
     """Per array, the depth from which on loops do not touch it because it is held in registers; empty if every
     iteration touches every array."""
@@ -32,10 +30,6 @@ class Nest:
     """Iteration axis of each loop."""
     moved_by: tuple[frozenset[int], ...] = ()
     """Per array, the axes that index it; empty if unknown."""
-    passes: tuple[tuple[int, ...], ...] = ()
-    """Per array, the numbers of the passes that use it, if the innermost body consists of several sequential passes;
-    empty if the body uses each array once."""
-
     @cached_property
     def derived(self) -> "Derived":
         """Quantities that follow from trip counts and lines touched, computed together."""
@@ -46,8 +40,6 @@ class Nest:
         for column, last in zip(columns, innermost, strict=True):
             for depth in range(last + 1):
                 body[depth] += column[depth]
-        if self.held:
-            body = [more + lines for more, lines in zip(self.held, body, strict=True)]
         reuse, fetched = [], []
         for column, last in zip(columns, innermost, strict=True):
             whole, lines, distances = last, column[last], []
@@ -98,44 +90,6 @@ class Nest:
     def times(self) -> tuple[int, ...]:
         """Per depth, how often the loops from there inwards are run."""
         return self.derived.times
-
-    @cached_property
-    def scattered(self) -> tuple[float, ...]:
-        """Per array, the share of non-sequential lines in the order of their first touch.
-
-        Taken from the innermost loops that touch at least a page: prefetchers do not look further ahead.
-        """
-        shares, touched = [], self.touched
-        for place, last in enumerate(self.innermost):
-            box = touched[last][place]
-            depth = last
-            while box.count < PAGE_LINES and depth:
-                depth -= 1
-                box = touched[depth][place]
-            shares.append(min(box.jumps / box.count, 1.0) if box.count else 0.0)
-        return tuple(shares)
-
-    @cached_property
-    def repeats(self) -> tuple[Column, ...]:
-        """Reuse distance in lines, per array and pass that uses it again after an earlier pass.
-
-        Another array that only one of the two passes uses counts half, as on average half of it lies between the uses.
-        """
-        if not self.passes:
-            return ()
-        bodies = [column[last] for column, last in zip(self.columns, self.innermost, strict=True)]
-        by_array = []
-        for own, used in enumerate(self.passes):
-            distances = []
-            for before, now in pairwise(used):
-                passed = 0.0
-                for other, (lines, uses) in enumerate(zip(bodies, self.passes, strict=True)):
-                    between = any(before < each < now for each in uses) or (before in uses and now in uses)
-                    at_ends = before in uses or now in uses
-                    passed += lines if between or other == own else lines / 2 if at_ends else 0.0
-                distances.append(passed)
-            by_array.append(tuple(distances))
-        return tuple(by_array)
 
     @cached_property
     def in_rows(self) -> tuple[tuple[int, int], ...]:

@@ -16,7 +16,7 @@ arrays are assumed to lie in different sets.
 """
 
 from bisect import bisect_right
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsascape.hw_models.caches.lines import CacheShape, random_placement_hit_rate, random_replacement_hit_rate
@@ -34,11 +34,6 @@ class Passed:
     def total(self) -> float:
         """Lines of all arrays, fetched and written back."""
         return sum(self.fetched) + sum(self.written)
-
-    def shared_by(self, cores: int) -> "Passed":
-        """Return the share of one of ``cores`` that cause this traffic together."""
-        fetched, written = (tuple([lines / cores for lines in each]) for each in (self.fetched, self.written))
-        return Passed(fetched, written)
 
     def total_of(self, shares: Sequence[float]) -> float:
         """Return the total in lines with each array weighted by its entry in ``shares``."""
@@ -66,10 +61,6 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
     if has_conflicts:
         _let_rows_conflict(nest, cache, depths, fetched)
     written = tuple([count if wrote else 0.0 for count, wrote in zip(fetched, nest.is_written, strict=True)])
-    for place, distances in enumerate(nest.repeats):
-        last = nest.innermost[place]
-        again = sum([1 - cache.keeps(passed) for passed in distances])
-        fetched[place] += nest.times[last] * nest.columns[place][last] * again
     if not write_allocate:
         first = [own[0] if wrote else 0.0 for own, wrote in zip(once, nest.is_written, strict=True)]
         fetched = [count - each for count, each in zip(fetched, first, strict=True)]
@@ -80,36 +71,6 @@ def _stays_between(nest: Nest, cache: CacheShape) -> list[int]:
     """Return per array the depth of the outermost loop across whose iterations it stays cached."""
     lines = cache.lines
     return [len(each) - bisect_right(each, lines) for each in nest.reuse_lines]
-
-
-def share_of_iterations(nest: Nest, cache: CacheShape, left_out: Container[int] = ()) -> float:
-    """Return the share of a nest's iterations in which the cache fetches, weighted by the lines fetched.
-
-    In loops that reuse the same cached lines, only the first iteration fetches; among passes, which are assumed equally
-    long, those that miss. Arrays in ``left_out`` do not count.
-    """
-    moved = weighted = 0.0
-    for place, depth in enumerate(_stays_between(nest, cache)):
-        if place in left_out:
-            continue
-        lines, share = nest.times[depth] * nest.fetched_once[place][depth], 1.0
-        for loop in range(depth, nest.innermost[place]) if nest.moved_by else ():
-            if nest.axes[loop] not in nest.moved_by[place]:
-                share /= nest.trips[loop]
-        moved += lines
-        weighted += lines * share
-    return _share_of_passes(nest, cache) * weighted / moved if moved else 1.0
-
-
-def _share_of_passes(nest: Nest, cache: CacheShape) -> float:
-    """Return the share of passes that fetch; unequal ones count as sum squared / sum of squares of their lines."""
-    by_pass = [0.0] * (1 + max([max(uses) for uses in nest.passes if uses], default=0))
-    for place, (uses, distances) in enumerate(zip(nest.passes, nest.repeats, strict=True)):
-        lines = nest.columns[place][nest.innermost[place]]
-        for number, lost in zip(uses, [1.0, *[1 - cache.keeps(passed) for passed in distances]], strict=False):
-            by_pass[number] += lines * lost
-    squares = sum([lines**2 for lines in by_pass])
-    return sum(by_pass) ** 2 / squares / len(by_pass) if squares else 1.0
 
 
 def _fetched_by_chance(nest: Nest, cache: CacheShape) -> list[float]:

@@ -11,7 +11,7 @@ from dsascape.hw_models.cpu.core_kinds import CoreKind, Simd
 from dsascape.hw_models.cpu.machine import DRAM, L2, L3, CorePace
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, only, without
+from dsascape.scheduler.kernels.machine_part import MachinePart, Unread, without
 
 _UNTIMED: Unread = {"energy": True, "area": True}
 _NOT_ISSUED: Unread = dict.fromkeys(("count", "clock_hz", "l1", "l2", "dram_bytes_per_s"), True)
@@ -41,11 +41,6 @@ class CodeView(MachinePart):
 
     simd: Simd
     tuning: CpuTuning = field(default_factory=CpuTuning)
-
-    @cached_property
-    def at_any_length(self) -> "CodeView":
-        """The part that counts of instructions depend on, where the lanes of vectors are given."""
-        return CodeView(only(self.simd, "register_bytes", "multiplies_by_lane"), self.tuning)
 
 
 @dataclass(frozen=True, eq=False)

@@ -159,4 +159,4 @@ def _nest(
         operand.moved_at(axes) if operand.is_taken_at_once else len(trips) if operand.feeds_depth else of_group
         for operand in found.operands
     ])  # fmt: skip
-    return Nest(tuple(trips), tuple(touched), found.is_written, (), outside)
+    return Nest(tuple(trips), tuple(touched), found.is_written, outside=outside)

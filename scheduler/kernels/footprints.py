@@ -13,8 +13,7 @@ from dsascape.hw_models.caches.lines import Array
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
 from dsascape.scheduler.kernels.operands import Footprints, Met, Operand, Reach, TouchedLines
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest, is_padded
-from dsascape.scheduler.kernels.structure.parts import is_computed_before, parts_of
-from dsascape.scheduler.kernels.structure.passes import nests_in_order, passes_of
+from dsascape.scheduler.kernels.structure.parts import parts_of
 from dsascape.workloads.loopnest import Extents
 from dsascape.workloads.memo import memoized
 from dsascape.workloads.spaced import spaced_loops, used_extents
@@ -40,7 +39,7 @@ def _footprints(layer: Layer) -> Footprints:
     whole = layer.tile_work(shape).operand_extents
     axes = [dim for dim, size in enumerate(shape) if size > 1] + ([DEPTH] if depth > 1 else [])
     second = {axis: _probe(layer, axis, 2) for axis in axes}
-    operands, places, deep, copied, behind = [], [], _before_anchor(layer), _copied(layer), _from_anchor_on(layer)
+    operands, places, deep, copied = [], [], _before_anchor(layer), _copied(layer)
     known: dict[object, tuple[Reach, ...]] = {}
     reduces = any(compiled.nest.has_reduction for compiled in layer.nests)
     for place, name in enumerate(layer.inputs):
@@ -55,21 +54,18 @@ def _footprints(layer: Layer) -> Footprints:
             reaches = _along_whole(layer, name, reaches, axes, (*shape, depth))
         depends = frozenset(dim for dim in layer.dependencies.get(name, frozenset()) if dim != DEPTH)
         array = Array(tuple([tensor.shape[dim] for dim in tensor.order]), tensor.element_bytes, tensor.role == "weight")
-        in_front = behind is not None and name not in map(behind.stored_name, behind.inputs)
         at_once = not reduces and math.prod(one[name]) > 1
         part = next((number for number, each in enumerate(parts_of(layer)) if name in each.inputs), 0)
         is_added = layer.is_ordered and DEPTH not in layer.dependencies.get(name, {DEPTH})  # to sums, once
         operands.append(
-            Operand(name, array, reaches, False, depends, name in deep and not is_added, name in copied, in_front, part,
+            Operand(name, array, reaches, False, depends, name in deep and not is_added, name in copied, part,
                 _met(layer, name), at_once)
         )
         places.append(place)
     for number, name in enumerate(layer.outputs):
         operands.append(replace(_output(layer, name), part=max(len(parts_of(layer)) - 1, 0)))
         places.append(len(layer.inputs) + number)
-    return Footprints(
-        tuple(operands), tuple(places), depth, _has_buffers(layer), _buffers(layer), _passes(layer, places)
-    )
+    return Footprints(tuple(operands), tuple(places), depth)
 
 
 def _met(layer: Layer, name: str) -> tuple[Met, ...]:
@@ -113,50 +109,6 @@ def _along_whole(
         flat = [(axis, (reached - reach.base) / (sizes[axis] - 1)) for axis, reached in along]
         found.append(Reach(reach.base, reach.most, tuple([(axis, slope) for axis, slope in flat if slope > 0])))
     return tuple(found)
-
-
-def _passes(layer: Layer, places: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Return the passes that use each operand, and those that use what tiles keep; nothing for products.
-
-    A product that has no anchor uses its operands more than once in a pass.
-    """
-    found = passes_of(layer)
-    if found is None or layer.contraction is not None:
-        return ()
-    nests = nests_in_order(layer)
-    of_output = {nests[first].write.tensor: uses for first, uses in zip(found.results, found.of_result, strict=True)}
-    every = (*found.of_input, *[of_output[name] for name in layer.outputs])
-    return (*[every[place] for place in places], found.of_kept_inside(layer))
-
-
-def _buffers(layer: Layer) -> tuple[Operand, ...]:
-    """Return what is made in front of the last anchor for each tile, as that needs it.
-
-    What another anchor makes is there twice, where it is copied.
-    """
-    behind, parts = _from_anchor_on(layer), parts_of(layer)
-    if behind is None or behind.ops == layer.ops:
-        return ()
-    found, every = footprints_of(behind), dict(zip(behind.inputs, range(len(behind.inputs)), strict=True))
-    if len(parts) < _CHAINED:  # the loop over the depth is that of the layer
-        anchor = anchored_nest(layer)
-        assert anchor is not None
-        made = [read.tensor for read in anchor.reads if is_computed_before(layer, anchor, read)]
-        return tuple([found.operands[found.places.index(every[n])] for n in dict.fromkeys(made) if n in every])
-    operand = found.operands[found.places.index(every[parts[-2].sink.name])]
-    reaches = tuple([reach.with_depth(found.depth) for reach in operand.reaches])
-    return (replace(operand, reaches=reaches),) * (1 + operand.is_copied)
-
-
-def _from_anchor_on(layer: Layer) -> Layer | None:
-    """Return the operators of ``layer`` from its last anchor on; None where it has none."""
-    *front, last = parts_of(layer) or (None,)
-    anchor = anchored_nest(layer)
-    if front or last is None or anchor is None:
-        return last
-    graph = layer.graph
-    place = next(place for place, op in enumerate(layer.ops) if anchor in graph.ops[op].nests)
-    return Layer(graph, layer.ops[place:], layer.analysis) if place else layer
 
 
 _CHAINED = 2
@@ -222,13 +174,3 @@ def _output(layer: Layer, name: str) -> Operand:
         reaches.append(Reach(1 if slopes else size, size, slopes))
     moving = frozenset(dim for dim, size in enumerate(shape) if size > 1)
     return Operand(name, array, tuple(reaches), True, moving, False)
-
-
-def _has_buffers(layer: Layer) -> bool:
-    if len(parts_of(layer)) >= _CHAINED:
-        return False
-    computing = [compiled for compiled in layer.nests if not compiled.is_view]
-    anchor = layer.contraction
-    if anchor is None:
-        return len(computing) > 1 and any(compiled.nest.has_reduction for compiled in computing)
-    return computing[-1].nest is not anchor

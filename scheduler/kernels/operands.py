@@ -12,7 +12,6 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from dsascape.hw_models.caches.lines import Array, Lines, box_lines
-from dsascape.scheduler.kernels.layer import DEPTH
 from dsascape.workloads.analysis import Table
 from dsascape.workloads.loopnest import Extents
 
@@ -59,10 +58,6 @@ class Reach:
         whole = min(math.ceil(extent - 1e-9), self.most)
         return (whole, pieces) if whole * pieces < hull else (hull, 1)
 
-    def with_depth(self, depth: int) -> "Reach":
-        """Return the same where the depth loop always has ``depth`` iterations."""
-        single = (1,) * (1 + max([dim for dim, _ in self.slopes], default=0))
-        return Reach(self.of((*single, depth)), self.most, tuple([each for each in self.slopes if each[0] != DEPTH]))
 
 
 class Met(NamedTuple):
@@ -94,8 +89,6 @@ class Operand:
     """Whether the depth loop reads it; what follows the anchor is read, and written, once per register tile."""
     is_copied: bool = False
     """Whether each tile copies its part of it, with padding, and goes on with the copy."""
-    is_in_front: bool = False
-    """Whether only what is computed in front of the last anchor reads it: done before that begins with a tile."""
     part: int = 0
     """Number of the part of the kernel (`structure.parts.parts_of`) that fetches it: the first one to read it."""
     met: tuple[Met, ...] = ()
@@ -146,12 +139,6 @@ class Operand:
         hull = box_lines(self.array, [reach.of(tile) for reach in self.reaches], line_bytes)
         return Lines(min(found.count * pieces, hull.count), found.runs * pieces, 0)
 
-    def copied_lines(self, tile: Extents, part: Extents, line_bytes: int) -> Lines:
-        """Return the lines that a ``part`` of a tile touches of the tile's copy."""
-        whole = tuple([reach.of(tile) for reach in self.reaches])
-        needed = [min(reach.of(part), most) for reach, most in zip(self.reaches, whole, strict=True)]
-        return box_lines(Array(whole, self.array.element_bytes), needed, line_bytes)
-
 
 @dataclass(frozen=True)
 class Footprints:
@@ -162,40 +149,10 @@ class Footprints:
     """Per operand: its place among the layer's inputs, followed by its outputs."""
     depth: int
     """Iterations of the depth loop; 1 without one."""
-    has_buffers: bool
-    """Whether something is computed before the anchor, or for a reduction, and kept for the tile."""
-
-    buffers: tuple[Operand, ...] = ()
-    """What is made in front of the last anchor for each tile, and copies of it: no stored arrays."""
-    passes: tuple[tuple[int, ...], ...] = ()
-    """Per operand, where tiles are gone over in passes: those that use it; behind them, those that use what the tile
-    keeps for others."""
-
-    @cached_property
-    def copied(self) -> tuple[Operand, ...]:
-        """What tiles have of their own: in nests, arrays behind those of the operands."""
-        return (*[operand for operand in self.operands if operand.is_copied], *self.buffers)
-
-    @cached_property
-    def own_arrays(self) -> int:
-        """How many arrays of their own tiles have, in nests behind those of the operands."""
-        return 1 if self.passes else len(self.copied)
-
     @cached_property
     def is_written(self) -> tuple[bool, ...]:
         """Whether the layer writes it, per operand."""
         return tuple([operand.is_written for operand in self.operands])
-
-    @cached_property
-    def nest_writes(self) -> tuple[bool, ...]:
-        """The same of all that a nest's arrays are; what an anchor in front has made is read only."""
-        made = [place > 0 for place, _ in enumerate(self.buffers)]
-        return (*self.is_written, *[True] * (len(self.copied) - len(made)), *made)
-
-    @cached_property
-    def moved_by(self) -> tuple[frozenset[int], ...]:
-        """Per operand: what tiles, or steps of the depth loop, may need other parts of it along."""
-        return tuple([operand.depends_on | {DEPTH} for operand in self.operands])
 
 
 class TouchedLines:
@@ -203,23 +160,17 @@ class TouchedLines:
 
     def __init__(self, found: Footprints, line_bytes: int) -> None:
         self._line_bytes = line_bytes
-        self._copied = found.copied
         alike: dict[object, Table[Lines]] = {}  # operands of one shape, as those of a concatenation
         self._operands = [
             (each, _picking(each.varies_with), alike.setdefault((each.array, each.reaches, each.met), Table()))
             for each in found.operands
         ]
         self._rows: Table[tuple[Lines, ...]] = Table()
-        self._copies: Table[tuple[Lines, ...]] = Table()
 
     def of_operands(self, tile: Extents) -> tuple[Lines, ...]:
         """Return what a tile touches of each operand."""
         row = self._rows.peek(tile)
         return self._rows.get(tile, partial(self._row, tile)) if row is None else row
-
-    def of_copies(self, tiles: tuple[Extents, ...], parts: tuple[Extents, ...]) -> tuple[Lines, ...]:
-        """Return what each of ``parts`` touches of the copy of its tile."""
-        return self._copies.get((tiles, parts), partial(self._copy, tiles, parts))
 
     def _row(self, tile: Extents) -> tuple[Lines, ...]:
         line_bytes, row = self._line_bytes, []
@@ -229,11 +180,6 @@ class TouchedLines:
             row.append(known.get(picked, partial(operand.lines, tile, line_bytes)) if lines is None else lines)
         return tuple(row)
 
-    def _copy(self, tiles: tuple[Extents, ...], parts: tuple[Extents, ...]) -> tuple[Lines, ...]:
-        return tuple([
-            each.copied_lines(tile, part, self._line_bytes)
-            for each, tile, part in zip(self._copied, tiles, parts, strict=True)
-        ])  # fmt: skip
 
 
 def _picking(dims: tuple[int, ...]) -> Callable[[Extents], Hashable]:

@@ -172,11 +172,9 @@ def test_parts_of_machines_are_equal_only_if_they_leave_out_what_differs(name: s
 
 def test_instructions_of_a_cpu_depend_on_its_vectors_alone() -> None:
     spec = load_hardware("kirin990")
-    code, counted = cpu(spec).code, cpu(spec).code.at_any_length
+    code = cpu(spec).code
     differing = [place for place, changed in changes(spec) if cpu(changed).code != code]
     assert differing == [place for place, _ in changes(spec) if place.startswith("simd.")]
-    differing = [place for place, changed in changes(spec) if cpu(changed).code.at_any_length != counted]
-    assert differing == ["simd.register_bytes", "simd.multiplies_by_lane"]
 
 
 def test_reading_what_is_left_out_is_an_error_that_names_it() -> None:
@@ -190,8 +188,6 @@ def test_reading_what_is_left_out_is_an_error_that_names_it() -> None:
         gpu().code.spec.sms.count.bit_length()
     with pytest.raises(AttributeError, match=r"sms\.shared\.per_block_bytes is left out"):
         gpu().code.spec.sms.shared.per_block_bytes.bit_length()
-    with pytest.raises(AttributeError, match="lanes is left out"):
-        cpu().code.at_any_length.simd.lanes_of("fp32")
 
 
 def test_a_field_that_is_left_out_goes_to_other_processes() -> None:

@@ -25,7 +25,6 @@ from dsascape.fusion import fixed_pattern_plan
 from dsascape.tuner.bundle import BundleError, Manifest, build_bundle, read_results, unpacked
 from dsascape.tuner.bundle.archive import packed
 from dsascape.tuner.bundle.contents import MANIFEST
-from dsascape.tuner.bundle.linking import architecture_of
 from dsascape.tuner.measure import Job
 from tests.graphs import Net
 from tests.scheduler.kernels.drawn import LANES
@@ -336,27 +335,6 @@ class TestImport:
 
 
 class TestCommands:
-    def test_build_run_and_import(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        archive, results = tmp_path / "tiny.tar.xz", tmp_path / "results.json"
-        written_onnx(job().plan.graph, tmp_path / "net.onnx")
-        network = [str(tmp_path / "net.onnx"), "--policy", "fixed-pattern", "--threads", "1"]
-
-        assert main(["bundle", "build", *network, "--out", str(archive), "--json"]) == 0
-        built = json.loads(capsys.readouterr().out)
-        assert main(["bundle", "run", str(archive), "--out", str(results), "--json"]) == 0
-        ran = json.loads(capsys.readouterr().out)
-        assert main(["bundle", "import", str(results), "--out", str(tmp_path / "store"), "--json"]) == 0
-        taken = json.loads(capsys.readouterr().out)
-
-        assert built["missing"] == []
-        assert built["size_bytes"] < 60e6
-        assert len(ran["kernels"]) == built["kernels"]
-        assert ran["correct"] is True
-        assert ran["predicted_s"] > 0
-        assert {key: value for key, value in taken.items() if key in ran and key != "file"} == {
-            key: value for key, value in ran.items() if key != "file"
-        }
-
     @pytest.mark.parametrize("ending", ["", "sys.exit(1)", "sys.exit(3)", "raise OSError('no\\nspace')", "os.abort()"])
     def test_a_runner_that_writes_no_results_has_failed_whatever_an_earlier_one_wrote(
         self, bundle: Path, measured: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
@@ -380,22 +358,3 @@ class TestCommands:
     ) -> None:
         assert main(["bundle", "run", str(bundle), "--threads", "4096", "--out", str(tmp_path / "results.json")]) == 2
         assert "the bundle's runner refuses: run.py: threads has 4096" in capsys.readouterr().err
-
-    @pytest.mark.parametrize("text", ["", "{}", '{"format": "dsascape results 1"}', "\x80"])
-    def test_other_files_are_no_results(
-        self, tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        path = tmp_path / "results.json"
-        path.write_text(text, encoding="latin-1")
-
-        assert main(["bundle", "import", str(path), "--out", str(tmp_path / "store")]) == 2
-        assert str(path) in capsys.readouterr().err
-        assert not (tmp_path / "store").exists()
-
-    def test_a_runtime_of_another_architecture_is_refused(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        build = ["bundle", "build", "bert-tiny", "--policy", "unfused", "--target", "aarch64-cortex-a76"]
-
-        assert main([*build, "--out", str(tmp_path / "arm.tar.xz")]) == 2
-        assert f"is for {architecture_of(Path(sys.executable))}, the code for aarch64" in capsys.readouterr().err

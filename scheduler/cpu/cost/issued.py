@@ -75,7 +75,7 @@ class PartKind:
     sums_in_depth: bool = False
     """Whether products of several iterations may share an instruction that adds them up."""
     iterations: int = 1
-    """Of the reduction: the last instruction that adds up several may have fewer of them."""
+    """Iterations of the stage's reduction; the last dot product may have fewer of them than the others."""
     is_requantised: bool = False
     """Whether it makes numbers of fewer bits of sums of integers."""
     is_fold: bool = False

@@ -114,10 +114,6 @@ class ProgramTraffic:
             shares.append(sum(weighted) / sum(moved) if any(moved) else 1.0)
         return tuple(shares)
 
-    def passed_first(self, cache: CacheShape, cores: int) -> tuple[Passed, ...]:
-        """Return `passed`: traffic of a loop program is that of buffers which no cache has when the kernel begins."""
-        return self.passed(cache, cores)
-
     def first_lines(self, passed: Passed, cores: int) -> tuple[float, ...]:
         """Return by operand what a part fetches of it because nobody has used it before, for one full chunk."""
         return tuple([

@@ -58,14 +58,12 @@ class SplitKernel:
             for code, each in zip(self.codes, self.of_parts, strict=True)
         ])  # fmt: skip
 
-    def levels(
-        self, pace: CorePace, used: int, *, is_first: bool = False
-    ) -> Iterator[tuple[Passed, ...]]:
+    def levels(self, pace: CorePace, used: int) -> Iterator[tuple[Passed, ...]]:
         """Yield what each cache passes on for a full chunk, part by part, where ``used`` such cores work.
 
-        The innermost comes first. ``is_first``: with buffers that are not in the caches when the kernel begins.
+        The innermost comes first.
         """
-        passing = self.traffic.passed_first if is_first else self.traffic.passed
+        passing = self.traffic.passed
         for shape, shared_by in pace.caches:
             passed = passing(shape, min(shared_by, used))
             yield passed

@@ -146,7 +146,7 @@ def kernel_work(kernel: SplitKernel) -> KernelWork:
     compulsory: tuple[Mapping[str, Compulsory], ...] = ()
     given = 0
     for pace, used in kernel.view.on_cores(kernel.threads):
-        levels = list(kernel.levels(pace, used, is_first=True))
+        levels = list(kernel.levels(pace, used))
         if not compulsory:
             sharing = kernel.sharing(pace, used)
             first = [

@@ -1,8 +1,8 @@
 """A rough time of a kernel in tiles: the order in which the search costs its candidates.
 
-It decides nothing by itself: the best few are costed as loop programs (`scheduler.cpu.cost`), and the first of these is
-taken. Counted are register tiles of the anchors, copies with padding, and what caches pass on of each part's operands
-while its loops over tiles run; epilogues, masks and conflicts are not.
+It decides nothing by itself: the first few are costed as loop programs (`scheduler.cpu.cost`), and the fastest of these
+is taken. Counted are register tiles of the anchors, copies with padding, and what caches pass on of each part's
+operands while its loops over tiles run; epilogues, masks and conflicts are not.
 """
 
 import math
@@ -149,13 +149,12 @@ def _nest(part: _Part, line_bytes: int) -> Nest:
         return Nest((), ((own, own),), (False, True))
     found, tiles = footprints_of(part.layer), part.tiles
     extents = [*part.extents, part.depth]
-    trips, axes, rows = list[int](), list[int](), [tuple(extents)]
+    trips, rows = list[int](), [tuple(extents)]
 
     def loop(axis: int, inside: int) -> None:
         count, extents[axis] = -(-extents[axis] // inside), min(inside, extents[axis])
         if count > 1:
             trips.append(count)
-            axes.append(axis)
             rows.append(tuple(extents))
 
     for dim in tiles.order:
@@ -169,4 +168,4 @@ def _nest(part: _Part, line_bytes: int) -> Nest:
     outside = tuple([len(trips) if each.feeds_depth else of_registers for each in found.operands])
     lines = touched_lines(part.layer, line_bytes)
     touched = tuple([lines.of_operands(row) for row in rows])
-    return Nest(tuple(trips), touched, found.is_written, outside=outside, axes=tuple(axes), moved_by=found.moved_by)
+    return Nest(tuple(trips), touched, found.is_written, outside=outside)

@@ -60,7 +60,7 @@ class AnchorWork:
 
     reads: tuple[Read, ...]
     iterations: int
-    """Of the reduction, those that compute."""
+    """Iterations of the reduction for each element, without those of spaced loops that compute nothing."""
     sums_in_depth: bool
     """Whether products that follow each other in depth may share an instruction that adds them up: of an anchor that
     sums over channels, or another dimension that no window moves along. Depthwise convolutions have none."""

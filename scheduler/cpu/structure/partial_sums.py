@@ -1,4 +1,4 @@
-"""Partial sums of a reduction whose elements lie together: how many, and the instructions that fold them."""
+"""Partial sums of a reduction whose elements lie together."""
 
 from dsascape.scheduler.kernels.lanes import halvings
 
@@ -17,23 +17,5 @@ MOST_VECTORS = 4
 """Number of partial sums: as many additions are in flight as one takes cycles on most processors."""
 
 
-def folding_instructions(extent: int, lanes: int) -> int:
-    """Return the instructions that make one sum of the partial sums; halves of a vector are moved before they add."""
-    count, found = partial_sums(extent, lanes), 0
-    while count > 1:
-        count //= 2
-        found += count // lanes if count >= lanes else 2
-    return found
-
-
 def _chain(extent: int, count: int) -> int:
     return extent // count + count.bit_length() - 1 + extent % count
-
-
-def pieces_of_row(extent: int, lanes: int) -> list[tuple[int, int]]:
-    """Return how a row is cut into vectors: so many of so many lanes, the longest first, as few as cover it exactly."""
-    found = []
-    for width in halvings(lanes):
-        count, extent = divmod(extent, width)
-        found += [(count, width)] if count else []
-    return found

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsascape.hw_models.caches.lines import CacheShape, Lines
-from dsascape.hw_models.caches.nests import Access, Nest, nest_of
-from dsascape.hw_models.caches.passing import Passed, passed_on, share_of_iterations
+from dsascape.hw_models.caches.lines import CacheShape
+from dsascape.hw_models.caches.nests import Access, nest_of
+from dsascape.hw_models.caches.passing import Passed, passed_on
 from tests.hw_models.caches.lru import Counted, simulated
 from tests.hw_models.caches.nests import (
     ELEMENT_BYTES,
@@ -169,53 +169,3 @@ def test_half_the_cache_never_passes_on_less(tiled: Tiled, lines: int, sets: int
 @given(tiled=tilings(), lines=LINES)
 def test_nothing_passes_less_than_an_infinite_cache(tiled: Tiled, lines: int) -> None:
     assert modelled(tiled, lines).total >= passed_on(nest_of(*tiled, 64), INFINITE, write_allocate=True).total
-
-
-def test_resident_data_is_fetched_in_its_first_pass() -> None:
-    # 8 rows by 32 columns by 16 deep: the weights of 32 lines are the same for every row, the rows' own lines are new
-    weights = Access(array(16, 32), (((2, 1),), ((1, 1),)))
-    rows = Access(array(8, 16), (((0, 1),), ((2, 1),)))
-
-    assert share_of_iterations(nest_of((8, 32, 16), [weights], LINE_BYTES), INFINITE) == pytest.approx(1 / 8)
-    assert share_of_iterations(nest_of((8, 16), [Access(array(8, 16), (((0, 1),), ((1, 1),)))], 64), INFINITE) == 1
-    # as many lines of weights as of rows would be the mean; here 32 lines in an eighth, and 8 in a thirty-second
-    both = share_of_iterations(nest_of((8, 32, 16), [weights, rows], LINE_BYTES), INFINITE)
-    assert both == pytest.approx((32 / 8 + 8 / 32) / 40)
-
-
-def rows_in_three_passes(rows: int) -> Nest:
-    """Return rows of 16 lines each that are gone over three times; the first pass uses rows of another array, too."""
-    row, whole = Lines(16.0), Lines(16.0 * rows)
-    return Nest((rows,), ((whole, whole), (row, row)), (False, False), passes=((0, 1, 2), (0,)))
-
-
-class TestPasses:
-    @pytest.mark.parametrize(("lines", "times"), [(8, 3), (100, 1)])
-    def test_they_fetch_again_what_no_longer_fits(self, lines: int, times: int) -> None:
-        passed = passed_on(rows_in_three_passes(10), CacheShape(lines), write_allocate=True)
-
-        assert passed.fetched == (times * 160.0, 160.0)
-
-    @pytest.mark.parametrize("lines", [8, 12, 48, 100])
-    def test_as_an_exact_cache_counts_them(self, lines: int) -> None:
-        first = Access(array(10, 256), (((0, 1),), ((2, 1),)))
-        second = Access(array(10, 1, 256), (((0, 1),), ((1, 1),), ((2, 1),)))  # of which there is one pass only
-
-        exact = simulated([10, 3, 256], [first, second], LINE_BYTES, lines)
-
-        assert passed_on(rows_in_three_passes(10), CacheShape(lines), write_allocate=True).fetched == exact.fetched
-
-    def test_only_those_that_fetch_count_as_time_in_which_it_fetches(self) -> None:
-        # all in the first of three passes; with no cache 32, 16 and 16 lines, which weigh as 64^2 / (32^2 + 2 x 16^2)
-        assert share_of_iterations(rows_in_three_passes(10), CacheShape(100)) == pytest.approx(1 / 3)
-        assert share_of_iterations(rows_in_three_passes(10), CacheShape(8)) == pytest.approx(64**2 / 1536 / 3)
-
-    @given(size=st.integers(1, 10**6), lines=st.integers(16, 10**5), is_randomly_placed=st.booleans())
-    def test_no_more_passes_than_each_pass_uses(self, size: int, lines: int, is_randomly_placed: bool) -> None:
-        body = Lines(float(size))
-        nest = Nest((), ((body, body, body),), (False, True, True), passes=((0, 1), (3,), (1, 2, 3)))
-
-        passed = passed_on(nest, CacheShape(lines, is_randomly_placed=is_randomly_placed), write_allocate=True)
-
-        assert passed.total <= (2 + 2 + 4) * size
-        assert passed.total >= (1 + 2 + 2) * size

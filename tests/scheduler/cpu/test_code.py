@@ -6,7 +6,7 @@ from dsascape.hw_models.cpu.core_kinds import Simd
 from dsascape.scheduler.cpu.schedule.steps import program_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.structure.anchors import vector_lanes
-from dsascape.scheduler.cpu.structure.partial_sums import folding_instructions, partial_sums, pieces_of_row
+from dsascape.scheduler.cpu.structure.partial_sums import partial_sums
 from dsascape.scheduler.cpu.view import CodeView
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.structure.anchors import anchored_nest
@@ -37,12 +37,6 @@ def test_vectors_do_not_reach_over_groups(groups: int, lanes: int) -> None:
     assert vector_lanes(anchor, tiles, 16) == lanes
     assert issued.fma == 64 * (32 // groups) * 32 / lanes
     assert issued.store == 64 * 32 / lanes
-
-
-def test_a_row_is_cut_into_vectors_of_falling_length() -> None:
-    assert pieces_of_row(197, 16) == [(12, 16), (1, 4), (1, 1)]
-    assert pieces_of_row(8, 16) == [(1, 8)]
-    assert pieces_of_row(384, 16) == [(24, 16)]
 
 
 def test_rows_of_a_concatenation_are_cut_at_its_parts_borders() -> None:
@@ -78,5 +72,3 @@ def test_a_row_is_added_up_in_as_many_partial_sums_as_make_the_shortest_chain() 
     assert partial_sums(80, 16) == 16  # 5 and 4; with 32 it would be 2, 5, and 16 that are left over
     assert partial_sums(197, 16) == 64  # 3, 6, and 5 that are left over
     assert partial_sums(1, 16) == 1
-    assert folding_instructions(384, 16) == 2 + 1 + 4 * 2  # whole vectors, then halves of one: moved and added
-    assert folding_instructions(1, 16) == 0

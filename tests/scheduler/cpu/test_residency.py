@@ -162,3 +162,17 @@ def test_equal_layers_each_fetch_their_own_weights() -> None:
     moved = run(net.graph(x, dtype="fp32"), load_hardware("epyc", Cpu), threads=1).traffic_bytes["dram"]
 
     assert 3 << 20 <= moved <= 1.1 * (3 << 20)
+
+
+def test_a_network_made_of_another_finds_what_is_known_of_its_equal_layers() -> None:
+    net = Net()
+    graph = net.graph(net.dense(net.input(4, 64), 64), dtype="fp32")
+    whole, view = Analysis(graph), CpuView(load_hardware("epyc", Cpu))
+    (first,), (second,) = [
+        kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(view, analysis, "fp32")).runs
+        for analysis in (whole, Analysis(graph, made_of=whole))
+    ]
+
+    assert first.layer.memos is second.layer.memos
+    assert first.layer.memo_key == second.layer.memo_key
+    assert first.layer.memo_identity != second.layer.memo_identity
