@@ -24,13 +24,13 @@ from operator import attrgetter
 
 from dsascape.scheduler.cpu.cost.estimate import Estimate, among_others_ps, estimate
 from dsascape.scheduler.cpu.cost.tiled_kernel import kernel_of
-from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, Spans, UpstreamTiles
 from dsascape.scheduler.cpu.search.fixed import FixedTiles, with_fixed
 from dsascape.scheduler.cpu.search.in_steps import in_steps
 from dsascape.scheduler.cpu.search.loop_sizes import parallel_loops, row_tiles, sizes_along
 from dsascape.scheduler.cpu.search.register_tiles import dims_apart, register_tile_of, registers_tried, vector_dim_of
 from dsascape.scheduler.cpu.search.rough import rough_ps
+from dsascape.scheduler.cpu.search.tiles_in_order import tiles_in_order
 from dsascape.scheduler.cpu.structure.chains import (
     box_in_front,
     loops_apart,
