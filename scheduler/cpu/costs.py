@@ -1,7 +1,9 @@
 """Costs of one network's kernels on a CPU (`fusion.costs.KernelCosts`), and what its scheduler needs."""
 
+import math
 from collections.abc import Sequence
 from functools import cached_property, partial
+from typing import NamedTuple
 
 from dsascape.fusion.costs import OnChipMemory
 from dsascape.hw_models.text.quantities import PS_PER_S
@@ -20,6 +22,22 @@ from dsascape.scheduler.kernels.loops.sources import KernelSource, named
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.nest_by_nest import PATCHES, Algorithms, algorithms_of, has_algorithm, may_transpose
+
+
+class Convolved(NamedTuple):
+    """How a convolution is computed that is not computed directly."""
+
+    op: int
+    """Position of its operator."""
+    algorithm: int
+    """See `workloads.nest_by_nest.Algorithms`."""
+    in_phases: bool
+    """Whether its transforms and products are kernels for the whole image, rather than one that goes tile by tile."""
+
+    @property
+    def phased(self) -> frozenset[int]:
+        """Its operator if it is computed in phases."""
+        return frozenset((self.op,)) if self.in_phases else frozenset()
 
 
 class CpuCosts:
@@ -133,57 +151,73 @@ class CpuCosts:
             most_time_of_ps(layer, self.view.dtype_of(layer, self.dtype), self.view, self.known) for layer in layers
         ]) / PS_PER_S  # fmt: skip
 
-    def algorithms_of(self, ops: Sequence[int]) -> Algorithms:
-        """Return how the one convolution of a kernel is computed faster than directly, if it is.
+    def convolved(self, ops: Sequence[int], *, may_be_phases: bool = True) -> Convolved | None:
+        """Return how the one convolution of a kernel is computed faster than directly; None if it is not.
 
-        That is decided for each convolution by itself. Kernels that a source has steps for stay as these compute them.
+        ``may_be_phases``: whether it may be several kernels. It is decided for each convolution by itself. Kernels that
+        a source has steps for stay as these compute them, and a convolution whose operands are dequantised in layers
+        before it is direct.
         """
         op = only_convolution(self.analysis, ops)
-        algorithm = 0 if op is None else self._algorithm_of(op)
-        if op is None or not algorithm:
-            return frozenset()
-        if self.kernels is not None:
-            direct = layers_in_order(self.analysis, ops, self.transposed)
-            if any(self.kernels.chosen(NaiveProgram(each).key(self.dtype, self.view.spec.kind)) for each in direct):
-                return frozenset()
-        return frozenset([(op, algorithm)])
-
-    def _algorithm_of(self, op: int) -> int:
-        """Return the algorithm by which a convolution is computed; 0 where none is faster than directly.
-
-        Nor is there any for a convolution whose operands are dequantised in layers before it.
-        """
+        if op is None:
+            return None
         direct, *others = layers_in_order(self.analysis, (op,), self.transposed)
         if others:
-            return 0
+            return None
         key = direct.signature, self.dtype, self.view.timing
-        return self.known.algorithms.get(key, partial(self._fastest_algorithm_of, op, direct))
+        algorithm, phases = self.known.algorithms.get(key, partial(self._fastest, op, direct))
+        in_phases = may_be_phases and phases > 0
+        algorithm = phases if in_phases else algorithm
+        if self.kernels is not None and algorithm:
+            own = layers_in_order(self.analysis, ops, self.transposed)
+            if any(self.kernels.chosen(NaiveProgram(each).key(self.dtype, self.view.spec.kind)) for each in own):
+                return None
+        return Convolved(op, algorithm, in_phases) if algorithm else None
 
-    def _fastest_algorithm_of(self, op: int, direct: Layer) -> int:
+    def _fastest(self, op: int, direct: Layer) -> tuple[int, int]:
+        """Return the algorithm that is estimated to be fastest as one kernel, and the size of phases that are faster.
+
+        The best tiles of Winograd's algorithm, and the largest, are tried in phases, too: what tiles read again of the
+        weights, these read once, and what tiles keep in caches, these write.
+        """
         graph, dtype = self.analysis.graph, self.view.dtype_of(direct, self.dtype)
         tuning, simd = self.view.tuning, self.view.spec.simd
         most: int = tuning.winograd
         if dtype == "int8" and simd.instructions_of(dtype) <= 1:
             most = min(most, PATCHES)  # dot products are faster than products of 16 bits in tiles
         others = algorithms_of(graph.ops[op], graph.tensors, dtype, most, is_coarse=tuning.coarse_winograd)
-        best, algorithm = self._time_ps(direct) if others else 0.0, 0
-        for tried in others:
-            worth = _WORTH_COPIES if tried == PATCHES else 1.0
-            if tried == PATCHES and beside_products(direct, self.tiling_of(direct), dtype, self.view) * worth <= 1:
-                continue
-            every = self.analysis.of(_convolutions, tried)
-            (layer,) = layers_in_order(self.analysis, (op,), self.transposed, every)
-            may_pay = tried == PATCHES or layer.whole_macs < direct.whole_macs
-            if may_pay and (time_ps := self._time_ps(layer)) < best * worth:
-                best, algorithm = time_ps, tried
-        return algorithm
+        best, algorithm, phases = self._time_ps(direct) if others else 0.0, 0, 0
+        sizes = [each for each in others if each != PATCHES]
+        tried = [*others]
+        if PATCHES in tried and beside_products(direct, self.tiling_of(direct), dtype, self.view) * _WORTH_COPIES <= 1:
+            tried.remove(PATCHES)
+        for each in tried:
+            worth = _WORTH_COPIES if each == PATCHES else 1.0
+            time_ps = self._time_by_ps(op, direct, each, in_phases=False)
+            if time_ps < best * worth:
+                best, algorithm = time_ps, each
+        for each in sorted({algorithm, *sizes[-1:]} & {*sizes}):
+            time_ps = self._time_by_ps(op, direct, each, in_phases=True)
+            if time_ps < best:
+                best, phases = time_ps, each
+        return algorithm, phases
+
+    def _time_by_ps(self, op: int, direct: Layer, algorithm: int, *, in_phases: bool) -> float:
+        """Return the time of a convolution by an algorithm; infinite for tiles that do not save multiplications."""
+        every = self.analysis.of(_convolutions, algorithm)
+        phased = frozenset((op,)) if in_phases else frozenset[int]()
+        layers = layers_in_order(self.analysis, (op,), self.transposed, every, phased)
+        if algorithm != PATCHES and sum([layer.whole_macs for layer in layers]) >= direct.whole_macs:
+            return math.inf
+        return sum(map(self._time_ps, layers))
 
     def layers_of(self, ops: Sequence[int]) -> tuple[Layer, ...]:
         """Return the layers of a kernel as they are computed, in the order in which they run."""
-        every = frozenset[tuple[int, int]]()
-        for _, algorithm in self.algorithms_of(ops):
-            every = self.analysis.of(_convolutions, algorithm)
-        return layers_in_order(self.analysis, ops, self.transposed, every)
+        convolved = self.convolved(ops)
+        if convolved is None:
+            return layers_in_order(self.analysis, ops, self.transposed)
+        every = self.analysis.of(_convolutions, convolved.algorithm)
+        return layers_in_order(self.analysis, ops, self.transposed, every, convolved.phased)
 
     def _time_ps(self, layer: Layer) -> float:
         tiling, dtype = self.tiling_of(layer), self.view.dtype_of(layer, self.dtype)

@@ -5,6 +5,7 @@ Its data is in the caches, as the run before has left it, or nowhere in them whe
 The call itself is left out, as measuring repeats a kernel from inside the runtime.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 from dsascape.hw_models import cpu_energy, cpu_machine, simulate
@@ -23,20 +24,27 @@ def repeated_kernels(
     begun = CpuCosts(view, costs.analysis, costs.dtype, costs.known)
     known: dict[object, RepeatedKernel] = {}
     found = {}
-    for kernel in schedule.runs:
-        results = [name in schedule.written_out.stored_outputs for name in kernel.layer.outputs]
-        key = kernel.layer.signature, kernel.steps, kernel.threads, tuple(results)
+    for group, kernels in schedule.kernels_of.items():
+        key = tuple([
+            (each.layer.signature, each.steps, each.threads, *_are_results(schedule, each)) for each in kernels
+        ])
         if key not in known:
-            known[key] = _repeated(replace(schedule, runs=(kernel,)), kernel, begun)
-        found[kernel.group] = known[key]
+            known[key] = _repeated(replace(schedule, runs=kernels), begun)
+        found[group] = known[key]
     return found
 
 
-def _repeated(schedule: CpuSchedule, kernel: CpuKernel, costs: CpuCosts) -> RepeatedKernel:
-    spec = costs.view.spec
+def _are_results(schedule: CpuSchedule, kernel: CpuKernel) -> tuple[bool, ...]:
+    return tuple([name in schedule.written_out.stored_outputs for name in kernel.layer.outputs])
+
+
+def _repeated(schedule: CpuSchedule, costs: CpuCosts) -> RepeatedKernel:
+    spec, kernels = costs.view.spec, schedule.runs
     result = simulate(lower(schedule, costs), cpu_machine(spec), cpu_energy(spec))
-    (work,) = works(schedule, costs.view)
-    payload, pace = work.chunks[0].payload, costs.view.paces[0]
-    parts = {name: taken_ps / PS_PER_S for name, taken_ps in pace.parts_ps(payload).items()}
-    seconds = (result.makespan_ps - spec.kernel_call_ps) / PS_PER_S
-    return RepeatedKernel(seconds, kernel.chunks, parts, str(kernel.program))
+    pace, parts_ps = costs.view.paces[0], Counter[str]()
+    for work in works(schedule, costs.view):
+        parts_ps.update(pace.parts_ps(work.chunks[0].payload))
+    parts = {name: taken_ps / PS_PER_S for name, taken_ps in parts_ps.items()}
+    seconds = (result.makespan_ps - len(kernels) * spec.kernel_call_ps) / PS_PER_S
+    loops = "\n".join([str(kernel.program) for kernel in kernels])
+    return RepeatedKernel(seconds, max([kernel.chunks for kernel in kernels]), parts, loops)

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dsascape.fusion.fixed_pattern import fixed_pattern_layers
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.analysis import Analysis
-from dsascape.workloads.nest_by_nest import Algorithms, written_out
+from dsascape.workloads.nest_by_nest import PATCHES, Algorithms, written_out
+from dsascape.workloads.subgraph import Subgraph
 
 
 def layer_of(analysis: Analysis, ops: Iterable[int]) -> Layer | None:
@@ -80,24 +81,29 @@ def _runs_along(layer: Layer) -> bool:
 
 def layers_in_order(
     analysis: Analysis, ops: Sequence[int], transposed: frozenset[int] = frozenset(),
-    algorithms: Algorithms = frozenset(),
+    algorithms: Algorithms = frozenset(), in_phases: frozenset[int] = frozenset(),
 ) -> tuple[Layer, ...]:  # fmt: skip
     """Return the kernel ``ops`` as the layers that a machine runs in sequence, in the network written out nest by nest.
 
     There is one layer, unless operators hold several products (then each layer has at most one), or an operator's
     results need earlier results of its own or are copies of operands (then it is a layer by itself). Convolutions of
-    ``algorithms`` stay one layer: their transforms and products run tile by tile. Copies of operands that come from
-    outside are made in front.
+    ``algorithms`` stay one layer, whose transforms and products run tile by tile; those of them that are ``in_phases``
+    are three, each for the whole image: transforms of data, products, and transforms of results with what follows.
+    Copies of operands that come from outside are made in front.
     """
-    return analysis.of(_layers_in_order, tuple(ops), transposed, algorithms)
+    return analysis.of(_layers_in_order, tuple(ops), transposed, algorithms, in_phases)
 
 
 def _layers_in_order(
-    analysis: Analysis, ops: tuple[int, ...], transposed: frozenset[int], algorithms: Algorithms
-) -> tuple[Layer, ...]:
+    analysis: Analysis, ops: tuple[int, ...], transposed: frozenset[int], algorithms: Algorithms,
+    in_phases: frozenset[int],
+) -> tuple[Layer, ...]:  # fmt: skip
     out = analysis.of(written_out, transposed, algorithms)
     written, every = out.analysis, out.ops(sorted(ops))
     graph = written.graph
+    phased = [op for op, algorithm in algorithms if op in ops and op in in_phases and algorithm != PATCHES]
+    if phased:
+        return _in_phases(written, every, out.ops_of[phased[0]])
     tiled = sum([len(out.ops_of[op]) - 1 for op, _ in algorithms if op in ops])
     if len(every) == len(ops) + tiled and not any(nest.ordered for op in every for nest in graph.ops[op].nests):
         return single_layer(written, every)
@@ -117,6 +123,15 @@ def _layers_in_order(
         elif op is not None:
             together.append(op)
     return tuple(layers)
+
+
+def _in_phases(analysis: Analysis, ops: Sequence[int], winograd: Sequence[int]) -> tuple[Layer, ...]:
+    """Return the layers of a kernel with Winograd's operators, in the order of `workloads.winograd.operators`."""
+    columns, data, products, *_ = winograd
+    first = Subgraph(analysis.graph, tuple(ops)).leading_to(columns) | {data}
+    rest = tuple([op for op in ops if op not in first and op != products])
+    phases = tuple(sorted(first)), (products,), rest
+    return tuple([layer for phase in phases for layer in single_layer(analysis, phase)])
 
 
 def _only_copies_first(analysis: Analysis, ops: Sequence[int], copies: frozenset[int]) -> bool:

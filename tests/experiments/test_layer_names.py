@@ -65,13 +65,17 @@ class TestAName:
         assert layer_name("0.2", graph, (0,), graph.ops[0].inputs[1]) == named("#0.2 Conv 64x3x7x7")
 
 
+DIRECTLY = {name: ("--dtype", "int8") if name == "kirin990" else () for name in MACHINES}
+"""Options with which each machine computes every convolution as one layer."""
+
+
 @pytest.mark.parametrize("hardware", MACHINES)
 class TestEveryCommand:
     """Sets of names in simulate, fuse, traces and pictures, which are equal."""
 
     def test_has_the_same_names(self, hardware: str, terminal: Terminal, tmp_path: Path) -> None:
         trace, picture = tmp_path / "trace.json", tmp_path / "plan.svg"
-        argv = "resnet18", "--hardware", hardware, "--policy", "fixed-pattern"
+        argv = "resnet18", "--hardware", hardware, "--policy", "fixed-pattern", *DIRECTLY[hardware]
         simulated = terminal.json("simulate", *argv, "--trace", str(trace))
         fused = terminal.json("fuse", *argv, "--picture", str(picture))
         names = {layer["name"] for layer in simulated["layers"]} - {LAUNCHES}
@@ -86,12 +90,23 @@ class TestEveryCommand:
         assert {name for name in names if any(each.startswith(name) for each in slices)} == names
 
     def test_shows_them_with_the_nodes_of_the_file(self, hardware: str, terminal: Terminal) -> None:
-        argv = "resnet18", "--hardware", hardware, "--policy", "fixed-pattern"
+        argv = "resnet18", "--hardware", hardware, "--policy", "fixed-pattern", *DIRECTLY[hardware]
 
         shown = terminal.out("simulate", *argv, "--wide")
         assert named("#15 Conv+Add+Relu 256x14x14") in shown
         assert "node_Conv_319, node_add_5, node_relu_12" in shown
         assert named("#15 Conv+Add+Relu 256x14x14") in terminal.out("fuse", *argv)
+
+
+def test_phases_of_a_convolution_have_numbers_of_their_own(terminal: Terminal) -> None:
+    simulated = [layer["name"] for layer in terminal.json(
+        "simulate", "resnet18", "--hardware", "kirin990", "--policy", "fixed-pattern"
+    )["layers"]]  # fmt: skip
+
+    of_one = [name for name in simulated if name.startswith("#3.")]
+    assert of_one == [named(each) for each in (
+        "#3.0 Winograd+Winograd 14x6x6x14x64", "#3.1 Winograd 14x6x6x14x64", "#3.2 Winograd+Winograd+Add+Relu 64x56x56",
+    )]  # fmt: skip
 
 
 def test_layers_of_one_kernel_have_numbers_of_their_own(terminal: Terminal) -> None:

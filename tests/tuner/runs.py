@@ -41,7 +41,7 @@ def tiles_of(plan: FusionPlan) -> dict[int, LoopTiles]:
 def loops_of(plan: FusionPlan) -> dict[int, Chosen]:
     """Return the loops that the scheduler chooses."""
     schedule = kernel_by_kernel(plan, CpuCosts(NARROW, Analysis(plan.graph), "fp32"))
-    return {kernel.group: kernel.chosen for kernel in schedule.runs}
+    return schedule.chosen
 
 
 def in_tiles(
@@ -55,9 +55,14 @@ def in_tiles(
     ])  # fmt: skip
     found = {}
     for place, own in tiles.items():
-        (layer,) = layers_in_order(analysis, plan.groups[place].ops, frozenset(), by)
-        steps = steps_of(layer, own, LANES) if isinstance(own, LoopTiles) else own
-        found[place] = Chosen(steps.steps if isinstance(steps, Chosen) else steps, algorithms.get(place, 0))
+        if isinstance(own, Chosen):
+            found[place] = own._replace(algorithm=algorithms.get(place, own.algorithm))
+            continue
+        layers = layers_in_order(analysis, plan.groups[place].ops, frozenset(), by)
+        each = own if isinstance(own, list) else [own]
+        steps = [steps_of(layer, one, LANES) if isinstance(one, LoopTiles) else one
+                 for layer, one in zip(layers, each, strict=True)]  # fmt: skip
+        found[place] = Chosen(tuple(steps), algorithms.get(place, 0))
     return found
 
 
@@ -91,7 +96,7 @@ def outcomes(
     """Return by how much the outputs of kernels with code differ from onnxruntime's, and why others have none."""
     if tiles is None:
         schedule = as_it_runs(kernel_by_kernel(plan, CpuCosts(NARROW, Analysis(plan.graph), "fp32")))
-        plan, chosen = schedule.plan, {kernel.group: kernel.chosen for kernel in schedule.runs}
+        plan, chosen = schedule.plan, schedule.chosen
     else:
         chosen = in_tiles(plan, tiles, algorithms)
     network = network if network is not None and network.graph is plan.graph else executable(plan.graph)

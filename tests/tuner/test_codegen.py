@@ -206,9 +206,9 @@ def test_what_sticks_out_is_computed_in_whole_vectors_and_what_lies_inside_is_co
     kernel = generated(fixed_pattern_plan(graph), {0: tiles, 1: tiles}).kernels[0]
 
     # 4 pixels x 2 vectors of 4 channels, of which 6 of 8 lie inside
-    assert loops_around(kernel.program, "sigmoid1.whole", "store")[-3:] == ["unrolled 4", "unrolled 2", "vector 4"]
-    assert loops_around(kernel.program, "sigmoid1", "store")[-2:] == ["serial 4", "serial 8"]
-    assert "if d10 < 6 and 4*d30+d31 < 7:" in str(kernel.program)
+    assert loops_around(kernel.programs[0], "sigmoid1.whole", "store")[-3:] == ["unrolled 4", "unrolled 2", "vector 4"]
+    assert loops_around(kernel.programs[0], "sigmoid1", "store")[-2:] == ["serial 4", "serial 8"]
+    assert "if d10 < 6 and 4*d30+d31 < 7:" in str(kernel.programs[0])
 
 
 def test_a_tensor_that_others_read_is_stored_by_the_kernel_that_goes_on_with_it() -> None:
@@ -246,7 +246,7 @@ def test_code_has_the_loops_of_its_tiles() -> None:
     (kernel,) = generated(fixed_pattern_plan(graph), {0: tiles}).kernels
 
     # 2 tiles of channels x 3 of rows go to threads; in a tile, 4 rows x 2 register tiles of 4 pixels x 2 vectors of 4
-    assert loops_around(kernel.program, "conv1.sum", "update") == [
+    assert loops_around(kernel.programs[0], "conv1.sum", "update") == [
         *("parallel 6", "serial 4", "serial 2", "serial 3", "serial 3", "serial 8"),
         *("unrolled 4", "unrolled 2", "vector 4"),
     ]
@@ -257,10 +257,9 @@ def test_vectors_do_not_reach_over_groups_so_that_all_lanes_use_one_element_of_t
     graph = net.graph(net.conv(net.input(1, 8, 8, 8), 8, groups=4), dtype="fp32")
     (kernel,) = generated(fixed_pattern_plan(graph)).kernels
 
-    assert kernel.program is not None
-    (layout,) = kernel.program.layouts
+    (layout,) = kernel.programs[0].layouts
     assert (LANES, layout.panel % LANES) == (4, 0)  # whole vectors would fit, but a group is of two
-    assert loops_around(kernel.program, "conv1.sum", "update")[-1] == "vector 2"
+    assert loops_around(kernel.programs[0], "conv1.sum", "update")[-1] == "vector 2"
 
 
 def test_weights_lie_in_panels_as_wide_as_the_register_tile() -> None:
@@ -270,8 +269,7 @@ def test_weights_lie_in_panels_as_wide_as_the_register_tile() -> None:
     (packing,) = kernel.packings.values()
 
     assert packing.shape((10, 6, 3, 3)) == (-(-10 // packing.block), 3, 3, 6, packing.block)
-    assert kernel.program is not None
-    assert packing.block == kernel.program.layouts[0].panel
+    assert packing.block == kernel.programs[0].layouts[0].panel
 
 
 def test_an_operator_without_code_is_named_and_the_rest_has_code() -> None:

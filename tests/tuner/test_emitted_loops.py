@@ -1,6 +1,6 @@
 """Generated code has the loops, kinds, extents and buffers of its program's tree, and nothing else."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -34,8 +34,7 @@ def code_of(network: str, policy: str) -> GeneratedCode:
     graph = load_network(network).with_dtype("fp32")
     costs = CpuCosts(NARROW, Analysis(graph), "fp32")
     plan: FusionPlan = make_policy(policy).plan(graph, costs)
-    chosen = {kernel.group: kernel.chosen for kernel in kernel_by_kernel(plan, costs).runs}
-    return generate(plan, executable(graph), chosen)
+    return generate(plan, executable(graph), kernel_by_kernel(plan, costs).chosen)
 
 
 def of_tree(nodes: Nodes) -> Iterator[Shape]:
@@ -62,10 +61,10 @@ KINDS: Mapping[int, str] = {
 class Emitted:
     """The statements of a function; named values inside of one statement are left out."""
 
-    def __init__(self, function: Any, program: LoopProgram) -> None:
+    def __init__(self, function: Any, programs: Sequence[LoopProgram]) -> None:
         self.stage_of: dict[str, str] = {}
         self.buffers: dict[str, tuple[tuple[int, ...], str]] = {}
-        self._program = program
+        self._stages = [stage.name for program in programs for stage in program.stages]
         self.shape = tuple(self._shapes(function.body))
 
     def _shapes(self, statement: Any) -> Iterator[Shape]:
@@ -87,7 +86,7 @@ class Emitted:
             yield ("store", self._stage(statement.buffer.name), ())
 
     def _stage(self, name: str) -> str:
-        clean = {"".join(c if c.isalnum() else "_" for c in stage.name): stage.name for stage in self._program.stages}
+        clean = {"".join(c if c.isalnum() else "_" for c in stage): stage for stage in self._stages}
         return clean[name.rpartition("_")[0]]
 
 
@@ -99,12 +98,13 @@ def test_code_is_its_program_loop_by_loop(network: str, policy: str) -> None:
 
     assert len(code.kernels) > len(code.missing)
     for kernel in code.kernels:
-        program = kernel.program
-        assert program is not None
-        emitted = Emitted(kernel.function, program)
-        held = sorted(
+        emitted = Emitted(kernel.function, kernel.programs)
+        buffers = [each for program in kernel.programs for each in program.buffers]
+        own = [
             (each.shape, "local" if each.scope == "register" else "global")
-            for each in program.buffers if each.scope != "global"
-        )  # fmt: skip
-        assert emitted.shape == tuple(of_tree(program.body)), kernel.name
+            for each in buffers if each.scope != "global"
+        ]  # fmt: skip
+        between = [each.shape for each in buffers if each.scope == "global" and each.name not in kernel.outputs]
+        held = sorted([*own, *[((rows + 1, *rest), "global") for rows, *rest in between]])
+        assert emitted.shape == tuple(each for program in kernel.programs for each in of_tree(program.body))
         assert sorted(own for name, own in emitted.buffers.items() if not name.startswith("value")) == held

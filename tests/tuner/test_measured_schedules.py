@@ -116,7 +116,7 @@ def test_code_has_the_steps_that_were_edited_into_the_file(net: str, schedule: P
     ready = prepared(point, Budget())
 
     assert isinstance(ready.outcome.schedule, CpuSchedule)
-    assert steps_json(ready.job.chosen[first["group"]].steps) == steps
+    assert steps_json(ready.job.chosen[first["group"]].layers[0]) == steps
     assert {kernel.threads for kernel in ready.outcome.schedule.runs} == {1}
 
 

@@ -75,11 +75,11 @@ def test_constants_that_are_indices_survive_whatever_the_rest_is_computed_by(
 ) -> None:
     plan = fixed_pattern_plan(picked(order, 3))
     costs = CpuCosts(CpuView(cpu(), CpuTuning(chunks_per_thread=chunks)), Analysis(plan.graph), "fp32")
-    chosen = {each.group: each.chosen for each in kernel_by_kernel(plan, costs, direct=range(len(plan.groups))).runs}
+    chosen = kernel_by_kernel(plan, costs, direct=range(len(plan.groups))).chosen
     if is_over_patches:
         (layer,) = layers_in_order(costs.analysis, plan.groups[0].ops, frozenset(), frozenset({(0, PATCHES)}))
         tiles = choose_tiling(layer, "fp32", costs.view, KnownTiles()).tiles
-        chosen[0] = Chosen(steps_of(layer, tiles, LANES), PATCHES)
+        chosen[0] = Chosen((steps_of(layer, tiles, LANES),), PATCHES)
 
     algorithms = {0: PATCHES} if is_over_patches else {}
     assert max(deviations(plan, chosen, algorithms).values()) <= KERNEL_TOLERANCE

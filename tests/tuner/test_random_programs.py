@@ -45,4 +45,4 @@ def test_whatever_is_legal_is_right(drawn: tuple[Graph, LoopTiles], data: st.Dat
     except StepError:
         return
     if not reasons:
-        assert max(deviations(plan, {0: Chosen(steps)}).values()) <= KERNEL_TOLERANCE
+        assert max(deviations(plan, {0: Chosen((steps,))}).values()) <= KERNEL_TOLERANCE

@@ -218,6 +218,6 @@ def test_loops_over_taps_are_as_long_as_a_phase_has_taps(name: str) -> None:
 
     described = zip(window.kernel, window.strides, window.dilations, strict=True)
     taps = [-(-size // (stride // math.gcd(stride, dilation))) for size, stride, dilation in described]
-    around = loops_around(code.program, "convtranspose1.sum", "update")
+    around = loops_around(code.programs[0], "convtranspose1.sum", "update")
     serial = [loop for loop in around if loop.startswith("serial")]
     assert serial[-len([tap for tap in taps if tap > 1]) - 1 :] == [f"serial {tap}" for tap in (*taps, 6) if tap > 1]

@@ -1,7 +1,7 @@
 """From a loop program to TIR: each loop of the tree becomes a loop, each statement a store into its buffer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
@@ -32,6 +32,7 @@ from dsascape.scheduler.kernels.values.statements import Statements
 from dsascape.tuner.codegen.local_values import with_local_values
 from dsascape.tuner.codegen.tvm_values import TvmValues
 from dsascape.workloads.executable import Executable
+from dsascape.workloads.subgraph import Subgraph
 
 _KINDS: Mapping[LoopKind, Any] = {
     "serial": tirx.ForKind.SERIAL, "parallel": tirx.ForKind.PARALLEL, "vector": tirx.ForKind.VECTORIZED,
@@ -56,7 +57,50 @@ class CpuFunction:
 
 def cpu_function(layer: Layer, executable: Executable, program: LoopProgram, name: str) -> CpuFunction:
     """Return the function ``name`` of ``program``; raise ``UnsupportedKernelError`` naming what has no code."""
-    return Emitting(layer, executable, program).function(name)
+    return function_of([(layer, program)], executable, name)
+
+
+def function_of(layers: Sequence[tuple[Layer, LoopProgram]], executable: Executable, name: str) -> CpuFunction:
+    """Return the function ``name`` of layers that are computed one after the other, as their programs say.
+
+    Tensors that only later layers read are memory of the function. Raises ``UnsupportedKernelError`` naming what has no
+    code.
+    """
+    graph, ops = layers[0][0].graph, tuple(sorted([op for layer, _ in layers for op in layer.ops]))
+    escaping = {*Subgraph(graph, ops).computed_outputs, layers[-1][0].sink.name}
+    between = frozenset([each for layer, _ in layers for each in layer.outputs if each not in escaping])
+    inputs: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
+    packings: dict[str, Packing] = {}
+    bodies = []
+    for number, (layer, program) in enumerate(layers):
+        before = {**{each: own for each, own in inputs.items() if each not in packings}, **outputs}
+        emitting = Emitting(layer, executable, program, Around(before, between, number))
+        bodies.append(emitting.body())
+        outputs |= {each: emitting.buffers[each] for each in layer.outputs}
+        inputs |= {each: own for each, own in emitting.values.inputs.items() if each not in outputs}
+        packings |= {each: own for each, own in emitting.values.packings.items() if each in inputs}
+    results = [each for each in outputs if each not in between]
+    memory = [tirx.AllocBuffer(own) for each, own in outputs.items() if each in between]
+    body = bodies[0] if len(bodies) == 1 else tirx.SeqStmt([*memory, *bodies])
+    function = tirx.PrimFunc([*inputs.values(), *[outputs[each] for each in results]], body)
+    function = with_local_values(function.with_attr("tirx.noalias", True)).with_attr("global_symbol", name)
+    return CpuFunction(function, tuple(inputs), tuple(results), packings)
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a layer has to know of the others in its function."""
+
+    before: Mapping[str, Any] = field(default_factory=dict)
+    """Buffers of tensors that layers in front read or compute."""
+    between: frozenset[str] = frozenset()
+    """Tensors that are only memory of the function."""
+    number: int = 0
+    """Number of the layer, for names of outlined functions."""
+
+
+_ALONE = Around()
 
 
 class Emitting(Statements):
@@ -65,8 +109,10 @@ class Emitting(Statements):
     values_of: type[TvmValues] = TvmValues
     """What makes expressions of the kernel's elements."""
 
-    def __init__(self, layer: Layer, executable: Executable, program: LoopProgram) -> None:
-        super().__init__(layer, program, self.values_of(layer, executable))
+    def __init__(
+        self, layer: Layer, executable: Executable, program: LoopProgram, around: Around = _ALONE
+    ) -> None:
+        super().__init__(layer, program, self.values_of(layer, executable, buffers=around.before))
         self.variables = {name: tirx.Var(name, "int32") for name in program.extents}
         """Loop variables by name; loops that were fused are expressions of the fused one."""
         self.dealt: dict[str, tuple[Any, Any]] = {}
@@ -76,21 +122,16 @@ class Emitting(Statements):
         self.inside: dict[str, list[Buffer]] = {}
         self.buffers: dict[str, Any] = {}
         self._part = -1
+        self._around = around
 
-    def function(self, name: str) -> CpuFunction:
-        """Return the finished function."""
+    def body(self) -> Any:
+        """Return the statements of the whole layer."""
         for loop in self.program.loops.values():
             self.split(loop)
             if loop.reach is not None:
                 self._begin_late(loop, loop.reach)
         self.declare()
-        body = self._with_buffers("", self.nodes(self.program.body))
-        values, outputs = self.values, self.layer.outputs
-        parameters = [*values.inputs.values(), *[self.buffers[each] for each in outputs]]
-        function = tirx.PrimFunc(parameters, body).with_attr("tirx.noalias", True)
-        function = with_local_values(function).with_attr("global_symbol", name)
-        packings = {each: packing for each, packing in values.packings.items() if each in values.inputs}
-        return CpuFunction(function, tuple(values.inputs), outputs, packings)
+        return self._with_buffers("", self.nodes(self.program.body))
 
     def declare(self) -> None:
         """Describe what the kernel computes, and declare its buffers."""
@@ -115,8 +156,11 @@ class Emitting(Statements):
     def _declare(self, buffer: Buffer) -> None:
         stage = self.stages[buffer.name]
         dtype = self.dtype_of(stage)
+        shape = buffer.shape
+        if buffer.name in self._around.between:
+            shape = (shape[0] + 1, *shape[1:])  # vectors may be loaded beyond the end: nothing else touches that memory
         self.buffers[buffer.name] = own = tirx.decl_buffer(
-            buffer.shape, dtype, self.values.name(buffer.name), scope=_SCOPES[buffer.scope]
+            shape, dtype, self.values.name(buffer.name), scope=_SCOPES[buffer.scope]
         )
         is_result = buffer.name in self.layer.outputs
         if not is_result:
@@ -155,7 +199,8 @@ class Emitting(Statements):
         if isinstance(node, Outlined):
             self._part += 1
             body = self._with_buffers(self._take_registers(node), body)
-            return tirx.AttrStmt(tirx.const(0, "int32"), _OUTLINED, tvm.ir.StringImm(f"part{self._part}"), body)
+            name = tvm.ir.StringImm(f"layer{self._around.number}_part{self._part}")
+            return tirx.AttrStmt(tirx.const(0, "int32"), _OUTLINED, name, body)
         if isinstance(node, Guard):
             conditions = [self.value(each.value) < each.limit for each in node.conditions]
             return tirx.IfThenElse(tirx.all(*conditions), body, None)

@@ -1,6 +1,6 @@
 """A fusion plan as kernels: one function of TVM for each group that computes something."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ import tvm
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.scheduler.cpu.schedule.steps import Chosen
-from dsascape.scheduler.kernels.cut import layer_of, only_convolution
+from dsascape.scheduler.kernels.cut import layers_in_order, only_convolution, single_layer
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
@@ -18,13 +18,13 @@ from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.values.packing import Packing
 from dsascape.tuner.codegen.by_itself import written_by_itself
-from dsascape.tuner.codegen.emit import CpuFunction, cpu_function
+from dsascape.tuner.codegen.emit import CpuFunction, function_of
 from dsascape.tuner.codegen.names import kernel_name
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.arithmetic.elementwise import UnsupportedKernelError
 from dsascape.workloads.executable import Executable
 from dsascape.workloads.graph import Graph
-from dsascape.workloads.nest_by_nest import written_out
+from dsascape.workloads.nest_by_nest import Algorithms, written_out
 from dsascape.workloads.operators.registry import Array
 from dsascape.workloads.winograd.values import executable_written_out
 
@@ -45,8 +45,8 @@ class Kernel:
     packings: Mapping[str, Packing]
     function: Any
     """The PrimFunc."""
-    program: LoopProgram | None = None
-    """The loops that it has; None for what is written down by itself."""
+    programs: tuple[LoopProgram, ...] = ()
+    """The loops of its layers, in order; none for what is written down by itself."""
 
 
 @dataclass(frozen=True)
@@ -88,17 +88,17 @@ def generate(plan: FusionPlan, executable: Executable, chosen: ChosenLoops) -> G
         (op, each.algorithm) for place, each in chosen.items()
         if each.algorithm and (op := only_convolution(analysis, plan.groups[place].ops)) is not None
     ])  # fmt: skip
-    out = written_out(analysis, algorithms=algorithms) if algorithms else None
+    out = analysis.of(written_out, frozenset[int](), algorithms) if algorithms else None
     executable = executable if out is None else executable_written_out(executable, out, algorithms)
     kernels: list[Kernel] = []
     missing: list[Uncompiled] = []
     for position, group in enumerate(plan.groups):
-        layer = layer_of(analysis, group.ops) if out is None else layer_of(out.analysis, out.ops(sorted(group.ops)))
-        if layer is None:
+        layers = _layers(analysis, group.ops, algorithms, chosen.get(position))
+        if not layers:
             continue
         named = kernel_name(plan, position), position, tuple(plan.graph.ops[op].name for op in group.ops)
         try:
-            kernels.append(_kernel(layer, executable, chosen[position].steps, named))
+            kernels.append(_kernel(layers, executable, chosen[position].layers[-len(layers) :], named))
         except UnsupportedKernelError as error:
             missing.append(Uncompiled(*named, str(error)))
         except RuntimeError as error:  # TVM refuses the expressions or the schedule
@@ -108,17 +108,31 @@ def generate(plan: FusionPlan, executable: Executable, chosen: ChosenLoops) -> G
     return GeneratedCode(plan, tuple(kernels), tuple(missing), executable)
 
 
+def _layers(
+    analysis: Analysis, ops: Sequence[int], algorithms: Algorithms, chosen: Chosen | None
+) -> tuple[Layer, ...]:
+    """Return the layers of a group as its loops have them: several for a convolution in phases, else one.
+
+    Operators of several products, which a schedule has as kernels in sequence, have the steps of the last of these.
+    """
+    if chosen is not None and len(chosen.layers) > 1 and chosen.algorithm:
+        return layers_in_order(analysis, ops, frozenset(), algorithms, frozenset(ops))
+    out = analysis.of(written_out, frozenset[int](), algorithms) if algorithms else None
+    return single_layer(analysis, ops) if out is None else single_layer(out.analysis, out.ops(sorted(ops)))
+
+
 def _kernel(
-    layer: Layer, executable: Executable, steps: Steps, named: tuple[str, int, tuple[str, ...]]
+    layers: Sequence[Layer], executable: Executable, chosen: Sequence[Steps], named: tuple[str, int, tuple[str, ...]]
 ) -> Kernel:
     name, position, operators = named
-    by_itself = written_by_itself(layer)
+    by_itself = written_by_itself(layers[0])
     if by_itself is not None:
-        function, inputs = by_itself(layer, executable, steps, name)
-        return Kernel(name, position, operators, inputs, layer.outputs, {}, function)
-    program = loop_program(NaiveProgram(layer), steps)
-    made = cpu_function(layer, executable, program, name)
-    return Kernel(name, position, operators, made.inputs, made.outputs, made.packings, made.function, program)
+        function, inputs = by_itself(layers[0], executable, chosen[0], name)
+        return Kernel(name, position, operators, inputs, layers[0].outputs, {}, function)
+    programs = [loop_program(NaiveProgram(layer), steps) for layer, steps in zip(layers, chosen, strict=True)]
+    made = function_of(list(zip(layers, programs, strict=True)), executable, name)
+    own = tuple(programs)
+    return Kernel(name, position, operators, made.inputs, made.outputs, made.packings, made.function, own)
 
 
 def stored_array(graph: Graph, name: str, value: Array) -> Array:

@@ -1,6 +1,6 @@
 """Values of a loop program's stages as expressions of TVM."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,13 @@ class TvmValues(StageValues):
     """The values of a kernel's stages as expressions of TVM; parameters are buffers."""
 
     numbers: Numbers = field(default_factory=TvmNumbers)
+    buffers: Mapping[str, Any] = field(default_factory=dict)
+    """Buffers of tensors that layers in front, in the same function, read or compute."""
 
     def parameter(self, name: str, shape: tuple[int, ...], dtype: str) -> tuple[Any, Callable[..., Any]]:
-        buffer = tirx.decl_buffer(shape, dtype, self.name("weight" if name in self.packings else "in"))
+        buffer = self.buffers.get(name)
+        if buffer is None:
+            buffer = tirx.decl_buffer(shape, dtype, self.name("weight" if name in self.packings else "in"))
         return buffer, lambda *place: tirx.BufferLoad(buffer, list(place))
 
 

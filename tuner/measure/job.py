@@ -40,6 +40,5 @@ def job_of_schedule(
     flush_caches: bool = False,
 ) -> Job:  # fmt: skip
     """Return the job that measures ``schedule``, made for the machine of ``view``, on its threads."""
-    chosen = {kernel.group: kernel.chosen for kernel in schedule.runs}
-    threads = max(view.thread_counts)
-    return Job(schedule.plan, chosen, view.lanes(schedule.dtype), threads, target, budget, device, flush_caches)
+    lanes, threads = view.lanes(schedule.dtype), max(view.thread_counts)
+    return Job(schedule.plan, schedule.chosen, lanes, threads, target, budget, device, flush_caches)

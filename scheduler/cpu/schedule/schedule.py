@@ -3,8 +3,9 @@
 What lies in which cache is not decided but follows; lowering and code generation read the same record.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.scheduler.cpu.cost.split import Split
@@ -33,11 +34,6 @@ class CpuKernel(Kernel):
     def chunks(self) -> int:
         """Parts of the parallel loop, one a thread; fewer than threads where there are not so many iterations."""
         return Split(self.layer, self.program, self.threads).main.chunks.count
-
-    @property
-    def chosen(self) -> Chosen:
-        """Its steps, and its algorithm."""
-        return Chosen(self.steps, self.algorithm)
 
     @property
     def program(self) -> LoopProgram:
@@ -72,6 +68,22 @@ def _levels(step: Tile) -> str:
 class CpuSchedule(KernelSchedule[CpuKernel]):
     """Decisions about a network on a CPU: its kernels in order, each with its loops and threads."""
 
+    @cached_property
+    def kernels_of(self) -> Mapping[int, tuple[CpuKernel, ...]]:
+        """Kernels of each group that has any, in order, by the group's number."""
+        found: dict[int, tuple[CpuKernel, ...]] = {}
+        for kernel in self.runs:
+            found[kernel.group] = (*found.get(kernel.group, ()), kernel)
+        return found
+
+    @property
+    def chosen(self) -> dict[int, Chosen]:
+        """Loops of each group that has kernels, by the group's number."""
+        return {
+            group: Chosen(tuple([kernel.steps for kernel in kernels]), kernels[0].algorithm)
+            for group, kernels in self.kernels_of.items()
+        }
+
 
 def as_it_runs(schedule: CpuSchedule) -> CpuSchedule:
     """Return the schedule with a group of the plan for each kernel, where products read copies of operands.
@@ -96,22 +108,24 @@ def as_it_runs(schedule: CpuSchedule) -> CpuSchedule:
 
 
 def kernel_by_kernel(
-    plan: FusionPlan, costs: CpuCosts, policy: str = "", direct: Container[int] = ()
+    plan: FusionPlan, costs: CpuCosts, policy: str = "", direct: Container[int] = (), whole: Container[int] = ()
 ) -> CpuSchedule:
     """Return the schedule that calls the plan's kernels one after the other.
 
     Operators of several products and recurrences are several kernels each. Convolutions are computed by the
-    algorithm that is estimated to be fastest (`CpuCosts.algorithms_of`), those of groups in ``direct`` directly.
+    algorithm that is estimated to be fastest (`CpuCosts.convolved`), those of groups in ``direct`` directly, and
+    those of groups in ``whole`` as one kernel.
     """
     found = []
     chosen = [
-        costs.algorithms_of(group.ops) if number not in direct else frozenset()
+        None if number in direct else costs.convolved(group.ops, may_be_phases=number not in whole)
         for number, group in enumerate(plan.groups)
     ]
-    algorithms = frozenset[tuple[int, int]]().union(*chosen)
+    algorithms = frozenset([(each.op, each.algorithm) for each in chosen if each is not None])
+    phased = frozenset([each.op for each in chosen if each is not None and each.in_phases])
     for number, (group, own) in enumerate(zip(plan.groups, chosen, strict=True)):
-        algorithm = max([each for _, each in own], default=0)
-        for layer in layers_in_order(costs.analysis, group.ops, costs.transposed, algorithms):
+        algorithm = 0 if own is None else own.algorithm
+        for layer in layers_in_order(costs.analysis, group.ops, costs.transposed, algorithms, phased):
             tiling, steps, threads = costs.decided(layer)
             steps = steps or steps_of(layer, tiling.tiles, costs.view.lanes(costs.view.dtype_of(layer, costs.dtype)))
             found.append(CpuKernel(layer.sink.name, number, layer, steps, threads or tiling.threads, algorithm))

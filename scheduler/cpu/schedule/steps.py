@@ -372,9 +372,10 @@ def _along(order: Sequence[int], sizes: Sequence[int]) -> Extents:
 
 
 class Chosen(NamedTuple):
-    """Loops of a kernel as a schedule has them."""
+    """Loops of a group's kernel as a schedule has them."""
 
-    steps: Steps
+    layers: tuple[Steps, ...]
+    """Steps of each of its layers, in order."""
     algorithm: int = 0
     """Algorithm of its convolution (`workloads.nest_by_nest.Algorithms`); 0: directly."""
 

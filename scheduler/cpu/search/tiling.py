@@ -83,8 +83,11 @@ class KnownTiles:
     def __init__(self) -> None:
         self.tilings: Table[Tiling] = Table(function=choose_tiling)
         self.most_ps: Table[float] = Table()
-        self.algorithms: Table[int] = Table()
-        """Algorithm that a convolution is computed by, 0 for directly, by its signature."""
+        self.algorithms: Table[tuple[int, int]] = Table()
+        """By a convolution's signature: its algorithm as one kernel, and the size in which its phases are faster.
+
+        0: directly, and in none.
+        """
 
 
 def choose_tiling(

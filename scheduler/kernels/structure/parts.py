@@ -32,7 +32,7 @@ def _parts(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, ...]:
     for name in last.inputs:
         if name not in written:
             continue
-        front = _leading_to(layer, written[name])
+        front = layer.leading_to(written[name])
         rest = tuple(op for op in ops if op not in front)
         if set(reducing[:-1]) <= front and _is_link(layer, name, front, rest):
             before = _parts(analysis, tuple(sorted(front))) or _with_rows_behind(analysis, tuple(sorted(front)))
@@ -51,7 +51,7 @@ def _with_rows_behind(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, 
     made = [name for name in own.inputs if name in written]
     if len(made) != 1 or not own.nests[1:] or not _reduces(rows, last):
         return ()
-    name, front = made[0], tuple(sorted(_leading_to(Layer(graph, ops, analysis), written[made[0]])))
+    name, front = made[0], tuple(sorted(Layer(graph, ops, analysis).leading_to(written[made[0]])))
     source, sink = graph.tensors[name], rows.sink
     is_alone = front == ops[:-1] and graph.consumers[name] == (last,) and name not in graph.results
     is_alike = source.shape == sink.shape and source.order == sink.order and len(own.outputs) == 1
@@ -61,18 +61,6 @@ def _with_rows_behind(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, 
 
 def _reduces(layer: Layer, op: int) -> bool:
     return any(loop.reduction for nest in layer.graph.ops[op].nests for loop in nest.loops)
-
-
-def _leading_to(layer: Layer, op: int) -> frozenset[int]:
-    """Return the operators of ``layer`` that ``op`` needs, itself included."""
-    inside, found, waiting = set(layer.ops), {op}, [op]
-    while waiting:
-        for name in layer.graph.ops[waiting.pop()].inputs:
-            producer = layer.graph.producer.get(name)
-            if producer is not None and producer in inside and producer not in found:
-                found.add(producer)
-                waiting.append(producer)
-    return frozenset(found)
 
 
 def _is_link(layer: Layer, name: str, front: frozenset[int], rest: tuple[int, ...]) -> bool:

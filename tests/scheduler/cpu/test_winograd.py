@@ -11,6 +11,7 @@ from dsascape.fusion.fixed_pattern import fixed_pattern_plan
 from dsascape.fusion.plan import Group
 from dsascape.hw_models import Cpu, load_hardware
 from dsascape.scheduler import ScheduleError
+from dsascape.scheduler.cpu.convolutions import with_algorithms_that_pay
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.lower import works
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
@@ -45,16 +46,37 @@ def schedule_of(graph: Graph, dtype: str = "fp32", **tuning: Any) -> CpuSchedule
     return kernel_by_kernel(fixed_pattern_plan(graph), costs_of(graph, dtype, **tuning))
 
 
+def whole_schedule_of(graph: Graph) -> CpuSchedule:
+    """Return the schedule whose convolutions are computed tile by tile where they are not direct."""
+    return kernel_by_kernel(fixed_pattern_plan(graph), costs_of(graph), whole=range(len(graph.ops)))
+
+
 def sizes(schedule: CpuSchedule) -> list[int]:
-    return [kernel.algorithm for kernel in schedule.runs]
+    return [kernels[0].algorithm for kernels in schedule.kernels_of.values()]
 
 
 def test_a_convolution_of_many_channels_is_one_kernel_of_transforms_and_products() -> None:
-    schedule = schedule_of(network())
-    assert sizes(schedule) == [0, 4]
+    schedule = whole_schedule_of(network())
+    assert [kernel.algorithm for kernel in schedule.runs] == [0, 4]
     names = [part.sink.name.rpartition(":")[2] for part in parts_of(schedule.runs[1].layer)[:-1]]
     assert names == ["columns", "data", "products", "rows"]
     assert "Winograd F(4, 3)" in str(schedule.runs[1])
+
+
+def test_or_it_is_three_that_go_over_the_whole_image() -> None:
+    schedule = schedule_of(network())
+    assert [kernel.algorithm for kernel in schedule.runs] == [0, 4, 4, 4]
+    _, data, products, results = [kernel.layer for kernel in schedule.runs]
+    assert [part.sink.name.rpartition(":")[2] for part in parts_of(data)] == ["columns", "data"]
+    assert [products.sink.shape, products.whole_macs] == [(1, 7, 6, 6, 7, 64), 7 * 7 * 36 * 64 * 64]
+    assert data.outputs == ("conv2:data",)
+    assert results.outputs == schedule.plan.graph.ops[-1].outputs
+
+
+def test_a_long_image_of_few_channels_goes_tile_by_tile_and_a_small_one_of_many_in_phases() -> None:
+    kernels = [len(with_algorithms_that_pay(fixed_pattern_plan(graph), costs_of(graph)).runs)
+               for graph in (network(112, 32), network(28, 256))]  # fmt: skip
+    assert kernels == [2, 4]
 
 
 def test_multiplications_of_channels_are_as_many_as_winograds_formula_says() -> None:
@@ -105,7 +127,7 @@ def test_a_kernel_of_several_convolutions_is_direct() -> None:
 
 
 def test_tiles_are_multiples_of_those_of_the_algorithm() -> None:
-    kernel = schedule_of(network()).runs[1]
+    kernel = whole_schedule_of(network()).runs[1]
     assert tile_grains(kernel.layer) == (1, 1, 4, 4)
     shape, tiles = kernel.layer.sink.shape, tiles_of(kernel, costs_of(network()))
     assert all(
@@ -118,7 +140,7 @@ def test_a_schedule_with_it_is_read_back_as_it_was() -> None:
     graph = network()
     schedule = schedule_of(graph)
     data = json.loads(json.dumps(schedule_json(schedule)))
-    assert [kernel["winograd"] for kernel in data["kernels"]] == [0, 4]
+    assert [kernel["winograd"] for kernel in data["kernels"]] == [0, 4, 4, 4]
     again = read_schedule(data, costs_of(graph))
     assert str(again) == str(schedule)
     assert works(again, costs_of(graph).view) == works(schedule, costs_of(graph).view)
@@ -144,7 +166,7 @@ def test_its_steps_may_be_edited_in_a_file() -> None:
     data = schedule_json(schedule_of(graph))
     data["kernels"][1]["steps"] = [step for step in data["kernels"][1]["steps"] if step["step"] != "Unroll"]
 
-    (_, kernel) = read_schedule(data, costs_of(graph)).runs
+    (_, kernel, *_) = read_schedule(data, costs_of(graph)).runs
     assert kernel.algorithm == 4
     assert not any(isinstance(step, Unroll) for step in kernel.steps)
 

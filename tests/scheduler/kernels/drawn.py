@@ -22,9 +22,7 @@ from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.cut import layer_of, only_convolution
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.interpreter import interpret
-from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.observed import Observer
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import (
@@ -108,19 +106,16 @@ def cpu_programs(
     ``network``: with the weights to compute with; None: with various ones.
     """
     schedule = as_it_runs(kernel_by_kernel(fixed_pattern_plan(graph), CpuCosts(NARROW, Analysis(graph), "fp32")))
-    chosen = {kernel.group: kernel.chosen for kernel in schedule.runs}
     analysis = Analysis(schedule.plan.graph)
     network = varied(schedule.plan.graph) if network is None else network
     algorithms = frozenset([
-        (op, each.algorithm) for place, each in chosen.items()
+        (op, each.algorithm) for place, each in schedule.chosen.items()
         if each.algorithm and (op := only_convolution(analysis, schedule.plan.groups[place].ops)) is not None
     ])  # fmt: skip
     out = written_out(analysis, algorithms=algorithms) if algorithms else None
     network = network if out is None else executable_written_out(network, out, algorithms)
-    for place, group in enumerate(schedule.plan.groups):
-        layer = layer_of(analysis, group.ops) if out is None else layer_of(out.analysis, out.ops(sorted(group.ops)))
-        if layer is not None:
-            yield loop_program(NaiveProgram(layer), chosen[place].steps), layer, network
+    for kernel in schedule.runs:
+        yield kernel.program, kernel.layer, network
 
 
 def grid_programs(graph: Graph) -> Iterator[tuple[LoopProgram, Layer, Executable]]:
