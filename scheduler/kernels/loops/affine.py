@@ -23,6 +23,8 @@ class Affine:
     def __add__(self, other: "Affine") -> "Affine":
         if not other.terms:
             return Affine(self.offset + other.offset, self.terms)
+        if not self.terms:
+            return Affine(self.offset + other.offset, other.terms)
         strides = dict(self.terms)
         for loop, stride in other.terms:
             if loop not in strides:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
 from dsascape.scheduler.kernels.loops.checks import StepError, check_name, check_rows, check_step
@@ -45,7 +45,8 @@ class StagePlan:
 
     def get(self, kind: type[_StepT]) -> _StepT | None:
         """Return the stage's step of that kind; None if it has none."""
-        return next((step for step in self.steps.values() if isinstance(step, kind)), None)
+        found: Any = self.steps.get(cast(Any, kind))
+        return cast("_StepT | None", found)
 
     @property
     def at(self) -> ComputeAt | None:

@@ -5,7 +5,7 @@ What is computed beside the band there is not used: sums over columns take exact
 steps of a softmax with running statistics do not divide its columns.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from dsascape.scheduler.kernels.loops.affine import Affine, Range
@@ -174,7 +174,7 @@ class InBands(StageBase):
         if alike(state.left[slot.axis] == 1) or alike(is_narrow):
             return self._part(depth, slot, state, seen_by(band, rows))
         every, any_of = seen_by_all(band, rows), seen_by(band, rows)
-        nodes = self._part(depth, slot, replace(state, is_in_band=True), every)
+        nodes = self._part(depth, slot, state._replace(is_in_band=True), every)
         if alike(rows.extent > 1):
             nodes += self._part(depth, slot, state, Limits(every.end, any_of.end))
             nodes += self._part(depth, slot, state, Limits(any_of.first, every.first)) if band.window else []

@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -44,8 +44,7 @@ class Slot:
     """Whether it goes through what is left of a reduction that threads share, in turns."""
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """Progress through the loops of a stage: elements and iterations that one more iteration covers."""
 
     local: tuple[Affine, ...]
@@ -79,6 +78,8 @@ class StageBase(ABC):
             of_blocks: dict[int, tuple[int, LoopKind]] = {0: (self.bind.blocks, "block")} if self.bind.blocks else {}
             self.groups = {**of_blocks, self.bind.blocks + self.bind.serial: (self.bind.threads, "thread")}
         self.is_on_grid = bool(self.bind.blocks or self.bind.threads or tree.spread)
+        self.parallel = plan.parallel
+        self._labels: dict[tuple[bool, int], str] = {}
         self.vector, self.unroll, self.sums = plan.get(Vectorise), plan.get(Unroll), plan.get(PartialSums)
         tile = plan.get(Tile)
         self.levels = () if tile is None else tile.levels
@@ -216,6 +217,10 @@ class StageBase(ABC):
         """
         covered = state.covered[slot.axis] if slot.is_space else state.left[slot.axis]
         size = least(slot.size, covered) if self.is_on_grid else slot.size
+        if isinstance(size, int) and isinstance(covered, int) and size == covered and (
+            slot.is_space or slot.axis in state.reduced
+        ):  # one iteration covers what there is
+            return [], state
         parts = self._parts_around(slot, size, covered)
         sizes = [*parts, size]
         counts = [-(-whole // part) for whole, part in zip([covered, *sizes], sizes, strict=False)]
@@ -226,11 +231,11 @@ class StageBase(ABC):
         move, named = Affine(0, tuple([(name, part) for name, _, part in loops])), [loop[:2] for loop in loops]
         if not slot.is_space:
             reduced = {**state.reduced, slot.axis: state.reduced.get(slot.axis, Affine()) + move}
-            return named, replace(state, reduced=reduced, left={**state.left, slot.axis: size})
+            return named, state._replace(reduced=reduced, left={**state.left, slot.axis: size})
         local, cover = list(state.local), list(state.covered)
         local[slot.axis] += move
         cover[slot.axis] = size
-        return named, replace(state, local=tuple(local), covered=tuple(cover))
+        return named, state._replace(local=tuple(local), covered=tuple(cover))
 
     def _parts_around(self, slot: Slot, size: int, covered: int) -> list[int]:
         """Return the parts of a dimension that ``covered`` elements consist of and tiles of ``size`` lie inside of."""
@@ -244,6 +249,13 @@ class StageBase(ABC):
 
     def label_of(self, slot: Slot) -> str:
         """Return what a loop is called: as in the nest that writes the dimension, or that reduces."""
+        key = slot.is_space, slot.axis
+        found = self._labels.get(key)
+        if found is None:
+            found = self._labels[key] = self._label_of(slot)
+        return found
+
+    def _label_of(self, slot: Slot) -> str:
         nest = self.stage.nests[0] if self.stage.nests else None
         if not slot.is_space:
             assert nest is not None

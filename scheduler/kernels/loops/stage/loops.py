@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges, joined_ranges
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -52,7 +51,7 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
             return self._innermost(state, role)
         number, on = self.groups.get(depth, (0, "serial"))
         if number:
-            inside = replace(state, of_block=self.all_covered(state)) if on == "thread" else state
+            inside = state._replace(of_block=self.all_covered(state)) if on == "thread" else state
             return self.fused_loops(depth, number, on, inside, role)
         slot = self.slots[depth]
         if role in ("first", "give", "fold", "correct") and not slot.is_space:
@@ -148,7 +147,7 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
                 limit = self.box[dim].extent
                 if anywhere(local.span(self.tree.extents)[1] > limit):
                     conditions.append(Condition(local, limit))
-        conditions += self.beside_the_band(state) if depth and depth == self.plan.parallel else ()
+        conditions += self.beside_the_band(state) if depth and depth == self.parallel else ()
         body = self._descend(depth, state, role)
         return [Guard(distinct(conditions), tuple(body))] if conditions else body
 

@@ -1,7 +1,6 @@
 """Sums of a stage in several parts: partial sums of one thread, and reductions that threads or blocks share."""
 
 from abc import abstractmethod
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from dsascape.scheduler.kernels.loops.affine import Affine
@@ -80,10 +79,10 @@ class Sums(StageBase):
         value = Affine(0, ((name, by),) if name else ()) + self.tree.shares[self.stage.name]
         conditions = (*state.conditions, *([Condition(value, total)] if alike(total % by != 0) else []))
         if self.run:
-            inside = replace(state, run=value, conditions=conditions)
+            inside = state._replace(run=value, conditions=conditions)
         else:
             reduced = {**state.reduced, axis: state.reduced.get(axis, Affine()) + value}
-            inside = replace(state, reduced=reduced, left={**state.left, axis: 1}, conditions=conditions)
+            inside = state._replace(reduced=reduced, left={**state.left, axis: 1}, conditions=conditions)
         return self.looped(name, turns, "serial", depth + 1, inside, role)
 
     def put_together(self, depth: int, state: State) -> list[Node]:
@@ -98,14 +97,14 @@ class Sums(StageBase):
         if self.share.by == "block":
             name = self.tree.loop_name("share")
             self.tree.extents[name] = width
-            last = replace(state, conditions=last_of(who, width), place=Affine(0, ((name, 1),)))
+            last = state._replace(conditions=last_of(who, width), place=Affine(0, ((name, 1),)))
             folds = self.inner(depth, last, "fold")
             return [*self.inner(depth, state, "give"), *around(name, width, "serial", folds)]
         while width > 1:
             half = -(-width // 2)
             given = (Condition(who, width),) if width < self.share.count else ()
-            nodes += self.inner(depth, replace(state, conditions=given), "give")
-            taken = replace(state, conditions=(Condition(who, width - half),), distance=half)
+            nodes += self.inner(depth, state._replace(conditions=given), "give")
+            taken = state._replace(conditions=(Condition(who, width - half),), distance=half)
             nodes += self.inner(depth, taken, "fold")
             width = half
         return nodes

@@ -75,13 +75,13 @@ class InVectors(StageBase):
         for name, extent in ((outer, count), (inner, width)):
             if name:
                 self.tree.extents[name] = extent
-        inside = replace(state, local=tuple(local), covered=tuple(covered))
+        inside = state._replace(local=tuple(local), covered=tuple(covered))
         body = self.guarded(len(self.slots), inside, role)
         if inner:
             body = [Loop(inner, width, "vector", tuple(body))]
         if outer:
             kind: LoopKind = "unrolled" if self.is_unrolled(count) else "serial"
-            at = replace(state, local=(*state.local[:dim], state.local[dim].shifted(begin), *state.local[dim + 1 :]))
+            at = state._replace(local=(*state.local[:dim], state.local[dim].shifted(begin), *state.local[dim + 1 :]))
             reach = self.reach_of(replace(self.slots[depth], size=width), at) if kind == "serial" else None
             body = [Loop(outer, count, kind, tuple(body), reach=reach)]
         return body
