@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.gpu.clusters import check_cluster
 from dsascape.scheduler.gpu.code import block_needs
 from dsascape.scheduler.gpu.read_tiles import read_tiles
 from dsascape.scheduler.gpu.tiles import GpuTiles
@@ -14,7 +15,7 @@ from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.illegal import Limits, illegal
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import LoopKind
-from dsascape.scheduler.kernels.loops.steps import Steps
+from dsascape.scheduler.kernels.loops.steps import Scope, Steps
 from dsascape.wording import count
 
 _REGISTER_BYTES = 4
@@ -33,8 +34,9 @@ def gpu_limits(view: GpuView) -> Limits:
     sms = view.spec.sms
     kinds: set[LoopKind] = {"block", "thread", "serial", "unrolled"}
     kinds |= {"tensor"} if view.tensor is not None else set()
-    sizes = sms.registers_per_thread * _REGISTER_BYTES, sms.shared.per_block_bytes
-    return Limits(frozenset(kinds), {"register": sizes[0], "shared": sizes[1], "stack": 0}, sms.threads_per_block)
+    registers_bytes = sms.registers_per_thread * _REGISTER_BYTES
+    sizes: dict[Scope, int] = {"register": registers_bytes, "shared": sms.shared.per_block_bytes, "stack": 0}
+    return Limits(frozenset(kinds), sizes, sms.threads_per_block, sms.cluster)
 
 
 def checked_steps(where: str, layer: Layer, steps: Steps, view: GpuView) -> CheckedSteps:
@@ -50,6 +52,7 @@ def checked_steps(where: str, layer: Layer, steps: Steps, view: GpuView) -> Chec
     reasons = illegal(program, gpu_limits(view))
     if reasons:
         raise ScheduleError(f"{where}: {reasons[0]}")
+    check_cluster(where, layer, tiles, view)
     needs = block_needs(layer, tiles, view)
     held = occupancy(view.spec.sms, needs)
     if not held.blocks:

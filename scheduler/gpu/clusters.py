@@ -9,6 +9,7 @@ operands of its own block. Which blocks form a cluster is chosen by the bytes th
 import math
 from dataclasses import replace
 
+from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.tiles import GpuTiles, blocks_along
 from dsascape.scheduler.gpu.traffic import l2_bytes
@@ -16,6 +17,8 @@ from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.recurrences import waiting_steps
+from dsascape.scheduler.kernels.schedule import shown
+from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
 from dsascape.workloads.memo import memoized
 
@@ -39,6 +42,16 @@ def can_cluster(layer: Layer, tiles: GpuTiles) -> bool:
         tiles.unit == "tensor" and tiles.shares == 1 and not nests.fronts and not nests.statistics
         and waiting_steps(layer) == 1 and passes_of(layer, tiles.tile) == 1
     )  # fmt: skip
+
+
+def check_cluster(where: str, layer: Layer, tiles: GpuTiles, view: GpuView) -> None:
+    """Raise ``ScheduleError`` beginning with ``where`` for clusters that the machine or the kernel cannot have."""
+    if tiles.cluster and (math.prod(tiles.cluster) > view.spec.sms.cluster or not can_cluster(layer, tiles)):
+        most = count(view.spec.sms.cluster, "block")
+        raise ScheduleError(
+            f"{where}: cluster: has {shown(tiles.cluster)}; a cluster of {view.spec.name} has {most} at most, of one"
+            " product whose operands are staged"
+        )
 
 
 def of_cluster(tile: Extents, cluster: Extents) -> Extents:

@@ -5,7 +5,7 @@ read as these tiles. Programs that others write, such as a tuner or a schedule's
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
@@ -78,8 +78,13 @@ class _Reading:
             max([buffer.slots for buffer in self.program.buffers]), "lanes" if anchor is None else anchor.unit,
             math.prod([extent for loop, extent in names.blocks.items() if loop not in moving]),
             tuple([self._front(*each) for each in self.fronts]), self._sharing(),
-            rows=() if anchor is None else anchor.rows,
+            rows=() if anchor is None else anchor.rows, cluster=self._cluster(around[0], along),
         )  # fmt: skip
+
+    def _cluster(self, blocks: Loop, along: Sequence[Mapping[str, int]]) -> Extents:
+        """Return the blocks along each dimension that form a cluster; empty where none do."""
+        own = tuple([math.prod([count for name, count in blocks.cluster if name in terms]) for terms in along])
+        return own if blocks.cluster else ()
 
     def _sharing(self) -> tuple[int, ...]:
         """Return the threads that share each of the statistics in shared memory."""

@@ -1,6 +1,5 @@
 """A GPU schedule as JSON: written, edited by hand perhaps, and read back, each part checked."""
 
-import math
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -9,7 +8,7 @@ from pydantic import Field
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.checked import checked_steps
-from dsascape.scheduler.gpu.clusters import can_cluster
+from dsascape.scheduler.gpu.clusters import check_cluster
 from dsascape.scheduler.gpu.code import block_needs
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.nests import BlockNest, Product, nests_of
@@ -160,12 +159,7 @@ def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> 
         _check_tensor(where, nests.product(layer, tiles.part), view)
     if tiles.shares > nests.shared_iterations:
         raise ScheduleError(f"{where}: shares: {count(tiles.shares, 'block')} cannot share a reduction of this kernel")
-    if tiles.cluster and (math.prod(tiles.cluster) > view.spec.sms.cluster or not can_cluster(layer, tiles)):
-        most = count(view.spec.sms.cluster, "block")
-        raise ScheduleError(
-            f"{where}: cluster: has {shown(tiles.cluster)}; a cluster of {view.spec.name} has {most} at most, of one"
-            " product whose operands are staged"
-        )
+    check_cluster(where, layer, tiles, view)
     if tiles.stream is not None and not layer.streamed:
         raise ScheduleError(f"{where}: stream: this kernel has no softmax in front of a product, done piece by piece")
     needs = block_needs(layer, tiles, view)

@@ -115,7 +115,7 @@ class _Writing:
         """Yield the loops of a kept stage, and those of the sums that it reads."""
         name, order = held.name, self.naive.stages[held.name].order
         of_parts = Level("space", order, tuple([held.part[dim] for dim in order]))
-        blocks = 0
+        blocks, cluster = 0, self.tiles.cluster
         if name == self.sink:
             grid, blocks = self.tiles.order, self.dims
             of_tiles = Level("space", grid, tuple([self.tiles.tile[dim] for dim in grid]))
@@ -130,7 +130,8 @@ class _Writing:
         width = self.warp if held.unit == "tensor" else 1
         least = self.tiles.parts(self.tiles.tile) * self.tiles.split if name == self.sink and not is_shared else 0
         serial = 0 if held.at_once is None else len(order)
-        yield Bind(name, blocks, len(order), serial, width, width * least)
+        neighbours = tuple([cluster[dim] for dim in self.tiles.order]) if cluster and blocks else ()
+        yield Bind(name, blocks, len(order), serial, width, width * least, neighbours)
         yield Unroll(name)
         for stage in sums:
             yield ComputeAt(stage.name, name, blocks + serial + len(order), "register")

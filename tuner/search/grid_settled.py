@@ -3,6 +3,7 @@
 Mutations and crossover change what is drawn; this brings the steps that depend on it in line.
 """
 
+import math
 from dataclasses import replace
 
 from dsascape.scheduler.gpu.held_stages import HeldStages
@@ -19,6 +20,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     Tile,
 )
 from dsascape.tuner.search.genes import step_of, with_step, without
+from dsascape.workloads.loopnest import Extents
 
 
 def copies_of(steps: Steps, sums: str) -> tuple[CacheRead, ...]:
@@ -95,10 +97,24 @@ def _with_widths(held: HeldStages, steps: Steps, warp: int) -> Steps:
         width = warp if any(step_of(steps, sums, Tensorise) is not None for sums in own) else 1
         is_shared = any(step_of(steps, sums, ShareReduction) is not None for sums in own)
         least = 0 if is_shared or name != held.sink else bind.least_threads
-        steps = with_step(steps, replace(bind, width=width, least_threads=least))
+        cluster = _cluster(bind, held.naive.stages[name].shape, sink.levels[0]) if width > 1 else ()
+        steps = with_step(steps, replace(bind, width=width, least_threads=least, cluster=cluster))
         if name != held.sink and any(held.nests[sums.removesuffix(SUMS)][1].is_anchor for sums in own):
             steps = _as_large_as(steps, name, sink.levels[-1])
     return steps
+
+
+def _cluster(bind: Bind, shape: Extents, grid: Level) -> tuple[int, ...]:
+    """Return the blocks of a cluster, halved along loops of the grid that have fewer; none where one is left."""
+    if not bind.cluster or grid.sizes is None or len(grid.order) != len(bind.cluster):
+        return ()
+    found = []
+    for dim, size, blocks in zip(grid.order, grid.sizes, bind.cluster, strict=True):
+        neighbours = blocks
+        while neighbours > -(-shape[dim] // size):
+            neighbours //= 2
+        found.append(neighbours)
+    return tuple(found) if math.prod(found) > 1 else ()
 
 
 def _as_large_as(steps: Steps, name: str, part: Level) -> Steps:

@@ -63,6 +63,11 @@ def _check_on_grid(step: Step, stage: Stage) -> None:
     """Raise ``StepError`` where a step that only GPUs have does not fit its stage."""
     if isinstance(step, Bind):
         _check_counts(step, (step.blocks, step.threads, step.serial, step.least_threads, step.width - 1), least=0)
+        if step.cluster:
+            _check_counts(step, step.cluster)
+            if len(step.cluster) != step.blocks:
+                loops = count(step.blocks, "loop")
+                raise _error(step, f"a cluster has blocks along {len(step.cluster)} of {loops} of {stage.name!r}")
         if stage.kind == "sum":
             raise _error(step, f"{stage.name!r} is of sums: the stage that reads them is on blocks and threads")
     elif isinstance(step, ShareReduction):

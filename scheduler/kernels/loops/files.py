@@ -134,6 +134,7 @@ def _node_json(node: Node) -> dict[str, Any]:
     fused: dict[str, Any] = {"fused": [list(each) for each in node.fused]} if node.fused else {}
     fused |= {"width": node.width} if node.width > 1 else {}
     fused |= {"dealt": node.dealt} if node.dealt else {}
+    fused |= {"cluster": [list(each) for each in node.cluster]} if node.cluster else {}
     fused |= {"reach": _written(node.reach)} if node.reach is not None else {}
     return own | {"name": node.name, "extent": node.extent, "kind": node.kind} | fused | body
 

@@ -12,6 +12,7 @@ from dsascape.scheduler.kernels.loops.nodes import (
     LoopKind,
     Nodes,
     Statement,
+    loops_of,
     reads_of,
     statements_of,
 )
@@ -35,6 +36,8 @@ class Limits:
     """Most that all buffers of a scope, alive at a time, may take in one thread or block."""
     threads: int = 0
     """Most threads of a block; 0: the machine has no blocks."""
+    cluster: int = 1
+    """Most blocks of a cluster."""
 
 
 def illegal(program: LoopProgram, limits: Limits) -> tuple[str, ...]:
@@ -94,6 +97,9 @@ def _grid(program: LoopProgram, limits: Limits) -> Iterator[str]:
             yield f"{statement.stage} is not inside of one loop of blocks, outermost"
         elif "thread" not in kinds:
             yield f"{statement.stage} is inside of no loop of threads"
+    most = max([math.prod([blocks for _, blocks in loop.cluster]) for loop in loops_of(program.body)], default=1)
+    if most > limits.cluster:
+        yield f"a cluster has {count(most, 'block')}; the most are {limits.cluster:,}"
     threads = program.threads
     if threads > limits.threads:
         yield f"a block has {count(threads, 'thread')}; the most are {limits.threads:,}"

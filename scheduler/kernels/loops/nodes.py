@@ -205,6 +205,8 @@ class Loop:
     """Names and iterations of the loops that it fuses, outermost first; empty for a plain loop."""
     width: int = 1
     """Threads that run one of its iterations together."""
+    cluster: tuple[tuple[str, int], ...] = ()
+    """Of blocks: neighbours that form a cluster, by loop, itself or among ``fused``; more than one of each."""
     dealt: str = ""
     """Loop, itself or among ``fused``, of which the first and the last iteration that are left run in turn."""
     reach: Reach | None = None

@@ -161,6 +161,9 @@ class Bind:
     """Threads that run one iteration together: those of a warp, for tensor units."""
     least_threads: int = 0
     """Threads that a block has at least, more than the sink's loops have iterations: others may have use for them."""
+    cluster: tuple[int, ...] = ()
+    """Neighbouring blocks along each of the block loops that form a cluster: what several of them copy to shared memory
+    alike comes from the L2 once. Empty: no block shares its loads."""
 
 
 @dataclass(frozen=True, slots=True)

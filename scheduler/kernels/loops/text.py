@@ -101,6 +101,8 @@ def _head(loop: Loop) -> str:
     kind = "warp" if loop.width > 1 else _KINDS.get(loop.kind, loop.kind)
     reach = "" if loop.reach is None else f", {loop.reach}"
     reach += f", {loop.dealt} from both ends in turn" if loop.dealt else ""
+    neighbours = " * ".join(f"{blocks} along {name}" for name, blocks in loop.cluster)
+    reach += f", in clusters of {neighbours}" if neighbours else ""
     return f"{kind} {loop.name} in {loop.extent}{reach}{f'  # {fused}' if fused else ''}:"
 
 

@@ -1,5 +1,6 @@
 """Blocks of a cluster read what they have in common from the L2 once; larger clusters never make a product slower."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,13 +11,19 @@ from dsascape.experiments.api import simulate
 from dsascape.hw_models import Gpu, load_hardware
 from dsascape.hw_models.machine_files.load import with_values
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.gpu.checked import checked_steps
 from dsascape.scheduler.gpu.clusters import clustered
 from dsascape.scheduler.gpu.schedule_json import read_schedule, schedule_json
+from dsascape.scheduler.gpu.steps import steps_of
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.gpu.work import make_grid
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.steps import Bind
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.single_operators import SingleOperator, single_operator
@@ -94,6 +101,38 @@ def test_lanes_and_kernels_of_several_contractions_have_no_clusters() -> None:
     fp32 = product(512, 512, 64).with_dtype("fp32")
 
     assert not any(kernel.tiles.cluster for kernel in planned(costs_of(fp32, h100(8))).runs)
+
+
+def test_clusters_are_steps_and_stand_in_the_printed_loops() -> None:
+    graph = product(512, 512, 64)
+    layer, view = whole_layer(graph), GpuView(h100(8), "fp16")
+    tiles = clustered(layer, TILES, view)
+    steps = steps_of(layer, tiles, 32, view.tensor)
+    program = loop_program(NaiveProgram(layer), steps)
+
+    assert "in clusters of 2 along m0 * 4 along n0" in str(program)
+    checked = checked_steps("steps", layer, read_steps(steps_json(steps)), view)
+    assert checked.tiles.cluster == tiles.cluster == (2, 4)
+    alone = tuple([replace(step, cluster=()) if isinstance(step, Bind) else step for step in steps])
+    without = checked_steps("steps", layer, alone, view)
+    moved = [make_grid(layer, each.tiles, view).l2_bytes for each in (checked, without)]
+    assert moved == [(4 * 16 + 8 * 16 + 16 * 32) * KIB, 16 * (16 + 16 + 32) * KIB]
+
+
+@pytest.mark.parametrize(("cluster", "says"), [
+    ((2, 8), "its loop 1 has fewer than 8 blocks of a cluster"),
+    ((4, 4), "a cluster has 16 blocks; the most are 8"),
+    ((2,), "a cluster has blocks along 1 of 2 loops"),
+    ((0, 2), "has 0; needs numbers from 1"),
+])  # fmt: skip
+def test_clusters_that_cannot_be_are_refused(cluster: tuple[int, ...], says: str) -> None:
+    layer, view = whole_layer(product(512, 512, 64)), GpuView(h100(8), "fp16")
+    steps = tuple([
+        replace(step, cluster=cluster) if isinstance(step, Bind) and step.blocks else step
+        for step in steps_of(layer, TILES, 32, view.tensor)
+    ])  # fmt: skip
+    with pytest.raises(ScheduleError, match=says):
+        checked_steps("steps", layer, steps, view)
 
 
 def test_clusters_are_written_read_back_and_checked() -> None:

@@ -80,7 +80,8 @@ def test_blocks_of_a_network_take_what_their_programs_have(network: str, policy:
 def said(kernel: GpuKernel, view: GpuView) -> tuple[object, ...]:
     """Return all that a kernel is costed by."""
     layer, tiles = kernel.layer, kernel.tiles
-    return block_needs(layer, tiles, view), block_code(layer, tiles, view), tiles.blocks_along(layer.sink.shape)
+    blocks = tiles.blocks_along(layer.sink.shape)
+    return block_needs(layer, tiles, view), block_code(layer, tiles, view), blocks, tiles.cluster
 
 
 @pytest.mark.sampled(

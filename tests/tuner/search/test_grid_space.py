@@ -3,17 +3,22 @@
 import itertools
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from dsascape.hw_models import Gpu, load_hardware
 from dsascape.scheduler.gpu.code import block_code
+from dsascape.scheduler.gpu.held_stages import HeldStages
 from dsascape.scheduler.gpu.read_tiles import read_tiles
+from dsascape.scheduler.gpu.steps import steps_of
+from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import (
+    Bind,
     CacheRead,
     ShareReduction,
     Steps,
@@ -22,9 +27,11 @@ from dsascape.scheduler.kernels.loops.steps import (
     without_sizes,
 )
 from dsascape.tuner.search.analysis import KernelNodes, SearchMachine
+from dsascape.tuner.search.genes import step_of, with_step
 from dsascape.tuner.search.gpu_rules import GPU_RULES
 from dsascape.tuner.search.grid_mutations import GRID_MUTATIONS
 from dsascape.tuner.search.grid_rows import with_rows
+from dsascape.tuner.search.grid_settled import settled_on_grid
 from dsascape.tuner.search.grid_space import GridSpace
 from dsascape.tuner.search.kinds.gpu import GpuSpace
 from dsascape.tuner.search.kinds.table import space_of
@@ -33,6 +40,8 @@ from dsascape.tuner.search.simulated_grids import SimulatedGrids
 from dsascape.tuner.search.sketches import Context, Sketch, sketches
 from dsascape.tuner.search.space import Program
 from dsascape.tuner.search.tasks import Task
+from dsascape.workloads.single_operators import SingleOperator, single_operator
+from tests.scheduler.gpu.test_clusters import whole_layer
 from tests.tiers import examples
 from tests.tuner.search import kernels
 from tests.tuner.search.kernels import SMALL
@@ -194,3 +203,21 @@ def test_threads_that_share_statistics_save_time_where_a_row_is_long() -> None:
             shared = [isinstance(step, ShareReduction) for step in program.steps]
             times[sum(shared) == 2].append(answer.seconds)
     assert min(times[True]) < min(times[False])
+
+
+@pytest.mark.parametrize(
+    ("tile", "left"), [((128, 128), (2, 4)), ((256, 128), (2, 4)), ((512, 256), (1, 2)), ((512, 512), ())]
+)
+def test_clusters_have_no_more_blocks_than_there_are(tile: tuple[int, int], left: tuple[int, ...]) -> None:
+    graph = single_operator(SingleOperator("p", "MatMul", ((512, 64),), ((64, 512),))).with_dtype("fp16")
+    layer, view = whole_layer(graph), GpuView(load_hardware("h100", Gpu), "fp16")
+    tiles = GpuTiles((128, 128), (0, 1), (64, 32), 1, 32, 3, "tensor", cluster=(2, 4))
+    steps = steps_of(layer, tiles, 32, view.tensor)
+    sink = step_of(steps, "p", Tile)
+    assert sink is not None
+    grown = replace(sink, levels=(replace(sink.levels[0], sizes=tile), *sink.levels[1:]))
+
+    settled = settled_on_grid(HeldStages(layer, tile), with_step(steps, grown), 32)
+    bind = step_of(settled, "p", Bind)
+    assert bind is not None
+    assert bind.cluster == left

@@ -10,6 +10,7 @@ from dsascape.scheduler.kernels.loops.nodes import Condition, Loop, LoopKind, No
 from dsascape.scheduler.kernels.loops.stage.base import StageBase, State
 from dsascape.scheduler.kernels.loops.stage.sums import last_of
 from dsascape.scheduler.kernels.loops.steps import Parallel, ShareReduction
+from dsascape.wording import count
 
 
 class OnGrid(StageBase):
@@ -49,9 +50,16 @@ class OnGrid(StageBase):
         """Return so many loops from that at ``depth`` on as one that is split over threads, or blocks."""
         fused: list[tuple[str, int]] = []
         parallel, dealt = self.plan.get(Parallel), ""
-        for slot in self.slots[depth : depth + number]:
+        cluster: list[tuple[str, int]] = []
+        neighbours = self.bind.cluster if kind == "block" else ()
+        for place, slot in enumerate(self.slots[depth : depth + number]):
             named, state = self.step_of(slot, state)
             fused += named
+            if neighbours and neighbours[place] > 1:
+                if not named or named[-1][1] < neighbours[place]:
+                    blocks = count(neighbours[place], "block")
+                    raise StepError(f"Bind: {self.stage.name}: its loop {place} has fewer than {blocks} of a cluster")
+                cluster.append((named[-1][0], neighbours[place]))
             if kind == "parallel" and parallel is not None and parallel.dealt == slot.axis and named:
                 dealt = named[-1][0]
         before, leader = self.tree.spread, self.tree.leader
@@ -63,7 +71,7 @@ class OnGrid(StageBase):
                                   (Condition(Affine(0, ((name, 1),)), 1),))
             ])  # fmt: skip
             fused += shared
-        whole = math.prod([count for _, count in fused])
+        whole = math.prod([extent for _, extent in fused])
         label = {"parallel": "p", "block": "block", "thread": "thread"}[kind]
         if len(fused) == 1:
             name, fused = fused[0][0], []
@@ -73,7 +81,11 @@ class OnGrid(StageBase):
             self.tree.spread = {*before, name, *[each for each, _ in fused]}
         nodes = self.looped(name, whole, kind, depth + number, state, role, tuple(fused))
         self.tree.spread, self.tree.leader = before, leader
-        return [replace(each, dealt=dealt) if isinstance(each, Loop) and dealt else each for each in nodes]
+        is_plain = not dealt and not cluster
+        return [
+            each if is_plain or not isinstance(each, Loop) else replace(each, dealt=dealt, cluster=tuple(cluster))
+            for each in nodes
+        ]
 
     def _sharing(self, kind: LoopKind) -> list[tuple[str, int]]:
         """Return the innermost of fused loops, that of those who share reductions which are computed inside of them."""
