@@ -62,7 +62,7 @@ _MACHINES = {"sm_60": "p100", "sm_70": "v100", "sm_80": "a100", "sm_90": "h100"}
 """Default machines to tile for, by GPU architecture."""
 _OTHER_MACHINE = "a100"
 _OPENCL_MACHINE = "adreno640"
-_LEFT_OUT = "tensor_units", "shared_reductions", "streams", "skips_masked", "folds_dequantisation"
+_LEFT_OUT = "tensor_units", "shared_reductions", "skips_masked", "folds_dequantisation"
 """Tuned numbers (`GpuTuning`) of what generated code does not do."""
 _OF_CODE = {"as_generated": True, "vector_bytes": 4, "address_instructions": 5, "issue_cycles": 3.0}
 """Tuned numbers of what it does otherwise: loads move one element, and 8 to 13 integer instructions go with each copy,

@@ -15,6 +15,7 @@ from typing import Literal
 from dsascape.scheduler.gpu.fronts import depth_step, filled, fronts_of, room_of, unit_of
 from dsascape.scheduler.gpu.nests import Product, nests_of
 from dsascape.scheduler.gpu.parts import operands_bytes
+from dsascape.scheduler.gpu.streams import softmax_in_front
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -169,7 +170,7 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
 
 def _streams(layer: Layer, view: GpuView) -> tuple[int | None, ...]:
     """Return for how many iterations of the anchor's depth fronts are computed at a time: None for all of them."""
-    if not layer.streamed or not view.tuning.streams:
+    if not view.tuning.streams or softmax_in_front(layer) is None:
         return (None,)
     depth = max(layer.depth_extents, default=1)
     return (None, *[each for each in _STREAMS if each < depth])

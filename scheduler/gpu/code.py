@@ -51,15 +51,19 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
     held = staged = registers = sums_kept = 0
     for number, (nest, work) in enumerate(zip(nests.nests, nests.works(layer, tiles.tile, tiles.stream), strict=True)):
         if nest.is_shared:
-            held += math.ceil(work.most_outputs * nest.element_bytes)
+            kept = 2 if tiles.stream is not None and number in nests.statistics[:1] else 1  # a factor beside a maximum
+            held += kept * math.ceil(work.most_outputs * nest.element_bytes)
         parts = parts_of(nests, number, layer, tiles, sms.warp)
         if parts is not None:
             registers = max(registers, _registers(nest, parts, view))
             if nest.is_anchor and tiles.stream is not None:  # kept while fronts have sums of their own
                 sums_kept = _sum_registers(parts, view)
             if parts.depth_step is not None:
-                in_flight = slots(nest, parts.depth_step, tiles.stages)
-                staged = max(staged, in_flight * held_bytes(nest, parts, parts.depth_step))
+                size = slots(nest, parts.depth_step, tiles.stages) * held_bytes(nest, parts, parts.depth_step)
+                if nest.is_anchor and tiles.stream is not None and parts.depth_step >= tiles.stream:
+                    held += size  # on its way while the next piece is computed
+                else:
+                    staged = max(staged, size)
         elif number in nests.statistics:
             together = sharing_of(nests, number, work, tiles, sms.warp)
             staged = max(staged, math.ceil(work.outputs * together * nest.element_bytes) if together > 1 else 0)

@@ -16,15 +16,16 @@ from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage
 from dsascape.scheduler.kernels.loops.plans import Plans
 from dsascape.scheduler.kernels.loops.steps import Bind, ComputeAt, Inline, Level, Step, Tile, Unroll
+from dsascape.scheduler.kernels.streaming import Softmax
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 
 class HeldStages:
     """The stages of one layer whose blocks compute tiles of one size."""
 
-    def __init__(self, layer: Layer, tile: Extents) -> None:
-        """``tile``: elements of each dimension of the sink that a block computes."""
-        self.layer, self.tile = layer, tile
+    def __init__(self, layer: Layer, tile: Extents, softmax: Softmax | None = None) -> None:
+        """``tile``: elements of each dimension of the sink that a block computes; ``softmax``: computed in pieces."""
+        self.layer, self.tile, self.softmax = layer, tile, softmax
         self.naive = NaiveProgram(layer)
         self.sink, self.dims = layer.sink.name, len(layer.sink.shape)
         own = [each.nest for each in reversed(layer.nests) if not each.is_view]
@@ -59,6 +60,8 @@ class HeldStages:
         for name in sorted(found - {self.sink, *self.layer.outputs}):
             if not self._has_sums(name, found - {name}) and not self._is_exact(name):
                 found.discard(name)
+        if self.softmax is not None:  # sums of products with exponentials are divided at the end
+            found = found - {self.softmax.rows} | {self.softmax.exponentials}
         return [name for name in self.naive.stages if name in found]
 
     def _parts_of(self, name: str) -> list[str]:

@@ -55,6 +55,17 @@ class _Reading:
         self.fronts = [(own[number], nests.nests[number]) for number in nests.fronts]
         self.statistics = [own[number] for number in nests.statistics]
         self.anchor = (own[nests.anchor], nests.nests[nests.anchor]) if nests.anchor >= 0 else None
+        self.piece = self._piece()
+
+    def _piece(self) -> tuple[str, int] | None:
+        """Return the loop over pieces of the depth for which a softmax is computed at a time, and their iterations."""
+        if self.anchor is None:
+            return None
+        sums, depth = self.anchor[0] + SUMS, self.anchor[1].depth_loop
+        if sums not in self.program.running or depth is None:
+            return None
+        _, statement = self._found(sums, "update")
+        return max(dict(statement.reduced)[depth].terms, key=lambda term: term[1])
 
     def tiles(self) -> GpuTiles:
         sink = self.layer.sink
@@ -78,7 +89,8 @@ class _Reading:
             max([buffer.slots for buffer in self.program.buffers]), "lanes" if anchor is None else anchor.unit,
             math.prod([extent for loop, extent in names.blocks.items() if loop not in moving]),
             tuple([self._front(*each) for each in self.fronts]), self._sharing(),
-            rows=() if anchor is None else anchor.rows, cluster=self._cluster(around[0], along),
+            stream=None if self.piece is None else self.piece[1], rows=() if anchor is None else anchor.rows,
+            cluster=self._cluster(around[0], along),
         )  # fmt: skip
 
     def _cluster(self, blocks: Loop, along: Sequence[Mapping[str, int]]) -> Extents:
@@ -99,7 +111,8 @@ class _Reading:
 
     def _front(self, tensor: str, nest: BlockNest) -> FrontTiles:
         found = self._accumulated(tensor, nest)
-        together = _names(found.around).together
+        pieces = () if self.piece is None else self.piece[:1]
+        together = [name for name in _names(found.around).together if name not in pieces]
         strides = [
             min([stride for loop, stride in each.terms if loop in together], default=None)
             for each in found.statement.element
@@ -111,8 +124,9 @@ class _Reading:
         return FrontTiles(found.part, found.depth_step, found.unit, at_once, found.rows)
 
     def _box(self, found: _Accumulated) -> Extents:
-        """Return the elements of each dimension that a block computes."""
-        extents = {name: extent for name, extent in self.program.extents.items() if name not in _blocks(found.around)}
+        """Return the elements of each dimension that a block computes, of one piece where it goes piece by piece."""
+        outside = _blocks(found.around) | set(() if self.piece is None else self.piece[:1])
+        extents = {name: extent for name, extent in self.program.extents.items() if name not in outside}
         own = [tuple([term for term in each.terms if term[0] in extents]) for each in found.statement.element]
         return tuple([Affine(0, terms).span(extents)[1] for terms in own])
 
@@ -125,7 +139,7 @@ class _Reading:
         for dim, size in zip(stage.order, buffer.shape, strict=True):
             part[dim] = size
         by_tensor = {tensor: self.program.buffer(copy) for tensor, copy in self.program.copies(name).items()}
-        copies = list(by_tensor.values())
+        copies = [each for each in by_tensor.values() if self.program.stage(each.name).kind == "copy"]
         operands = [by_tensor.get(read.tensor) for read in stage.nests[0].reads[:2]]
         padded = tuple([None if each is None else each.rows for each in operands])
         depth_step = None
@@ -133,7 +147,8 @@ class _Reading:
             depth = dict(statement.reduced).get(-1 if nest.depth_loop is None else nest.depth_loop, Affine())
             depth_step = dict(depth.terms).get(copies[0].inside, nest.depth)
         elif all(read.source == "shared" for read in nest.reads[:2]) and nest.depth_loop is not None:
-            steps = [stride for _, stride in dict(statement.reduced)[nest.depth_loop].terms]
+            terms = dict(statement.reduced)[nest.depth_loop].terms
+            steps = [stride for term in terms if term != self.piece for stride in term[1:]]
             depth_step = max(steps) if len(steps) > 1 else nest.depth
         kinds: set[LoopKind] = {loop.kind for loop in around}
         unit: ComputeUnit = "tensor" if "tensor" in kinds else "lanes"
@@ -149,8 +164,9 @@ class _Reading:
 
 
 def _names(around: tuple[Loop, ...]) -> _Names:
-    place = next(number for number, loop in enumerate(around) if loop.kind == "thread")
-    return _Names(dict(_each(around[0])), dict(pair for loop in around[1:place] for pair in _each(loop)),
+    place = max([number for number, loop in enumerate(around) if loop.kind == "thread"])
+    together = [loop for loop in around[1:place] if loop.kind != "thread"]
+    return _Names(dict(_each(around[0])), dict(pair for loop in together for pair in _each(loop)),
                   dict(_each(around[place])))  # fmt: skip
 
 

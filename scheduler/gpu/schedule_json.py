@@ -13,6 +13,7 @@ from dsascape.scheduler.gpu.code import block_needs
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.nests import BlockNest, Product, nests_of
 from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
+from dsascape.scheduler.gpu.streams import softmax_in_front
 from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles, GpuTiles, Rows
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -160,7 +161,7 @@ def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> 
     if tiles.shares > nests.shared_iterations:
         raise ScheduleError(f"{where}: shares: {count(tiles.shares, 'block')} cannot share a reduction of this kernel")
     check_cluster(where, layer, tiles, view)
-    if tiles.stream is not None and not layer.streamed:
+    if tiles.stream is not None and softmax_in_front(layer) is None:
         raise ScheduleError(f"{where}: stream: this kernel has no softmax in front of a product, done piece by piece")
     needs = block_needs(layer, tiles, view)
     held = occupancy(view.spec.sms, needs)

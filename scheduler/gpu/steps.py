@@ -13,10 +13,12 @@ from dsascape.hw_models.gpu.spec import TensorUnits
 from dsascape.scheduler.gpu.held_stages import HeldStages
 from dsascape.scheduler.gpu.nests import BlockNest
 from dsascape.scheduler.gpu.parts import sharing, slots
+from dsascape.scheduler.gpu.streams import softmax_in_front
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles, Rows
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Ranges
 from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reduction_loops
 from dsascape.scheduler.kernels.loops.plans import Plans
@@ -28,6 +30,7 @@ from dsascape.scheduler.kernels.loops.steps import (
     Inline,
     Level,
     Prefetch,
+    Running,
     Scope,
     ShareReduction,
     Step,
@@ -76,9 +79,15 @@ class _Writing:
     def __init__(self, layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | None) -> None:
         self.layer, self.tiles, self.tensor = layer, tiles, tensor
         self.warp, self.threads = warp, tiles.threads(warp)
-        self.stages = HeldStages(layer, tiles.tile)
+        self.softmax = None if tiles.stream is None else softmax_in_front(layer)
+        if tiles.stream is not None and self.softmax is None:
+            raise StepError(f"{layer.sink.name!r} has no softmax in front of its last product to compute in pieces")
+        self.stages = HeldStages(layer, tiles.tile, self.softmax)
         self.naive, self.nests = self.stages.naive, self.stages.nests
         self.sink, self.dims, self.kept = self.stages.sink, self.stages.dims, self.stages.kept
+        written = [tensor for tensor, (_, nest) in self.nests.items() if nest.is_anchor]
+        self.sums = written[0] + SUMS if written else ""
+        """The stage of the last product's sums."""
 
     def steps(self) -> Iterator[Step]:
         """Yield all steps: first those that name what has loops of its own, then those that say which."""
@@ -122,7 +131,7 @@ class _Writing:
             yield Tile(name, (of_tiles, of_parts))
         else:
             scope: Scope = "global" if name in self.layer.outputs else "shared"
-            yield ComputeAt(name, self.sink, self.dims, scope)
+            yield ComputeAt(name, self.sums, 1, scope) if self.softmax else ComputeAt(name, self.sink, self.dims, scope)
             at_once = held.at_once
             outer = () if at_once is None else (Level("space", order, tuple([at_once[dim] for dim in order])),)
             yield Tile(name, (*outer, of_parts))
@@ -143,6 +152,11 @@ class _Writing:
         depth, loops = described.depth_loop, reduction_loops(nest)
         step = held.depth_step if described.compiled.roles is not None else None
         levels = []
+        if stage.name == self.sums and self.softmax is not None and self.tiles.stream is not None and depth is not None:
+            softmax, piece = self.softmax, self.tiles.stream
+            yield Running(stage.name, softmax.rows, softmax.exponentials, softmax.maximum, softmax.total)
+            levels.append(Level("reduction", (depth,), (piece,)))
+            step = None if step is None else min(step, piece)
         if step is not None and depth is not None:
             levels.append(Level("reduction", (depth,), (min(step, described.depth),)))
             loops = (*[loop for loop in loops if loop != depth], depth)
@@ -186,6 +200,8 @@ class _Writing:
                 yield ShareReduction(stage.name, held.split, loops)
             return
         executed = reduction_extents(stage.nests[0])
+        if self.softmax is not None and self.tiles.stream is not None:
+            executed = {loop: min(extent, self.tiles.stream) for loop, extent in executed.items()}
         elements = math.prod([each.extent for each in needed[held.name]])
         count = sharing(self.threads, elements, math.prod([executed[loop] for loop in loops]))
         if count > 1:

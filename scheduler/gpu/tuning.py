@@ -38,7 +38,7 @@ class GpuTuning:
     not, so runs that are measured have false."""
     streams: bool = True
     """Whether a block may compute a softmax between two products for some of its reduction at a time, with running
-    statistics (`scheduler.kernels.layer.Layer.streamed`). No code is generated for that yet."""
+    statistics (`scheduler.gpu.streams`)."""
     stages: Annotated[int, Field(ge=1, le=16)] = 3
     """Steps of the depth loop that are in shared memory or on their way at a time."""
     step_bytes: Annotated[int, Field(ge=8, le=4096)] = 64

@@ -127,7 +127,7 @@ def _order(program: LoopProgram) -> Iterator[str]:
 
 def _read_stages(program: LoopProgram, statement: Statement, tensors: Mapping[str, str]) -> Iterator[str]:
     stage = program.stage(statement.stage)
-    if statement.role in ("first", "fold"):
+    if statement.role in ("first", "fold", "correct"):
         return
     if stage.kind == "copy":
         yield tensors.get(stage.source, stage.source)

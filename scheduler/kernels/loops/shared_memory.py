@@ -2,13 +2,13 @@
 
 Tensors that threads compute for each other are held until the block ends. Copies of operands, and the sums that threads
 hand over to each other, last as long as the threads' loop that they are in; the next one's lie in the same place. In
-one such loop copies end before sums are handed over.
+one such loop copies end before sums are handed over, unless threads compute for each other in loops inside of it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dsascape.scheduler.kernels.loops.nodes import SHARES, Buffer, Loop, Node, Nodes, Statement
+from dsascape.scheduler.kernels.loops.nodes import FACTOR, SHARES, Buffer, Loop, Node, Nodes, Statement, loops_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 
 
@@ -32,19 +32,46 @@ def shared_memory(program: LoopProgram) -> SharedMemory:
             held += buffer.size_bytes
     end = held
     for loop in _outermost_threads(program.body):
-        within = [buffers[name] for name in dict.fromkeys(_stages(loop.body)) if name in buffers]
-        for handed_over in (False, True):
-            size = held
-            for buffer in within:
-                if _is_short(program, buffer) and buffer.name.endswith(SHARES) == handed_over:
-                    places[buffer.name] = size
-                    size += buffer.size_bytes
-            end = max(end, size)
+        end = max(end, _place(program, loop, buffers, held, places))
     return SharedMemory(end, places)
 
 
+def _place(program: LoopProgram, loop: Loop, buffers: Mapping[str, Buffer], begin: int, places: dict[str, int]) -> int:
+    """Place what lasts for a loop of threads, from ``begin`` on; return where the last of it ends.
+
+    Loops of threads inside of it in which threads compute for each other run one after the other, each behind the
+    copies that last for as long as they do.
+    """
+    nested = [each for each in _outermost_threads(loop.body) if _passes_on(each)]
+    inside = {name for each in nested for name in _stages(each.body)}
+    around = {each.name for each in loops_of((loop,)) if any(one in nested for one in loops_of(each.body))}
+    stages = [name for name in dict.fromkeys(_stages(loop.body)) if name in buffers and name not in inside]
+    own = [buffers[name] for name in stages if _is_short(program, buffers[name])]
+    copies = [each for each in own if not each.name.endswith(SHARES)]
+    lasting = _in_a_row([each for each in copies if nested and each.inside in around], begin, places)
+    ends = [
+        _in_a_row([each for each in copies if not nested or each.inside not in around], lasting, places),
+        _in_a_row([each for each in own if each.name.endswith(SHARES)], begin, places),
+        *[_place(program, each, buffers, lasting, places) for each in nested],
+    ]
+    return max(lasting, *ends)
+
+
+def _in_a_row(buffers: Sequence[Buffer], begin: int, places: dict[str, int]) -> int:
+    """Place buffers one behind the other; return where the last one ends."""
+    for buffer in buffers:
+        places[buffer.name] = begin
+        begin += buffer.size_bytes
+    return begin
+
+
+def _passes_on(loop: Loop) -> bool:
+    """Whether threads wait for each other in a loop of theirs: for copies, or for sums that they hand over."""
+    return any(each.endswith(SHARES) for each in _stages(loop.body)) or any(_outermost_threads(loop.body))
+
+
 def _is_short(program: LoopProgram, buffer: Buffer) -> bool:
-    return program.stage(buffer.name).kind == "copy"
+    return program.stage(buffer.name).kind == "copy" and not buffer.name.endswith(FACTOR)
 
 
 def _outermost_threads(nodes: Nodes) -> Iterator[Loop]:

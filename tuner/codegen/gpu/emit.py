@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tvm import tirx
 from tvm.sym import Analyzer
@@ -273,17 +273,19 @@ class GridEmitting(Emitting):
 
             return around(own)
 
-        parts = list(self._phases(node.body, in_thread, of_all))
+        parts = list(self._phases(node.body, Insides(in_thread, of_all, around)))
         return parts if turns == 1 else [Steps(turn, turns, parts)]
 
-    def _phases(self, nodes: Nodes, in_thread: "Inside", of_all: "Inside") -> Iterator[Phase | Steps]:
+    def _phases(self, nodes: Nodes, insides: "Insides") -> Iterator[Phase | Steps]:
         """Yield the phases of nodes inside of a loop of threads."""
-        for group in groups_of(nodes):
+        for group in groups_of(nodes, self.program):
             first = group[0]
-            if isinstance(first, Loop) and first.kind != "thread" and has_phases(first):
-                yield from self._in_step(first, in_thread, of_all)
+            if not isinstance(first, Loop) or not has_phases(first):
+                yield partial(self._phase, group, insides.in_thread, insides.of_all)
+            elif first.kind == "thread":  # shared out anew among all threads
+                yield from self._of_threads(first, insides.around)
             else:
-                yield partial(self._phase, group, in_thread, of_all)
+                yield from self._in_step(first, insides)
 
     def _phase(self, group: Sequence[Node], in_thread: "Inside", of_all: "Inside", thread: Any) -> Any:
         copies = [each for each in group if is_copy(each)]
@@ -299,7 +301,7 @@ class GridEmitting(Emitting):
         closed, self._has_copies_behind = self._has_copies_behind, False
         return [*copies, *([close_group()] if closed else [])], closed
 
-    def _in_step(self, node: Loop, in_thread: "Inside", of_all: "Inside") -> Iterator[Phase | Steps]:
+    def _in_step(self, node: Loop, insides: "Insides") -> Iterator[Phase | Steps]:
         """Yield a loop that all threads run in step, behind what runs ahead of it for its first iterations."""
         ahead = [each for each in node.body if isinstance(each, Ahead)]
 
@@ -307,13 +309,13 @@ class GridEmitting(Emitting):
 
         def begun(number: int, thread: Any) -> Any:
             own = [each for each in ahead if number < each.iterations]
-            copies = [of_all(thread, partial(self._made, each, thread, tirx.const(number))) for each in own]
+            copies = [insides.of_all(thread, partial(self._made, each, thread, tirx.const(number))) for each in own]
             statements, closed = self._closed(copies)
             return sequence([*statements, *([wait_for_groups(number)] if closed and number == first - 1 else [])])
 
         for number in range(first):
             yield partial(begun, number)
-        yield Steps(self.variables[node.name], node.extent, list(self._phases(node.body, in_thread, of_all)))
+        yield Steps(self.variables[node.name], node.extent, list(self._phases(node.body, insides)))
 
     def _copy(self, node: Node, thread: Any) -> Any:
         """Return what one thread does of a node that all threads share out."""
@@ -380,3 +382,14 @@ Around = Callable[[Callable[[], Any]], Any]
 """From what makes a statement to the statement, with the variables of a block set."""
 Inside = Callable[[Any, Callable[[], Any]], Any]
 """From a thread and what makes its statement to the statement, with the variables of the loops around it set."""
+
+
+class Insides(NamedTuple):
+    """What statements inside of a loop of threads are put into."""
+
+    in_thread: Inside
+    """With the loop's own variables."""
+    of_all: Inside
+    """Without: for what all threads share out."""
+    around: Around
+    """What is around the loop."""

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from dsascape.scheduler.kernels.loops.nodes import SHARES, Ahead, Loop, Node, Nodes, Statement, loops_of, statements_of
+from dsascape.scheduler.kernels.loops.program import LoopProgram
 
 
 def is_copy(node: Node) -> bool:
-    """Whether all threads share a node out, whatever they do otherwise."""
-    return isinstance(node, Ahead) or (isinstance(node, Loop) and node.kind == "thread")
+    """Whether all threads share a node out, whatever they do otherwise, and need not wait for each other in it."""
+    return isinstance(node, Ahead) or (isinstance(node, Loop) and node.kind == "thread" and not has_phases(node))
 
 
 def has_phases(node: Loop) -> bool:
@@ -26,11 +27,17 @@ def _hands_over(node: Node) -> bool:
     return any(_gives(each) or each.source for _, each in statements_of((node,)))
 
 
-def groups_of(nodes: Nodes) -> Iterator[list[Node]]:
+def _computes(node: Node, program: LoopProgram) -> bool:
+    """Whether all threads share out what is computed of what others may just have computed, rather than copied."""
+    is_shared = isinstance(node, Loop) and node.kind == "thread"
+    return is_shared and any(program.stage(each.stage).kind != "copy" for _, each in statements_of((node,)))
+
+
+def groups_of(nodes: Nodes, program: LoopProgram) -> Iterator[list[Node]]:
     """Yield nodes that make up one phase: copies, then a thread's own; those that are made ahead, with what follows."""
     group: list[Node] = []
     for node in nodes:
-        own_phase = (isinstance(node, Loop) and node.kind != "thread" and has_phases(node)) or _hands_over(node)
+        own_phase = (isinstance(node, Loop) and has_phases(node)) or _hands_over(node) or _computes(node, program)
         copies_end = bool(group) and is_copy(group[-1]) and not isinstance(group[-1], Ahead) and not is_copy(node)
         begins = bool(group) and is_copy(node) and not is_copy(group[-1])
         if group and (own_phase or copies_end or begins or _hands_over(group[-1])):

@@ -23,6 +23,8 @@ def adds_zeros(condition: Condition, statement: Statement, program: LoopProgram)
         if read.tensor not in copies:
             return False
         copy, buffer = program.stage(copies[read.tensor]), program.buffer(copies[read.tensor])
+        if copy.kind != "copy":  # what is computed there has no zeros behind its end
+            return False
         extents = dict(zip(copy.order, buffer.shape, strict=False))
         ends = [
             dim for dim, (index, size) in enumerate(zip(read.indices, read.shape, strict=True))

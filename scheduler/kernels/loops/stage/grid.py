@@ -36,8 +36,12 @@ class OnGrid(StageBase):
                 conditions.append(Condition(element, self.stage.shape[dim]))
         for loop, value in state.reduced.items() if role == "update" else ():
             extent = self.reductions[loop]
-            if anywhere(value.span(self.tree.extents)[1] > extent):
-                conditions.append(Condition(value, extent))
+            gone = value + self.begun.get(loop, Affine()) * -1
+            if anywhere(gone.span(self.tree.extents)[1] > extent):
+                conditions.append(Condition(gone, extent))
+            end = self.stage.nests[0].loops[loop].extent
+            if loop in self.begun and anywhere(value.span(self.tree.extents)[1] > end):
+                conditions.append(Condition(value, end))
         return conditions
 
     def _reads_copies(self) -> bool:

@@ -7,7 +7,14 @@ from dsascape.scheduler.kernels.loops.affine import Range, Ranges
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.columns import alike
 from dsascape.scheduler.kernels.loops.nodes import FACTOR, Node, Role, Statement
+from dsascape.scheduler.kernels.loops.plans import StagePlan
 from dsascape.scheduler.kernels.loops.stage.base import StageBase, State
+from dsascape.scheduler.kernels.loops.steps import Scope
+
+
+def scope_of(plan: StagePlan) -> Scope:
+    """Return where a running statistic is kept while the sums go on: in memory of the thread, or of the block."""
+    return "stack" if plan.at is None else plan.at.scope
 
 
 class WithRunning(StageBase):
@@ -39,15 +46,16 @@ class WithRunning(StageBase):
         softmax = self.tree.plans.running.get(self.stage.name)
         if softmax is None or not self.corrected_at:
             return []
-        found = self.demanded(depth, self.all_covered(state), {})
+        plans = self.tree.plans.by_stage
+        scope = scope_of(plans[softmax.maximum])
+        found = self.demanded(depth, self.all_of_block(state) if scope == "shared" else self.all_covered(state), {})
         nodes: list[Node] = []
         for name in (softmax.maximum, softmax.total):
-            plan = self.tree.plans.by_stage[name]
-            self.tree.add_buffer(plan, found[name], "stack")
+            plan = plans[name]
+            self.tree.add_buffer(plan, found[name], scope)
             own = type(self)(self.tree, plan, found[name], found[name])
             nodes += own.loops_from(own.start, "first")
-        factor = self.tree.plans.by_stage[softmax.maximum + FACTOR]
-        self.tree.add_buffer(factor, found[softmax.maximum], "stack")
+        self.tree.add_buffer(plans[softmax.maximum + FACTOR], found[softmax.maximum], scope)
         return nodes
 
     def going_on(self, state: State, role: Role) -> list[Node]:

@@ -1,0 +1,81 @@
+"""Softmaxes computed for pieces of the keys (FlashAttention): as steps, in the tree, and read off it again."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from dsascape.hw_models import Gpu, load_hardware
+from dsascape.scheduler.gpu.candidates import candidates
+from dsascape.scheduler.gpu.checked import checked_steps, gpu_limits
+from dsascape.scheduler.gpu.code import block_code, block_needs
+from dsascape.scheduler.gpu.conflicts import padded
+from dsascape.scheduler.gpu.read_tiles import read_tiles
+from dsascape.scheduler.gpu.steps import program_of, steps_of
+from dsascape.scheduler.gpu.streams import softmax_in_front
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.tuning import GpuTuning
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
+from dsascape.scheduler.kernels.loops.illegal import illegal
+from dsascape.scheduler.kernels.loops.shared_memory import shared_memory
+from dsascape.scheduler.kernels.loops.steps import Running
+from dsascape.workloads import Graph
+from tests.scheduler.gpu.test_clusters import TILES, product, whole_layer
+from tests.scheduler.kernels.drawn import TOLERANCE, difference, reference_values, varied
+from tests.tiers import examples
+from tests.workloads.test_masked_attention import attention, written_out
+
+VIEW = GpuView(load_hardware("a100", Gpu), "fp32", GpuTuning(tensor_units=False, shared_reductions=False))
+GRAPHS = {
+    "pieces divide the keys": attention(16, 128), "the last piece is shorter": attention(6, 100),
+    "one query": attention(1, 300), "odd numbers of both": attention(17, 90), "written out": written_out(70, "added"),
+}  # fmt: skip
+
+
+def streamed(layer: Layer, count: int) -> list[GpuTiles]:
+    """Return some of the search's tiles that go through the keys piece by piece, the same in every run."""
+    every = [each for each in candidates(layer, VIEW) if each.stream is not None]
+    return [padded(layer, each, VIEW) for each in random.Random(0).sample(every, min(count, len(every)))]
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
+def test_results_are_those_of_the_network_and_tiles_are_read_off_the_tree(graph: Graph) -> None:
+    graph = graph.with_dtype("fp32")
+    layer, network = whole_layer(graph), varied(graph)
+    values = reference_values(network)
+    for tiles in streamed(layer, examples(8, few=3)):
+        program = program_of(layer, tiles, VIEW.spec.sms.warp)
+
+        assert difference(program, layer, network, values) <= TOLERANCE
+        assert illegal(program, gpu_limits(VIEW)) == ()
+        read = read_tiles(layer, program)
+        assert read.stream == tiles.stream
+        needs = block_needs(layer, tiles, VIEW)
+        assert block_needs(layer, read, VIEW) == needs
+        assert block_code(layer, read, VIEW) == block_code(layer, tiles, VIEW)
+        assert 0.9 * needs.shared_bytes <= shared_memory(program).size_bytes <= needs.shared_bytes
+
+
+def test_steps_say_it_and_survive_their_file() -> None:
+    layer = whole_layer(attention(16, 128).with_dtype("fp32"))
+    (tiles,) = streamed(layer, 1)
+    steps = steps_of(layer, tiles, VIEW.spec.sms.warp)
+    softmax = softmax_in_front(layer)
+    assert softmax is not None
+    (running,) = [step for step in steps if isinstance(step, Running)]
+    assert (running.tensor, running.maximum, running.total) == (softmax.rows, softmax.maximum, softmax.total)
+
+    checked = checked_steps("steps", layer, read_steps(steps_json(steps)), VIEW)
+    assert checked.tiles.stream == tiles.stream
+    whole = steps_of(layer, replace(tiles, stream=None), VIEW.spec.sms.warp)
+    assert checked_steps("steps", layer, whole, VIEW).tiles.stream is None
+
+
+def test_kernels_without_a_softmax_go_through_no_pieces() -> None:
+    layer = whole_layer(product(512, 512, 64))
+    assert softmax_in_front(layer) is None
+    with pytest.raises(StepError, match="has no softmax in front of its last product"):
+        steps_of(layer, replace(TILES, stream=32), 32, VIEW.tensor)
