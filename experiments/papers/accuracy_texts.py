@@ -42,12 +42,9 @@ rows held out judge. After they had been looked at, slower cores were left out o
 more threads should never be slower; all rows were simulated once more then. `python -m
 dsascape.experiments.papers.published_cpus held-out` simulates them again.
 """
-OF_PUBLISHED_CPUS = """What is left: VGG-16 and MobileNet-YOLO come out slower than expected, by up to 1.7 times.
-Winograd's algorithm is computed tile by tile: a thread takes its rows of the image through all steps, and reads all
-transformed weights for each part of them. Libraries transform the whole image, then multiply, then transform back, each
-step on all threads. On four threads of Snapdragon 835, VGG-16's second layer gets tiles of F(2, 3), with 2.2 times the
-products of F(6, 3), as larger ones wait longer for weights: it takes 70 ms on one thread and 37 on four. Four times the
-bandwidth of L2 would change the network by 4 %. Networks of small kernels come out too fast on several threads:
+OF_PUBLISHED_CPUS = """What is left: MobileNet-YOLO comes out slower than expected, by up to 1.7 times on one thread.
+VGG-16, too, did so before Winograd's algorithm could run in phases, as libraries compute it; it is expected at 0.6 to
+1.3 of ncnn's time now. Networks of small kernels come out too fast on several threads:
 SqueezeNet, ShuffleNet and BlazeFace at 0.6 to 0.75 on Snapdragon 835. In ncnn, groups of channels (AlexNet, RegNetY)
 run one after the other, layers whose channels are no multiples of four (BlazeFace) have other code, and a swish, an
 addition or a concatenation is a pass over memory, which `fixed-pattern` has in the kernel before. Raspberry Pis ran

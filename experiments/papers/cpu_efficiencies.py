@@ -7,7 +7,7 @@ critical path: launches, kernels by kind, and what memory limits. The efficienci
 to the published times with the least mean error of logarithms. Single kernels are not published, so networks tell kinds
 apart only as far as these are mixed differently; a penalty keeps what they do not tell near the others. Networks with
 groups of channels are left out: ncnn runs each group as a convolution of its own. So are VGG-16 and MobileNet-YOLO, in
-which Winograd's convolutions of many channels take most of the time: their bound, tile by tile, is known to be slow.
+which Winograd's convolutions of many channels take most of the time: they were tile by tile, and slow, at that time.
 """
 
 import csv
