@@ -49,10 +49,11 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
     nests = nests_of(layer)
     sms, tuning = view.spec.sms, view.tuning
     held = staged = registers = sums_kept = 0
+    running = next((each for each in nests.statistics if nests.nests[each].compiled.nest.running), -1)
     for number, (nest, work) in enumerate(zip(nests.nests, nests.works(layer, tiles.tile, tiles.stream), strict=True)):
         if nest.is_shared:
-            kept = 2 if tiles.stream is not None and number in nests.statistics[:1] else 1  # a factor beside a maximum
-            held += kept * math.ceil(work.most_outputs * nest.element_bytes)
+            copies = 2 if tiles.stream is not None and number == running else 1  # a factor beside a maximum
+            held += copies * math.ceil(work.most_outputs * nest.element_bytes)
         parts = parts_of(nests, number, layer, tiles, sms.warp)
         if parts is not None:
             registers = max(registers, _registers(nest, parts, view))

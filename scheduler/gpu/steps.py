@@ -88,6 +88,9 @@ class _Writing:
         written = [tensor for tensor, (_, nest) in self.nests.items() if nest.is_anchor]
         self.sums = written[0] + SUMS if written else ""
         """The stage of the last product's sums."""
+        stages = list(self.naive.stages)
+        self.in_pieces = frozenset(stages[: stages.index(self.sums)] if self.softmax is not None else ())
+        """Stages that are computed for a piece of the last product's depth at a time."""
 
     def steps(self) -> Iterator[Step]:
         """Yield all steps: first those that name what has loops of its own, then those that say which."""
@@ -131,7 +134,8 @@ class _Writing:
             yield Tile(name, (of_tiles, of_parts))
         else:
             scope: Scope = "global" if name in self.layer.outputs else "shared"
-            yield ComputeAt(name, self.sums, 1, scope) if self.softmax else ComputeAt(name, self.sink, self.dims, scope)
+            around = (self.sums, 1) if name in self.in_pieces else (self.sink, self.dims)
+            yield ComputeAt(name, *around, scope)
             at_once = held.at_once
             outer = () if at_once is None else (Level("space", order, tuple([at_once[dim] for dim in order])),)
             yield Tile(name, (*outer, of_parts))
@@ -200,7 +204,7 @@ class _Writing:
                 yield ShareReduction(stage.name, held.split, loops)
             return
         executed = reduction_extents(stage.nests[0])
-        if self.softmax is not None and self.tiles.stream is not None:
+        if held.name in self.in_pieces and self.tiles.stream is not None:
             executed = {loop: min(extent, self.tiles.stream) for loop, extent in executed.items()}
         elements = math.prod([each.extent for each in needed[held.name]])
         count = sharing(self.threads, elements, math.prod([executed[loop] for loop in loops]))

@@ -1,4 +1,7 @@
-"""Softmaxes in front of a block's last product, computed for a piece of its depth at a time (FlashAttention)."""
+"""Softmaxes in front of a block's last product, computed for a piece of its depth at a time.
+
+Running statistics correct what was summed up before (Dao et al., FlashAttention, 2022, algorithm 1).
+"""
 
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.kernels.layer import Layer
@@ -7,12 +10,12 @@ from dsascape.workloads.index import Index
 
 
 def softmax_in_front(layer: Layer) -> Softmax | None:
-    """Return the softmax that running statistics can be kept of while a layer's last product goes along its rows.
+    """Return the softmax whose rows the last product of a layer goes along, so that it can be computed in pieces.
 
-    None where the product reads something else, or results of the layer are computed in front of it.
+    None where the product reads something else, or another reduction in front of it goes along these rows.
     """
     nests = nests_of(layer)
-    if not layer.streamed or nests.anchor < 0 or len(layer.outputs) > 1:
+    if not layer.streamed or nests.anchor < 0:
         return None
     own = [each.nest for each in reversed(layer.nests) if not each.is_view]
     anchor, depth = own[nests.anchor], nests.nests[nests.anchor].depth_loop

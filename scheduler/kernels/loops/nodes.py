@@ -206,7 +206,7 @@ class Loop:
     width: int = 1
     """Threads that run one of its iterations together."""
     cluster: tuple[tuple[str, int], ...] = ()
-    """Of blocks: neighbours that form a cluster, by loop, itself or among ``fused``; more than one of each."""
+    """Neighbouring blocks of a cluster along each loop of blocks, by the loop's name; loops with one are left out."""
     dealt: str = ""
     """Loop, itself or among ``fused``, of which the first and the last iteration that are left run in turn."""
     reach: Reach | None = None

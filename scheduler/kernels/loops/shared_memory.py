@@ -8,7 +8,17 @@ one such loop copies end before sums are handed over, unless threads compute for
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dsascape.scheduler.kernels.loops.nodes import FACTOR, SHARES, Buffer, Loop, Node, Nodes, Statement, loops_of
+from dsascape.scheduler.kernels.loops.nodes import (
+    FACTOR,
+    SHARES,
+    Buffer,
+    Loop,
+    Node,
+    Nodes,
+    Statement,
+    loops_of,
+    statements_of,
+)
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 
 
@@ -42,7 +52,7 @@ def _place(program: LoopProgram, loop: Loop, buffers: Mapping[str, Buffer], begi
     Loops of threads inside of it in which threads compute for each other run one after the other, each behind the
     copies that last for as long as they do.
     """
-    nested = [each for each in _outermost_threads(loop.body) if _passes_on(each)]
+    nested = [each for each in _outermost_threads(loop.body) if has_phases(each)]
     inside = {name for each in nested for name in _stages(each.body)}
     around = {each.name for each in loops_of((loop,)) if any(one in nested for one in loops_of(each.body))}
     stages = [name for name in dict.fromkeys(_stages(loop.body)) if name in buffers and name not in inside]
@@ -65,9 +75,11 @@ def _in_a_row(buffers: Sequence[Buffer], begin: int, places: dict[str, int]) -> 
     return begin
 
 
-def _passes_on(loop: Loop) -> bool:
-    """Whether threads wait for each other in a loop of theirs: for copies, or for sums that they hand over."""
-    return any(each.endswith(SHARES) for each in _stages(loop.body)) or any(_outermost_threads(loop.body))
+def has_phases(loop: Loop) -> bool:
+    """Whether threads have to wait for each other inside of a loop: for copies, or for sums that they hand over."""
+    statements = [each for _, each in statements_of(loop.body)]
+    gives, takes = any(each.stage.endswith(SHARES) for each in statements), any(each.source for each in statements)
+    return (gives and takes) or any(each.kind == "thread" for each in loops_of(loop.body))
 
 
 def _is_short(program: LoopProgram, buffer: Buffer) -> bool:

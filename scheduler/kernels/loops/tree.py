@@ -60,9 +60,6 @@ class Tree:
         own = plan.rounded(of_block if plan.at.scope == "shared" else box, self.extents)
         if self.plans.statistic(plan.stage.name) is None:
             self.add_buffer(plan, own, plan.at.scope)
-        for softmax in self.plans.running.values():
-            if plan.stage.name == softmax.exponentials:
-                self.columns = own[softmax.columns]
         nodes = tuple(StageLoops(self, plan, own, of_block).nodes())
         ahead = plan.get(Prefetch)
         if ahead is not None and self.around:

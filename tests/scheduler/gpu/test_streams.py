@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from onnx import helper
 
 from dsascape.hw_models import Gpu, load_hardware
 from dsascape.scheduler.gpu.candidates import candidates
@@ -26,12 +27,21 @@ from dsascape.workloads import Graph
 from tests.scheduler.gpu.test_clusters import TILES, product, whole_layer
 from tests.scheduler.kernels.drawn import TOLERANCE, difference, reference_values, varied
 from tests.tiers import examples
-from tests.workloads.test_masked_attention import attention, written_out
+from tests.workloads.test_masked_attention import attention, network, written_out
+
+
+def normalised(queries: int, keys: int) -> Graph:
+    """Return attention whose results a second softmax reduces."""
+    inputs = {"q": [1, 2, queries, 16], "k": [1, 2, keys, 16], "v": [1, 2, keys, 16]}
+    nodes = [helper.make_node("Attention", ["q", "k", "v"], ["a"]), helper.make_node("Softmax", ["a"], ["y"])]
+    return network(nodes, inputs, {}, ("y",))
+
 
 VIEW = GpuView(load_hardware("a100", Gpu), "fp32", GpuTuning(tensor_units=False, shared_reductions=False))
 GRAPHS = {
     "pieces divide the keys": attention(16, 128), "the last piece is shorter": attention(6, 100),
     "one query": attention(1, 300), "odd numbers of both": attention(17, 90), "written out": written_out(70, "added"),
+    "stored caches beside it": attention(6, 80, past=20), "rows that are normalised behind it": normalised(9, 100),
 }  # fmt: skip
 
 

@@ -29,10 +29,10 @@ from dsascape.scheduler.kernels.loops.nodes import (
     statements_of,
 )
 from dsascape.scheduler.kernels.loops.program import LoopProgram
-from dsascape.scheduler.kernels.loops.shared_memory import shared_memory
+from dsascape.scheduler.kernels.loops.shared_memory import has_phases, shared_memory
 from dsascape.scheduler.kernels.values.access import Stored
 from dsascape.tuner.codegen.emit import Emitting
-from dsascape.tuner.codegen.gpu.groups import groups_of, has_phases, is_copy
+from dsascape.tuner.codegen.gpu.groups import groups_of, is_copy
 from dsascape.tuner.codegen.gpu.guards import adds_zeros, dim_of
 from dsascape.tuner.codegen.gpu.moves import close_group, copied_behind, stored_together, wait_for_groups
 from dsascape.tuner.codegen.gpu.neighbours import copied_lanes, lanes_of, place_in_memory
@@ -385,11 +385,11 @@ Inside = Callable[[Any, Callable[[], Any]], Any]
 
 
 class Insides(NamedTuple):
-    """What statements inside of a loop of threads are put into."""
+    """Functions that wrap a statement inside of a loop of threads with what stands around it."""
 
     in_thread: Inside
-    """With the loop's own variables."""
+    """Sets the variables of the loop of threads and of those around it."""
     of_all: Inside
-    """Without: for what all threads share out."""
+    """Sets those of the loops around it alone: for what all threads share out."""
     around: Around
-    """What is around the loop."""
+    """Wraps what one block does, for loops of threads inside of this one."""

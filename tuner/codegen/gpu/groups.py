@@ -2,20 +2,14 @@
 
 from collections.abc import Iterator
 
-from dsascape.scheduler.kernels.loops.nodes import SHARES, Ahead, Loop, Node, Nodes, Statement, loops_of, statements_of
+from dsascape.scheduler.kernels.loops.nodes import SHARES, Ahead, Loop, Node, Nodes, Statement, statements_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.shared_memory import has_phases
 
 
 def is_copy(node: Node) -> bool:
     """Whether all threads share a node out, whatever they do otherwise, and need not wait for each other in it."""
     return isinstance(node, Ahead) or (isinstance(node, Loop) and node.kind == "thread" and not has_phases(node))
-
-
-def has_phases(node: Loop) -> bool:
-    """Whether threads have to wait for each other inside of a loop: for copies, or for sums that they hand over."""
-    statements = [each for _, each in statements_of(node.body)]
-    gives, takes = any(_gives(each) for each in statements), any(each.source for each in statements)
-    return (gives and takes) or any(each.kind == "thread" for each in loops_of(node.body))
 
 
 def _gives(statement: Statement) -> bool:

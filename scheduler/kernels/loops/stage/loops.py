@@ -93,10 +93,9 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
         }
         demanded = self.demanded(depth, box, reduced)
         of_all = demanded if same(of_block, box) else self.demanded(depth, of_block, reduced)
-        for softmax in self.tree.plans.running.values():
-            part = demanded.get(softmax.exponentials)
-            if part is not None and self.tree.plans.running.get(self.stage.name) is softmax:
-                self.tree.columns = part[softmax.columns]  # statistics go along these, too
+        softmax = self.tree.plans.running.get(self.stage.name)
+        if softmax is not None and softmax.exponentials in demanded:
+            self.tree.columns = demanded[softmax.exponentials][softmax.columns]  # statistics go along these, too
         nodes: list[Node] = []
         for plan in plans:
             name = plan.stage.name
