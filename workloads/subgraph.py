@@ -123,14 +123,14 @@ class Subgraph:
 
     def leading_to(self, op: int) -> frozenset[int]:
         """Return the operators inside that ``op`` needs, itself included."""
-        found, waiting = {op}, [op]
+        needed, waiting = {op}, [op]
         while waiting:
             for name in self.graph.ops[waiting.pop()].inputs:
                 producer = self.graph.producer.get(name)
-                if producer is not None and producer in self.ops and producer not in found:
-                    found.add(producer)
+                if producer is not None and producer in self.ops and producer not in needed:
+                    needed.add(producer)
                     waiting.append(producer)
-        return frozenset(found)
+        return frozenset(needed)
 
     def nests_backwards(self) -> Iterator[PlacedNest]:
         """Yield the loop nests from the last operator's last one to the first operator's first one."""

@@ -1,4 +1,4 @@
-"""Algorithms of convolutions as the whole schedule runs them: direct where another only pays by itself.
+"""Algorithms of convolutions as the whole schedule runs them: each in the way that is fastest where it stands.
 
 `CpuCosts.convolved` compares algorithms of one kernel among many alike, whose buffers in front of and behind its
 products the caches still have. Whether they do depends on the kernels around it: what a network's first such kernel

@@ -96,6 +96,13 @@ def test_what_the_data_is_made_of_is_computed_in_front_of_its_transforms() -> No
     assert max(deviations(plan, {0: Chosen(tuple(steps), 4)}).values()) < KERNEL_TOLERANCE
 
 
+def test_kernels_that_cut_it_otherwise_have_no_code() -> None:
+    plan = planned(8, 8)
+    chosen = in_tiles_of(plan, 4, in_phases=True)
+    code = generate(plan, executable(plan.graph), {**chosen, 1: Chosen(chosen[1].layers[:2], 4)})
+    assert [each.reason for each in code.missing] == ["it has code in 3 kernels, not in 2"]
+
+
 @IN_BOTH_WAYS
 def test_a_measurement_and_a_bundle_have_the_transformed_weights(*, in_phases: bool) -> None:
     plan = planned(8, 8)

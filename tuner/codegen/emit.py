@@ -75,7 +75,7 @@ def function_of(layers: Sequence[tuple[Layer, LoopProgram]], executable: Executa
     bodies = []
     for number, (layer, program) in enumerate(layers):
         before = {**{each: own for each, own in inputs.items() if each not in packings}, **outputs}
-        emitting = Emitting(layer, executable, program, Around(before, between, number))
+        emitting = Emitting(layer, executable, program, LayerContext(before, between, number))
         bodies.append(emitting.body())
         outputs |= {each: emitting.buffers[each] for each in layer.outputs}
         inputs |= {each: own for each, own in emitting.values.inputs.items() if each not in outputs}
@@ -89,8 +89,8 @@ def function_of(layers: Sequence[tuple[Layer, LoopProgram]], executable: Executa
 
 
 @dataclass(frozen=True)
-class Around:
-    """What a layer has to know of the others in its function."""
+class LayerContext:
+    """What the code of a layer needs from the other layers of its function."""
 
     before: Mapping[str, Any] = field(default_factory=dict)
     """Buffers of tensors that layers in front read or compute."""
@@ -100,7 +100,7 @@ class Around:
     """Number of the layer, for names of outlined functions."""
 
 
-_ALONE = Around()
+_ALONE = LayerContext()
 
 
 class Emitting(Statements):
@@ -110,9 +110,9 @@ class Emitting(Statements):
     """What makes expressions of the kernel's elements."""
 
     def __init__(
-        self, layer: Layer, executable: Executable, program: LoopProgram, around: Around = _ALONE
+        self, layer: Layer, executable: Executable, program: LoopProgram, context: LayerContext = _ALONE
     ) -> None:
-        super().__init__(layer, program, self.values_of(layer, executable, buffers=around.before))
+        super().__init__(layer, program, self.values_of(layer, executable, buffers=context.before))
         self.variables = {name: tirx.Var(name, "int32") for name in program.extents}
         """Loop variables by name; loops that were fused are expressions of the fused one."""
         self.dealt: dict[str, tuple[Any, Any]] = {}
@@ -122,7 +122,7 @@ class Emitting(Statements):
         self.inside: dict[str, list[Buffer]] = {}
         self.buffers: dict[str, Any] = {}
         self._part = -1
-        self._around = around
+        self._context = context
 
     def body(self) -> Any:
         """Return the statements of the whole layer."""
@@ -157,7 +157,7 @@ class Emitting(Statements):
         stage = self.stages[buffer.name]
         dtype = self.dtype_of(stage)
         shape = buffer.shape
-        if buffer.name in self._around.between:
+        if buffer.name in self._context.between:
             shape = (shape[0] + 1, *shape[1:])  # vectors may be loaded beyond the end: nothing else touches that memory
         self.buffers[buffer.name] = own = tirx.decl_buffer(
             shape, dtype, self.values.name(buffer.name), scope=_SCOPES[buffer.scope]
@@ -199,7 +199,7 @@ class Emitting(Statements):
         if isinstance(node, Outlined):
             self._part += 1
             body = self._with_buffers(self._take_registers(node), body)
-            name = tvm.ir.StringImm(f"layer{self._around.number}_part{self._part}")
+            name = tvm.ir.StringImm(f"layer{self._context.number}_part{self._part}")
             return tirx.AttrStmt(tirx.const(0, "int32"), _OUTLINED, name, body)
         if isinstance(node, Guard):
             conditions = [self.value(each.value) < each.limit for each in node.conditions]

@@ -20,6 +20,7 @@ from dsascape.scheduler.kernels.values.packing import Packing
 from dsascape.tuner.codegen.by_itself import written_by_itself
 from dsascape.tuner.codegen.emit import CpuFunction, function_of
 from dsascape.tuner.codegen.names import kernel_name
+from dsascape.wording import count
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.arithmetic.elementwise import UnsupportedKernelError
 from dsascape.workloads.executable import Executable
@@ -98,7 +99,10 @@ def generate(plan: FusionPlan, executable: Executable, chosen: ChosenLoops) -> G
             continue
         named = kernel_name(plan, position), position, tuple(plan.graph.ops[op].name for op in group.ops)
         try:
-            kernels.append(_kernel(layers, executable, chosen[position].layers[-len(layers) :], named))
+            steps = chosen[position].layers[-len(layers) :]
+            if len(steps) != len(layers):
+                raise UnsupportedKernelError(f"it has code in {count(len(layers), 'kernel')}, not in {len(steps)}")
+            kernels.append(_kernel(layers, executable, steps, named))
         except UnsupportedKernelError as error:
             missing.append(Uncompiled(*named, str(error)))
         except RuntimeError as error:  # TVM refuses the expressions or the schedule
@@ -130,9 +134,10 @@ def _kernel(
         function, inputs = by_itself(layers[0], executable, chosen[0], name)
         return Kernel(name, position, operators, inputs, layers[0].outputs, {}, function)
     programs = [loop_program(NaiveProgram(layer), steps) for layer, steps in zip(layers, chosen, strict=True)]
-    made = function_of(list(zip(layers, programs, strict=True)), executable, name)
-    own = tuple(programs)
-    return Kernel(name, position, operators, made.inputs, made.outputs, made.packings, made.function, own)
+    code = function_of(list(zip(layers, programs, strict=True)), executable, name)
+    return Kernel(
+        name, position, operators, code.inputs, code.outputs, code.packings, code.function, tuple(programs)
+    )  # fmt: skip
 
 
 def stored_array(graph: Graph, name: str, value: Array) -> Array:

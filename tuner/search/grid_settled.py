@@ -108,13 +108,13 @@ def _cluster(bind: Bind, shape: Extents, grid: Level) -> tuple[int, ...]:
     """Return the blocks of a cluster, halved along loops of the grid that have fewer; none where one is left."""
     if not bind.cluster or grid.sizes is None or len(grid.order) != len(bind.cluster):
         return ()
-    found = []
+    cluster = []
     for dim, size, blocks in zip(grid.order, grid.sizes, bind.cluster, strict=True):
         neighbours = blocks
         while neighbours > -(-shape[dim] // size):
             neighbours //= 2
-        found.append(neighbours)
-    return tuple(found) if math.prod(found) > 1 else ()
+        cluster.append(neighbours)
+    return tuple(cluster) if math.prod(cluster) > 1 else ()
 
 
 def _as_large_as(steps: Steps, name: str, part: Level) -> Steps:

@@ -71,10 +71,10 @@ class CpuSchedule(KernelSchedule[CpuKernel]):
     @cached_property
     def kernels_of(self) -> Mapping[int, tuple[CpuKernel, ...]]:
         """Kernels of each group that has any, in order, by the group's number."""
-        found: dict[int, tuple[CpuKernel, ...]] = {}
+        by_group: dict[int, tuple[CpuKernel, ...]] = {}
         for kernel in self.runs:
-            found[kernel.group] = (*found.get(kernel.group, ()), kernel)
-        return found
+            by_group[kernel.group] = (*by_group.get(kernel.group, ()), kernel)
+        return by_group
 
     @property
     def chosen(self) -> dict[int, Chosen]:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dsascape.fusion import plan_from_groups
 from dsascape.fusion.fixed_pattern import fixed_pattern_plan
@@ -12,6 +14,7 @@ from dsascape.fusion.plan import Group
 from dsascape.hw_models import Cpu, load_hardware
 from dsascape.scheduler import ScheduleError
 from dsascape.scheduler.cpu.convolutions import with_algorithms_that_pay
+from dsascape.scheduler.cpu.cost.estimate import time_ps
 from dsascape.scheduler.cpu.costs import CpuCosts
 from dsascape.scheduler.cpu.lower import works
 from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
@@ -27,6 +30,7 @@ from dsascape.workloads.nest_by_nest import written_out
 from dsascape.workloads.winograd.operators import fits
 from tests.graphs import Net
 from tests.scheduler.cpu.running import tiles_of
+from tests.tiers import examples
 
 PHONE = load_hardware("kirin990", Cpu)
 
@@ -96,6 +100,31 @@ def test_it_is_faster_and_never_slower_than_what_it_replaces() -> None:
     for side, channels in ((4, 8), (7, 32), (9, 3)):
         small = network(side, channels)
         assert costs_of(small).kernel_s([2]) <= costs_of(small, winograd=0).kernel_s([2])
+
+
+@settings(max_examples=examples(20, few=4), deadline=None)
+@given(
+    side=st.sampled_from([7, 14, 20, 28]), channels=st.sampled_from([16, 32, 64]),
+    depth=st.integers(1, 3), threads=st.sampled_from([1, 2, 4]),
+)  # fmt: skip
+def test_a_schedule_is_no_slower_than_with_each_way_everywhere(
+    side: int, channels: int, depth: int, threads: int
+) -> None:
+    net = Net()
+    name = net.relu(net.conv(net.input(1, 8, side, side), channels, 1))
+    for _ in range(depth):
+        name = net.relu(net.conv(name, channels, 3))
+    graph = net.graph(name, dtype="fp32")
+    plan, costs = fixed_pattern_plan(graph), costs_of(graph, threads=threads)
+    every = range(len(plan.groups))
+
+    def taken_ps(schedule: CpuSchedule) -> float:
+        return sum([time_ps(work, costs.view) for work in works(schedule, costs.view)])
+
+    best = taken_ps(with_algorithms_that_pay(plan, costs))
+    assert best <= taken_ps(kernel_by_kernel(plan, costs))
+    assert best <= taken_ps(kernel_by_kernel(plan, costs, whole=every))
+    assert best <= taken_ps(kernel_by_kernel(plan, costs, direct=every))
 
 
 def test_the_option_says_which_tiles_there_are() -> None:
