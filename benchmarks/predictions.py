@@ -1,10 +1,10 @@
-"""Predicted times of every kernel of networks on CPUs, kept as data: what a change of the cost model moves.
+"""Predicted times of every kernel of networks, kept as data: what a change of the cost model moves.
 
-`python -m benchmarks.predictions write FILE.csv` predicts with the code that is imported; `... compare FILE.csv`
-predicts again what the file has, and prints for each preset the networks that take more than 2 % longer, the median and
-95th percentile of the kernels' drift, and the kernels that drift by more than 3 %, by their operators. Kernels are
-paired by preset, dtype, threads, network and name, the tensor that they write. ``--preset``, ``--network`` and
-``--dtype`` choose; each may be given several times.
+`python -m benchmarks.predictions write FILE.csv` predicts CPUs with the code that is imported, with ``--kind gpu``
+GPUs; `... compare FILE.csv` predicts again what the file has, and prints for each preset the networks that take more
+than 2 % longer, the median and 95th percentile of the kernels' drift, and the kernels that drift by more than 3 %, by
+their operators. Kernels are paired by preset, dtype, threads, network and name, the tensor that they write.
+``--preset``, ``--network`` and ``--dtype`` choose; each may be given several times.
 """
 
 import argparse
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dsascape.fusion import fixed_pattern_plan
-from dsascape.hw_models import Cpu, load_hardware, preset_names
+from dsascape.hw_models import Cpu, Gpu, load_hardware, preset_names
+from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.cpu.convolutions import with_algorithms_that_pay
 from dsascape.scheduler.cpu.cost.estimate import time_ps
 from dsascape.scheduler.cpu.costs import CpuCosts
@@ -26,6 +27,9 @@ from dsascape.scheduler.cpu.lower import works
 from dsascape.scheduler.cpu.search.tiling import KnownTiles
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.gpu.kind import GPU
+from dsascape.scheduler.gpu.repeated import repeated_kernels
+from dsascape.scheduler.gpu.tiling import KnownTiles as KnownGrids
 from dsascape.workloads import load_network
 from dsascape.workloads.analysis import Analysis
 
@@ -41,6 +45,8 @@ EVERYWHERE = ("snapdragon855", "epyc", "raspberry_pi_4", "apple_m1")
 """Presets on which all networks are predicted, with one thread as well."""
 NARROW = (("snapdragon855", "fp16"), ("snapdragon855", "int8"), ("apple_m1", "fp16"), ("epyc", "int8"))
 """Presets and dtypes of fewer bits that ``NETWORKS`` are predicted in, on all cores."""
+EVERYWHERE_ON_GPUS = ("h100", "a100", "t4", "adreno640")
+"""Presets on which all networks are predicted, in single precision as well."""
 SLOWER, DRIFT = 0.02, 0.03
 SHOWN = 12
 """Number of kinds of kernels that are shown of a preset, those that move the most time first."""
@@ -77,8 +83,33 @@ class Predicted(NamedTuple):
 Predictions = Mapping[Key, Predicted]
 
 
-def predicted(point: Point, known: KnownTiles | None = None) -> dict[Key, Predicted]:
+class Known:
+    """Tiles that points of one machine share."""
+
+    def __init__(self) -> None:
+        self.cpu, self.gpu = KnownTiles(), KnownGrids()
+
+
+def predicted(point: Point, known: Known | None = None) -> dict[Key, Predicted]:
     """Return the time of each kernel of a network; ``known`` keeps tiles for other networks on as many threads."""
+    known = known or Known()
+    spec = load_hardware(point.preset)
+    return _on_cpu(point, known.cpu) if isinstance(spec, Cpu) else _on_gpu(point, known.gpu)
+
+
+def _on_gpu(point: Point, known: KnownGrids) -> dict[Key, Predicted]:
+    graph = load_network(point.network).with_dtype(point.dtype)
+    costs = GPU.costs(load_hardware(point.preset, Gpu), 1, point.dtype, None, known, Analysis(graph))
+    schedule = GPU.schedule(fixed_pattern_plan(graph), costs, "fixed-pattern")
+    found: dict[Key, Predicted] = {}
+    for kernel, each in zip(schedule.runs, repeated_kernels(schedule, costs), strict=True):
+        ops = kernel.layer.analysis.graph.ops
+        kinds = "+".join(kind for kind, _ in groupby(ops[op].kind for op in kernel.layer.ops))
+        found[Key(point, kernel.name)] = Predicted(each.seconds * PS_PER_S, kinds)
+    return found
+
+
+def _on_cpu(point: Point, known: KnownTiles) -> dict[Key, Predicted]:
     view = CpuView(load_hardware(point.preset, Cpu), CpuTuning(threads=point.threads))
     graph = load_network(point.network).with_dtype(point.dtype)
     costs = CpuCosts(view, Analysis(graph), point.dtype, known)
@@ -97,7 +128,7 @@ def predictions(chosen: Iterable[Point]) -> dict[Key, Predicted]:
     """Return the predictions of points; networks of one machine share what they know about tiles."""
     found: dict[Key, Predicted] = {}
     for _, of_machine in groupby(chosen, key=lambda point: (point.preset, point.threads)):
-        known = KnownTiles()
+        known = Known()
         for point in of_machine:
             found |= predicted(point, known)
     return found
@@ -109,8 +140,16 @@ def cpus() -> list[str]:
     return [name for name, spec in found if isinstance(spec, Cpu) and "fp32" in spec.simd.lanes]
 
 
+def points_of_gpus() -> Iterator[Point]:
+    """Yield every point of the file of GPUs, those of one machine one after the other."""
+    for preset in [name for name in preset_names() if isinstance(load_hardware(name), Gpu)]:
+        everywhere = preset in EVERYWHERE_ON_GPUS
+        yield from [Point(preset, "fp16", 0, network) for network in (*NETWORKS, *(FURTHER if everywhere else ()))]
+        yield from [Point(preset, "fp32", 0, network) for network in (NETWORKS if everywhere else ())]
+
+
 def points() -> Iterator[Point]:
-    """Yield every point of the file, those of one machine and number of threads one after the other."""
+    """Yield every point of the file of CPUs, those of one machine and number of threads one after the other."""
     for preset in cpus():
         everywhere = preset in EVERYWHERE
         yield from [Point(preset, "fp32", 0, network) for network in (*NETWORKS, *(FURTHER if everywhere else ()))]
@@ -210,6 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("write", "compare"))
     parser.add_argument("file", type=Path)
+    parser.add_argument("--kind", choices=("cpu", "gpu"), default="cpu", help="machines that are written")
     for option in ("preset", "network", "dtype"):
         parser.add_argument(f"--{option}", action="append", help="only this one, and others given so")
     parser.add_argument("--note", default="predicted by benchmarks.predictions")
@@ -220,7 +260,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return all(names is None or name in names for names, name in chosen)
 
     if asked.what == "write":
-        write(asked.file, predictions(filter(is_asked, points())), asked.note)
+        every = points() if asked.kind == "cpu" else points_of_gpus()
+        write(asked.file, predictions(filter(is_asked, every)), asked.note)
         return
     before = {key: each for key, each in read(asked.file).items() if is_asked(key.point)}
     print(*comparison(before, predictions(dict.fromkeys(key.point for key in before))), sep="\n")
