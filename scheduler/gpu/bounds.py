@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from dsascape.hw_models.gpu.sm import ACCESS, ISSUE, LANES, SHARED, SPECIAL, TENSOR
 from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.gpu.work import Grid
 
@@ -18,7 +19,9 @@ _PIPES = (LANES, SPECIAL, ISSUE, ACCESS, TENSOR)
 class Grids:
     """The grids that are tried for a layer."""
 
+    tiles: Sequence[GpuTiles]
     listed: Sequence[Grid]
+    """About the grid of each."""
     instructions: NDArray[np.float64]
     """By grid and pipe of an SM: what all blocks together issue there."""
     shared_bytes: NDArray[np.float64]
@@ -26,8 +29,8 @@ class Grids:
     l2_bytes: NDArray[np.float64]
 
     @staticmethod
-    def of(grids: Sequence[Grid]) -> "Grids":
-        """Return what is needed of ``grids`` as arrays."""
+    def of(tiles: Sequence[GpuTiles], grids: Sequence[Grid]) -> "Grids":
+        """Return what is needed of ``grids``, those of ``tiles``, as arrays."""
         rows = []
         for grid in grids:
             issued = grid.code.issued
@@ -36,7 +39,7 @@ class Grids:
             )  # fmt: skip
             rows.append([grid.blocks * count for count in by_pipe])
         return Grids(
-            grids, np.array(rows, dtype=np.float64).reshape(len(grids), len(_PIPES)),
+            tiles, grids, np.array(rows, dtype=np.float64).reshape(len(grids), len(_PIPES)),
             np.array([grid.blocks * grid.code.shared_bytes for grid in grids], dtype=np.float64),
             np.array([grid.l2_bytes for grid in grids], dtype=np.float64),
         )  # fmt: skip

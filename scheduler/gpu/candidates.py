@@ -14,7 +14,7 @@ from typing import Literal
 
 from dsascape.scheduler.gpu.fronts import depth_step, filled, fronts_of, room_of, unit_of
 from dsascape.scheduler.gpu.nests import Product, nests_of
-from dsascape.scheduler.gpu.parts import operands_bytes
+from dsascape.scheduler.gpu.parts import operands_bytes, slots
 from dsascape.scheduler.gpu.streams import softmax_in_front
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
@@ -83,9 +83,18 @@ def candidates(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
     """Yield the tiles that are tried, in a fixed order."""
     sides = _known_sides(layer)
     if sides is not None:
-        yield from _of_products(layer, sides, view)
+        yield from [_with_own_stages(layer, tiles) for tiles in _of_products(layer, sides, view)]
     if sides is None or _is_thin(layer, sides):
         yield from runs(layer, view)
+
+
+def _with_own_stages(layer: Layer, tiles: GpuTiles) -> GpuTiles:
+    """Return ``tiles`` with no more stages than any of its products has steps."""
+    nests = nests_of(layer)
+    staged = [(nests.nests[nests.anchor], tiles.depth_step)]
+    staged += [(nests.nests[place], front.depth_step) for place, front in zip(nests.fronts, tiles.fronts, strict=True)]
+    most = max([slots(nest, step, tiles.stages) for nest, step in staged if step is not None], default=1)
+    return tiles if most == tiles.stages else replace(tiles, stages=most)
 
 
 def grid_orders(layer: Layer) -> tuple[tuple[int, ...], ...]:
@@ -296,6 +305,7 @@ def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
     most = min(sms.threads_per_block, max(_THREADS) * 2)
     splits = _SPLITS if any(nest.compiled.nest.has_reduction for nest in nests_of(layer).nests) else (1,)
     iterations = nests_of(layer).shared_iterations
+    may_share = view.tuning.shared_reductions and not steps and _ends_in_registers(layer)
     for tile in tiles:
         if not _has_room(layer, tile, view):
             continue
@@ -306,9 +316,15 @@ def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
                 if parts * split > most:
                     continue
                 yield _with_fronts(layer, GpuTiles(tile, order, part, split, None, 1, "lanes"), view, staged=True)
-                for shares in _SHARES if view.tuning.shared_reductions and not steps else ():
+                for shares in _SHARES if may_share else ():
                     if blocks * shares <= _MOST_SHARING and shares * split * _LEAST_TURNS <= iterations:
                         yield GpuTiles(tile, order, part, split, None, 1, "lanes", shares)
+
+
+def _ends_in_registers(layer: Layer) -> bool:
+    """Whether threads keep the sums of the reduction that blocks may share, which no other thread reads."""
+    nests = nests_of(layer)
+    return nests.reduction >= 0 and not nests.nests[nests.reduction].is_shared
 
 
 def _run_parts(tile: Extents, dims: Sequence[int]) -> Iterator[Extents]:

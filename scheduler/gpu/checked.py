@@ -1,14 +1,10 @@
 """Steps of a grid from elsewhere, checked before anything is made of them."""
 
-from dataclasses import dataclass
-
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.clusters import check_cluster
-from dsascape.scheduler.gpu.code import block_needs
-from dsascape.scheduler.gpu.read_tiles import read_tiles
-from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.gpu.work import program_grid
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -21,14 +17,6 @@ from dsascape.wording import count
 _REGISTER_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedSteps:
-    """Steps that make a program which a GPU runs, and the tiles that it has."""
-
-    steps: Steps
-    tiles: GpuTiles
-
-
 def gpu_limits(view: GpuView) -> Limits:
     """Return what a grid of the GPU can have: kinds of loops, threads of a block, its registers and shared memory."""
     sms = view.spec.sms
@@ -39,23 +27,22 @@ def gpu_limits(view: GpuView) -> Limits:
     return Limits(frozenset(kinds), sizes, sms.threads_per_block, sms.cluster)
 
 
-def checked_steps(where: str, layer: Layer, steps: Steps, view: GpuView) -> CheckedSteps:
-    """Return ``steps`` with the tiles of their program.
+def checked_steps(where: str, layer: Layer, steps: Steps, view: GpuView) -> Steps:
+    """Return ``steps``.
 
     Raises ``ScheduleError`` beginning with ``where`` if they make no program that the GPU runs.
     """
     try:
         program = loop_program(NaiveProgram(layer), steps)
-        tiles = read_tiles(layer, program)
+        grid = program_grid(layer, program, view)
     except (StepError, ValueError) as error:
         raise ScheduleError(f"{where}: {error}") from error
     reasons = illegal(program, gpu_limits(view))
     if reasons:
         raise ScheduleError(f"{where}: {reasons[0]}")
-    check_cluster(where, layer, tiles, view)
-    needs = block_needs(layer, tiles, view)
-    held = occupancy(view.spec.sms, needs)
-    if not held.blocks:
+    check_cluster(where, layer, program, grid.shape, view)
+    if not occupancy(view.spec.sms, grid.needs).blocks:
+        needs = grid.needs
         each = f"{count(needs.registers_per_thread, 'register')} a thread, {needs.shared_bytes:,} B of shared memory"
         raise ScheduleError(f"{where}: no SM of {view.spec.name} holds a block of it: {each}")
-    return CheckedSteps(steps, tiles)
+    return steps

@@ -10,12 +10,14 @@ import math
 from dataclasses import replace
 
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.gpu.cost.shape import GridShape
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.tiles import GpuTiles, blocks_along
 from dsascape.scheduler.gpu.traffic import l2_bytes
 from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.recurrences import waiting_steps
 from dsascape.scheduler.kernels.schedule import shown
 from dsascape.wording import count
@@ -37,19 +39,24 @@ def clustered(layer: Layer, tiles: GpuTiles, view: GpuView) -> GpuTiles:
 
 def can_cluster(layer: Layer, tiles: GpuTiles) -> bool:
     """Return whether a kernel's blocks may form clusters: one product on tensor units, its operands staged."""
+    return tiles.unit == "tensor" and tiles.shares == 1 and _is_one_product(layer, tiles.tile)
+
+
+def _is_one_product(layer: Layer, tile: Extents) -> bool:
     nests = nests_of(layer)
     return (
-        tiles.unit == "tensor" and tiles.shares == 1 and not nests.fronts and not nests.statistics
-        and waiting_steps(layer) == 1 and passes_of(layer, tiles.tile) == 1
-    )  # fmt: skip
+        not nests.fronts and not nests.statistics and waiting_steps(layer) == 1 and passes_of(layer, tile) == 1
+    )
 
 
-def check_cluster(where: str, layer: Layer, tiles: GpuTiles, view: GpuView) -> None:
+def check_cluster(where: str, layer: Layer, program: LoopProgram, shape: GridShape, view: GpuView) -> None:
     """Raise ``ScheduleError`` beginning with ``where`` for clusters that the machine or the kernel cannot have."""
-    if tiles.cluster and (math.prod(tiles.cluster) > view.spec.sms.cluster or not can_cluster(layer, tiles)):
+    is_staged = shape.shares == 1 and any(loop.kind == "tensor" for loop in program.loops.values())
+    can = is_staged and _is_one_product(layer, shape.tile)
+    if shape.cluster and (math.prod(shape.cluster) > view.spec.sms.cluster or not can):
         most = count(view.spec.sms.cluster, "block")
         raise ScheduleError(
-            f"{where}: cluster: has {shown(tiles.cluster)}; a cluster of {view.spec.name} has {most} at most, of one"
+            f"{where}: cluster: has {shown(shape.cluster)}; a cluster of {view.spec.name} has {most} at most, of one"
             " product whose operands are staged"
         )
 

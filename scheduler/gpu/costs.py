@@ -7,7 +7,7 @@ from dsascape.fusion.costs import OnChipMemory
 from dsascape.hw_models.gpu.sm import SHARED
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.errors import PinError
-from dsascape.scheduler.gpu.checked import CheckedSteps, checked_steps
+from dsascape.scheduler.gpu.checked import checked_steps
 from dsascape.scheduler.gpu.layers import layers_of
 from dsascape.scheduler.gpu.pins import GpuPins, fixed_tiles
 from dsascape.scheduler.gpu.residency import Found
@@ -18,6 +18,7 @@ from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.files import read_steps
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.sources import KernelSource, named
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.workloads.analysis import Analysis
 
 
@@ -46,8 +47,8 @@ class GpuCosts:
         """Return the same, with which schedules have ``pins``; costs of single kernels do not depend on them."""
         return GpuCosts(self.view, self.analysis, self.known, self.kernels, pins)
 
-    def decided(self, layer: Layer, found: Found) -> CheckedSteps | None:
-        """Return the tiles of ``layer`` in a schedule, with its steps where these are given; None if no block fits.
+    def decided(self, layer: Layer, found: Found) -> Steps | None:
+        """Return the steps of ``layer`` in a schedule; None if no block fits.
 
         What the user fixes for a layer comes before steps from a source. Raises ``PinError`` for what it cannot have.
         """
@@ -55,7 +56,7 @@ class GpuCosts:
         if pinned is None:
             chosen = self.chosen(layer)
             tiling = self.tiling_of(layer, found) if chosen is None else None
-            return CheckedSteps((), tiling.tiles) if tiling is not None else chosen
+            return chosen if tiling is None else tiling.steps_of(layer)
         view = self.view.of(layer)
         if pinned.pin.steps is not None:
             where, others = pinned.at("steps"), [name for name in pinned.pin.decided if name != "steps"]
@@ -63,9 +64,9 @@ class GpuCosts:
                 raise PinError(f"{where}: do not go with {others[0]}, which the steps say")
             return checked_steps(where, layer, read_steps(pinned.pin.steps, where), view)
         tiling = choose_tiling(layer, found, view, self.known, fixed_tiles(pinned, layer, view))
-        return None if tiling is None else CheckedSteps((), tiling.tiles)
+        return None if tiling is None else tiling.steps_of(layer)
 
-    def chosen(self, layer: Layer) -> CheckedSteps | None:
+    def chosen(self, layer: Layer) -> Steps | None:
         """Return the steps that the source has for ``layer``; None where it has none.
 
         Raises ``ScheduleError`` for steps that make no program which this GPU runs.
@@ -102,7 +103,7 @@ class GpuCosts:
         return max(self.view.spec.launch_ps, self.view.issuing_ps(is_first=True)) / PS_PER_S
 
     def tiling_of(self, layer: Layer, found: Found | None = None) -> Tiling | None:
-        """Return the tiles of ``layer``, of which the L2 has so much; None if no block of it fits into an SM.
+        """Return the steps of ``layer``, of which the L2 has so much; None if no block of it fits into an SM.
 
         Equal layers get the same.
         """

@@ -46,7 +46,10 @@ class HeldStages:
     @cached_property
     def kept(self) -> list[str]:
         """The stages in shared memory, and the sink, first to last."""
-        alone = {name for name in self.layer.outputs if self.loops_around(name) is None}
+        alone = {
+            name for name in self.layer.outputs
+            if self.loops_around(name) is None and not self.naive.is_read_whole(name, self.sink)
+        }
         shared = [name for name, (_, described) in self.nests.items() if described.is_shared]
         found = {self.sink, *[name for name in shared if name not in alone]}
         for name in sorted(found - {self.sink, *self.layer.outputs}):
@@ -86,10 +89,19 @@ class HeldStages:
 
     def _box_of(self, name: str) -> int:
         """Return how many elements of a tensor a tile of the sink needs, if all in between is inlined."""
+        ranges = self._boxes.get(name)
+        return 0 if ranges is None else math.prod([each.extent for each in ranges])
+
+    @cached_property
+    def _boxes(self) -> Mapping[str, Ranges]:
+        """What a tile of the sink needs of each tensor, if all in between is inlined."""
         inlined = [Inline(each) for each, stage in self.naive.stages.items() if stage.kind == "map"]
         within = [ComputeAt(stage.name, self.sink, self.dims, "register") for stage in self.sums]
-        found = self.demanded(Plans(self.naive, (*inlined, *within)))
-        return math.prod([each.extent for each in found[name]]) if name in found else 0
+        within += [
+            ComputeAt(each, self.sink, self.dims, "global") for each in self.layer.outputs
+            if each != self.sink and self.naive.is_read_whole(each, self.sink)
+        ]  # fmt: skip
+        return self.demanded(Plans(self.naive, (*inlined, *within)))
 
     def _holders(self, tensor: str, kept: set[str]) -> tuple[set[str], bool]:
         """Return the kept stages that read ``tensor`` by inlined ones, and whether a reduction does."""

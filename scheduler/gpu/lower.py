@@ -18,6 +18,8 @@ from dsascape.scheduler.gpu.residency import found_in_l2
 from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.gpu.work import KernelWork, grid_of, kernel_work, off_chip_of
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.sources import numbered
 from dsascape.scheduler.kernels.places import check_kept, places_of
 
 
@@ -76,11 +78,11 @@ def works(schedule: GpuSchedule, view: GpuView) -> list[KernelWork]:
     known: dict[object, KernelWork] = {}
     done = []
     for kernel, found in zip(schedule.runs, in_l2, strict=True):
-        key = kernel.layer.signature, kernel.tiles, found
+        key = kernel.layer.signature, numbered(NaiveProgram(kernel.layer), kernel.steps), found
         if key not in known:
             own = view.of(kernel.layer)
-            grid = grid_of(kernel.layer, kernel.tiles, own)
-            moved = off_chip_of(kernel.layer, grid, kernel.tiles.order, own).left(found)
+            grid = grid_of(kernel.layer, kernel.steps, own)
+            moved = off_chip_of(kernel.layer, grid, grid.shape.order, own).left(found)
             known[key] = kernel_work(kernel.layer, grid, moved, own)
         done.append(known[key])
     return done

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, Product
-from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles, Rows
+from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.nodes import stored_elements
 from dsascape.workloads.loopnest import Access, Extents, LoopNest
 from dsascape.workloads.spaced import used_extents
 
@@ -39,8 +38,6 @@ class Parts:
     """Iterations of the longest reduction loop that are staged at a time; None: nothing is."""
     staged: Sequence[int]
     """Iterations of each loop whose operands are staged in one turn, all steps together."""
-    rows: Rows = ()
-    """Padding of the rows of staged operands."""
 
     @property
     def at_once(self) -> int:
@@ -68,7 +65,6 @@ def parts_of(nests: BlockNests, number: int, layer: Layer, tiles: GpuTiles, warp
     elements = math.prod(tiles.part)
     return Parts(
         own, whole, elements, parts, parts * tiles.split, depth, 1, tiles.unit, tiles.depth_step, work.extents,
-        tiles.rows,
     )  # fmt: skip
 
 
@@ -86,7 +82,7 @@ def _of_front(nest: BlockNest, work: NestWork, whole: Product, tiles: GpuTiles, 
     staged = work.extents if front.at_once is None else nest.compiled.loop_extents(at_once)
     elements, every = math.prod(front.part), times * number
     return Parts(
-        own, whole, elements, every, every, own.depth, turns, front.unit, front.depth_step, staged, front.rows
+        own, whole, elements, every, every, own.depth, turns, front.unit, front.depth_step, staged
     )  # fmt: skip
 
 
@@ -95,28 +91,12 @@ def staged_bytes(nest: BlockNest, parts: Parts, step: int) -> int:
     return sum(operands_bytes(nest, parts.staged, step))
 
 
-def held_bytes(nest: BlockNest, parts: Parts, step: int) -> int:
-    """Return what `staged_bytes` take of shared memory: with the padding of rows."""
-    return staged_bytes(nest, parts, step) + sum([
-        math.ceil(
-            (stored_elements(shape, rows) - math.prod(shape)) * nest.reads[operand].element_bytes
-        )
-        for operand, rows in enumerate(parts.rows) if rows is not None
-        for shape in [_in_memory(nest, operand, parts.staged, step)]
-    ])  # fmt: skip
-
-
 def copied_shape(nest: BlockNest, operand: int, extents: Sequence[int], step: int) -> Extents:
     """Return the elements of each dimension of an operand's copy, for ``step`` of the depth of ``extents``."""
     stepped = list(extents)
     if nest.depth_loop is not None:
         stepped[nest.depth_loop] = min(step, stepped[nest.depth_loop])
     return tuple(_copied(nest.compiled.nest, nest.compiled.nest.reads[operand], stepped))
-
-
-def _in_memory(nest: BlockNest, operand: int, extents: Sequence[int], step: int) -> Extents:
-    shape = copied_shape(nest, operand, extents, step)
-    return tuple([shape[dim] for dim in nest.reads[operand].order])
 
 
 def operands_bytes(nest: BlockNest, extents: Sequence[int], step: int) -> tuple[int, int]:
@@ -142,8 +122,6 @@ def sharing(threads: int, elements: int, iterations: int) -> int:
 
 def sharing_of(nests: BlockNests, number: int, work: NestWork, tiles: GpuTiles, warp: int) -> int:
     """Return how many threads share each reduction of the statistics ``number``, of which a block does ``work``."""
-    if tiles.sharing:
-        return tiles.sharing[nests.statistics.index(number)]
     nest = nests.nests[number]
     loops = [place for place, loop in enumerate(nest.compiled.nest.loops) if loop.reduction]
     executed = used_extents(nest.spaced, work.extents)

@@ -14,7 +14,8 @@ from dsascape.scheduler.gpu.lower import lower, works
 from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.gpu.work import KernelWork
-from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.sources import numbered
 from dsascape.scheduler.kernels.repeated import RepeatedKernel
 
 
@@ -25,7 +26,7 @@ def repeated_kernels(schedule: GpuSchedule, costs: GpuCosts) -> list[RepeatedKer
     known: dict[object, RepeatedKernel] = {}
     found = []
     for kernel in schedule.runs:
-        key = kernel.layer.signature, kernel.tiles
+        key = kernel.layer.signature, numbered(NaiveProgram(kernel.layer), kernel.steps)
         if key not in known:
             known[key] = _repeated(replace(schedule, runs=(kernel,)), kernel, begun)
         found.append(known[key])
@@ -36,15 +37,7 @@ def _repeated(schedule: GpuSchedule, kernel: GpuKernel, costs: GpuCosts) -> Repe
     view = costs.view
     result = simulate(lower(schedule, costs), gpu_machine(view.spec), gpu_energy(view.spec))
     (work,), own = works(schedule, view), view.of(kernel.layer)
-    return RepeatedKernel(result.makespan_ps / PS_PER_S, kernel.blocks, _parts_s(work, own), _loops(kernel, own))
-
-
-def _loops(kernel: GpuKernel, view: GpuView) -> str:
-    """Return the kernel's loop program as text; empty where no steps make it."""
-    try:
-        return str(kernel.program(view.spec.sms.warp, view.tensor))
-    except StepError:
-        return ""
+    return RepeatedKernel(result.makespan_ps / PS_PER_S, kernel.blocks, _parts_s(work, own), str(kernel.program))
 
 
 def _parts_s(work: KernelWork, view: GpuView) -> dict[str, float]:

@@ -1,81 +1,62 @@
-"""A schedule for a GPU: the kernels in order, each a layer with the tiles of its grid.
+"""A schedule for a GPU: the kernels in order, each a layer with the steps that make its loops.
 
 What lies in the L2 is not decided but follows; how many blocks an SM holds follows from what a block takes of it.
 """
 
-import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from dsascape.fusion.plan import FusionPlan
 from dsascape.hw_models.gpu.sm import SHARED
-from dsascape.hw_models.gpu.spec import TensorUnits
 from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.gpu.cost.shape import GridShape, shape_of
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.residency import found_in_l2
-from dsascape.scheduler.gpu.steps import steps_of
-from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.program import LoopProgram
-from dsascape.scheduler.kernels.loops.steps import Steps
+from dsascape.scheduler.kernels.loops.steps import ShareReduction, Steps, Tensorise
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
 from dsascape.wording import count
-from dsascape.workloads.loopnest import Extents
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GpuKernel(Kernel):
-    """One kernel: a layer, and the blocks and threads in which it is computed."""
+    """One kernel: a layer, and the steps that make its loops of blocks and threads."""
 
-    tiles: GpuTiles
-    steps: Steps = ()
-    """Steps that make its loops, from which ``tiles`` are read; none: the built-in choice writes those of the tiles."""
+    steps: Steps
 
-    def program(self, warp: int, tensor: TensorUnits | None = None) -> LoopProgram:
-        """Return the loops of the kernel, for warps of so many threads and these tensor units."""
-        steps = self.steps or steps_of(self.layer, self.tiles, warp, tensor)
-        return loop_program(NaiveProgram(self.layer), steps)
+    @cached_property
+    def program(self) -> LoopProgram:
+        """The loops of the kernel."""
+        return loop_program(NaiveProgram(self.layer), self.steps)
+
+    @cached_property
+    def shape(self) -> GridShape:
+        """What blocks compute, and in which order."""
+        return shape_of(self.layer, self.program)
 
     @property
     def blocks(self) -> int:
         """Blocks of the grid."""
-        shape = self.layer.computed_part(self.layer.sink.shape, self.tiles.tile)
-        return math.prod(self.tiles.blocks_along(shape)) * self.tiles.shares
+        return self.shape.blocks
 
     def __str__(self) -> str:
-        tiles = self.tiles
-        loops = " ".join(f"d{dim}" for dim in tiles.order)
-        fronts = "".join([f", {self._front(number)}" for number in range(len(tiles.fronts))])
-        split = f", reductions split {count(tiles.split, 'way')}" if tiles.split > 1 else ""
-        split += f", blocks in clusters of {shown(tiles.cluster)}" if tiles.cluster else ""
-        split += f", {tiles.stream} of the depth at a time" if tiles.stream is not None else ""
-        split += f", reductions shared by {count(tiles.shares, 'block')}" if tiles.shares > 1 else ""
+        shape = self.shape
+        loops = " ".join(f"d{dim}" for dim in shape.order)
+        unit = "tensor units" if any(isinstance(step, Tensorise) for step in self.steps) else "lanes"
+        staged = f", {count(shape.stages, 'stage')} of depth {shape.depth_step}" if shape.depth_step else ""
+        sharing = [step for step in self.steps if isinstance(step, ShareReduction)]
+        ways = max([each.count if each.by == "thread" else each.threads for each in sharing], default=1)
+        split = f", reductions split {count(ways, 'way')}" if ways > 1 else ""
+        split += f", blocks in clusters of {shown(shape.cluster)}" if shape.cluster else ""
+        split += f", reductions shared by {count(shape.shares, 'block')}" if shape.shares > 1 else ""
         return (
-            f"{self.name}: {count(self.blocks, 'block')} of {shown(tiles.tile)} of {shown(self.layer.sink.shape)},"
-            f" grid {loops},"
-            f" {_by(tiles.part, tiles.unit)}, {self._staged(tiles.depth_step)}{split}{fronts}"
+            f"{self.name}: {count(self.blocks, 'block')} of {shown(shape.tile)} of {shown(self.layer.sink.shape)},"
+            f" grid {loops}, {count(shape.threads, 'thread')} on {unit}{staged}{split}"
         )
-
-    def _front(self, number: int) -> str:
-        """Return what is shown of a contraction in front of the last."""
-        nests, front = nests_of(self.layer), self.tiles.fronts[number]
-        nest = nests.nests[nests.fronts[number]]
-        work = nests.works(self.layer, self.tiles.tile, self.tiles.stream)[nests.fronts[number]]
-        at_once = "" if front.at_once is None else f", {shown(front.at_once)} at once"
-        return (
-            f"before it {shown(nest.box(work.extents))} of {nest.compiled.target}:"
-            f" {_by(front.part, front.unit)}, {self._staged(front.depth_step)}{at_once}"
-        )
-
-    def _staged(self, depth_step: int | None) -> str:
-        stages = f"{count(self.tiles.stages, 'stage')} of depth {depth_step}"
-        return "nothing staged" if depth_step is None else stages
-
-
-def _by(part: Extents, unit: ComputeUnit) -> str:
-    return f"{shown(part)} {'a warp' if unit == 'tensor' else 'a thread'} on {unit}"
 
 
 @dataclass(frozen=True)
@@ -103,7 +84,7 @@ def kernel_by_kernel(plan: FusionPlan, costs: GpuCosts, policy: str = "") -> Gpu
         decided = costs.decided(layer, found)
         if decided is None:
             raise ScheduleError(_too_large(layer, costs))
-        kernels.append(GpuKernel(layer.sink.name, number, layer, decided.tiles, decided.steps))
+        kernels.append(GpuKernel(layer.sink.name, number, layer, decided))
     pins = () if costs.pins is None else costs.pins.applied(layers)
     return GpuSchedule(plan, tuple(kernels), costs.dtype, policy, pins)
 

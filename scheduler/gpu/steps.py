@@ -14,7 +14,7 @@ from dsascape.scheduler.gpu.held_stages import HeldStages
 from dsascape.scheduler.gpu.nests import BlockNest
 from dsascape.scheduler.gpu.parts import sharing, slots
 from dsascape.scheduler.gpu.streams import softmax_in_front
-from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles, Rows
+from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Ranges
 from dsascape.scheduler.kernels.loops.build import loop_program
@@ -69,8 +69,6 @@ class _Held:
     unit: ComputeUnit
     at_once: Extents | None = None
     """Elements that all threads compute before they begin with others; None: all of them."""
-    rows: Rows = ()
-    """Padding of the rows of staged operands."""
 
 
 class _Writing:
@@ -111,16 +109,16 @@ class _Writing:
         """Return what the tiles say about a kept stage: those of the sink, of a contraction before it, or none."""
         tiles, shape = self.tiles, self.naive.stages[name].shape
         if name == self.sink:
-            return _Held(name, tiles.part, tiles.split, tiles.depth_step, tiles.unit, rows=tiles.rows)
+            return _Held(name, tiles.part, tiles.split, tiles.depth_step, tiles.unit)
         for tensor, (_, nest) in self.nests.items():
             if not nest.is_tiled or not self.stages.is_in(self.naive.stages[tensor + SUMS], name):
                 continue
             if nest.front is None:  # the anchor, whose results others need: in parts as large as those of the tile
                 part = tuple(map(min, tiles.part, shape)) if len(shape) == self.dims else (1,) * len(shape)
-                return _Held(name, part, 1, tiles.depth_step, tiles.unit, rows=tiles.rows)
+                return _Held(name, part, 1, tiles.depth_step, tiles.unit)
             front = tiles.fronts[nest.front]
             if len(front.part) == len(shape):
-                return _Held(name, front.part, 1, front.depth_step, front.unit, front.at_once, front.rows)
+                return _Held(name, front.part, 1, front.depth_step, front.unit, front.at_once)
         return _Held(name, (1,) * len(shape), 0, None, "lanes")
 
     def _placed(self, held: _Held, sums: Sequence[Stage]) -> Iterator[Step]:
@@ -173,8 +171,7 @@ class _Writing:
         if step is not None:
             for number, read in enumerate(self.stages.copied(nest, described)):
                 copy = f"{stage.name}{STAGED}{number}"
-                rows = held.rows[nest.reads.index(read)] if held.rows else None
-                yield CacheRead(copy, read.tensor, stage.name, "shared", rows)
+                yield CacheRead(copy, read.tensor, stage.name, "shared")
                 yield ComputeAt(copy, stage.name, len(levels), "shared")
                 yield Bind(copy, 0, len(read.shape))
                 ahead = slots(described, step, self.tiles.stages) - 1
@@ -199,7 +196,7 @@ class _Writing:
         if held.name == self.sink:
             shares = self.tiles.shares
             if shares > 1:
-                yield ShareReduction(stage.name, shares, loops, "block")
+                yield ShareReduction(stage.name, shares, loops, "block", held.split)
             else:
                 yield ShareReduction(stage.name, held.split, loops)
             return

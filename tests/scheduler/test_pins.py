@@ -32,6 +32,7 @@ from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.scheduler.cpu.running import sizes_of
+from tests.scheduler.gpu.running import order_of_grid, part_of, split_of, unit_of
 from tests.scheduler.small import product
 from tests.tiers import examples
 
@@ -101,12 +102,12 @@ def all_decided(outcome: Outcome) -> dict[str, dict[str, object]]:
     else:
         assert isinstance(schedule, GpuSchedule)
         for grid in schedule.runs:
-            blocks = grid.tiles
-            depth = {} if blocks.depth_step is None else {"k": blocks.depth_step}
+            own = grid.shape
+            depth = {} if own.depth_step is None else {"k": own.depth_step}
             found[grid.name] = {
-                "tile": by_position(blocks.tile) | depth, "part": by_position(blocks.part),
-                "order": list(blocks.order), "split": blocks.split, "stages": blocks.stages, "shares": blocks.shares,
-                "unit": blocks.unit, "staged": blocks.depth_step is not None,
+                "tile": by_position(own.tile) | depth, "part": by_position(part_of(grid)),
+                "order": order_of_grid(grid), "split": split_of(grid), "shares": own.shares,
+                "stages": own.stages, "unit": unit_of(grid), "staged": own.depth_step is not None,
             }  # fmt: skip
     return found
 
@@ -181,7 +182,7 @@ class TestWhatIsPinnedAppears:
         pins = {"op:MatMul": {"threads": 64, "tile": {"m": 4}, "unit": "lanes"}}
         kernel = kernels_of("gpu", pins)["add3"]
 
-        assert (kernel.tiles.threads(32), kernel.tiles.tile[0], kernel.tiles.unit) == (64, 4, "lanes")
+        assert (kernel.shape.threads, kernel.shape.tile[0], unit_of(kernel)) == (64, 4, "lanes")
 
     def test_the_later_of_two_pins_wins_decision_by_decision(self) -> None:
         pins = {"op:Conv": {"tile": {"c": 16}, "threads": 2}, "relu2": {"tile": {"c": 8}}}

@@ -57,7 +57,7 @@ def test_kernels_that_no_other_policy_has_are_found_where_they_pay() -> None:
     plan = make_plan(against, placing, placing.costs(Analysis(graph)))
 
     assert "faster than fixed-pattern, the fastest other" in plan.origin
-    assert plan.origin.endswith("1 group is in none of them, the largest from conv1 to relu2 (4 operators)")
+    assert plan.origin.endswith("1 group is in none of them, the largest from conv2 to relu3 (4 operators)")
     assert plan.scheduled_by == ""
 
 

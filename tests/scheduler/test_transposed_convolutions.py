@@ -32,7 +32,7 @@ def test_as_many_operations_take_about_as_long_at_any_stride(machine: str) -> No
     """At stride 16 there are 64 times as many taps as at stride 2, and as many of them meet a pixel."""
     times = {stride: run(upsampling(stride), machine).latency_s for stride in (2, 4, 8, 16)}
 
-    assert max(times.values()) <= 2.1 * times[2]
+    assert max(times.values()) <= 2.2 * times[2]
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -17,9 +17,9 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 from dsascape.fusion import fixed_pattern_plan, plan_from_groups
 from dsascape.fusion.plan import Group
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
-from dsascape.scheduler.gpu.code import block_needs
 from dsascape.scheduler.gpu.steps import program_of
 from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.work import program_grid
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.tuner.codegen.gpu.blocks import gpu_function
 from dsascape.tuner.codegen.gpu.phases import Loops
@@ -190,10 +190,11 @@ def test_blocks_stage_what_their_tile_meets_as_the_schedule_says(name: str, tile
     layer = layer_of(Analysis(graph), range(len(graph.ops)))
     assert layer is not None
     network = varied(graph)
-    code = gpu_function(layer, network, program_of(layer, tiles, 32), 32, "kernel", as_loops="first")
+    program = program_of(layer, tiles, 32)
+    code = gpu_function(layer, network, program, 32, "kernel", as_loops="first")
 
     assert difference(code, layer.outputs, graph, values_of(network)) <= KERNEL_TOLERANCE
-    assert code.shared_bytes <= block_needs(layer, tiles, VIEW).shared_bytes
+    assert code.shared_bytes == program_grid(layer, program, VIEW).needs.shared_bytes
 
 
 @pytest.mark.sampled(8)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dsascape.scheduler.gpu.read_tiles import read_tiles
 from dsascape.scheduler.gpu.schedule import GpuKernel
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
@@ -96,7 +95,7 @@ class GridBench:
         try:
             program = loop_program(on.naive, steps)
             code = gpu_function(layer, on.prepared.executable, program, self._cuda.attribute(WARP), _NAME)
-            scheduled = GpuKernel(layer.sink.name, 0, layer, read_tiles(layer, program), steps)
+            scheduled = GpuKernel(layer.sink.name, 0, layer, steps)
             kernel = CodedKernel(_NAME, on.prepared.task.operators, scheduled, code)
             source = gpu_source(GpuCode((kernel,), ()), self._target)
         except _REFUSALS as error:

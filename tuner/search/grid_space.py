@@ -10,12 +10,11 @@ from functools import cached_property
 
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler.gpu.candidates import grid_orders
-from dsascape.scheduler.gpu.code import block_needs
+from dsascape.scheduler.gpu.cost.needs import least_needs
+from dsascape.scheduler.gpu.cost.padding import rows_against_conflicts, with_rows
 from dsascape.scheduler.gpu.held_stages import HeldStages
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
 from dsascape.scheduler.gpu.parts import operands_bytes
-from dsascape.scheduler.gpu.read_tiles import read_tiles
-from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import SUMS
 from dsascape.scheduler.kernels.loops.steps import (
@@ -40,7 +39,7 @@ from dsascape.tuner.search.genes import (
     without,
 )
 from dsascape.tuner.search.gpu_rules import GPU_RULES, copies
-from dsascape.tuner.search.grid_rows import can_be_padded, drawn_rows, rows_against_conflicts, with_rows
+from dsascape.tuner.search.grid_rows import can_be_padded, drawn_rows
 from dsascape.tuner.search.grid_settled import copies_of, settled_on_grid
 from dsascape.tuner.search.space import INNERMOST, Program, Space
 from dsascape.workloads.loopnest import Extents
@@ -81,12 +80,8 @@ class GridSpace(Space):
         program = super().built(steps)
         if program is None:
             return None
-        view, layer = self.machine.grid, self.naive.layer
-        try:
-            needs = block_needs(layer, read_tiles(layer, program.loops), view)
-        except (StepError, ValueError):
-            return None
-        return program if occupancy(view.spec.sms, needs).blocks else None
+        view = self.machine.grid
+        return program if occupancy(view.spec.sms, least_needs(program.loops, view)).blocks else None
 
     def groups(self, steps: Steps) -> tuple[TileGroup, ...]:
         """Return the tiles that are chosen: those of the grid, then those of products in front of the last."""
@@ -118,14 +113,14 @@ class GridSpace(Space):
         view = self.machine.grid
         if not can_be_padded(program.steps, view):
             return None
-        return self.completed(with_rows(program.steps, drawn_rows(self.held, program.loops, view, rng)))
+        return self.completed(with_rows(program.steps, drawn_rows(self.naive.layer, program.loops, view, rng)))
 
     def unhindered(self, program: Program) -> Program:
         """Return a program with rows padded as the built-in choice pads them, where that is legal."""
         view = self.machine.grid
         if not can_be_padded(program.steps, view):
             return program
-        rows = rows_against_conflicts(self.held, program.loops, view)
+        rows = rows_against_conflicts(self.naive.layer, program.steps, view)
         return self.completed(with_rows(program.steps, rows)) or program
 
     def _single(self, steps: Steps) -> Steps:

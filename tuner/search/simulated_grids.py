@@ -4,10 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.gpu.read_tiles import read_tiles
 from dsascape.scheduler.gpu.residency import found_among_others
 from dsascape.scheduler.gpu.view import GpuView
-from dsascape.scheduler.gpu.work import estimate_ps, make_grid, off_chip_of
+from dsascape.scheduler.gpu.work import estimate_ps, off_chip_of, program_grid
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.tuner.search.runners import NO_COST, Answer
 from dsascape.tuner.search.space import Program
@@ -31,9 +30,9 @@ class SimulatedGrids:
     def _answer(self, layer: Layer, program: Program) -> Answer:
         view = self._view.of(layer)
         try:
-            grid = make_grid(layer, read_tiles(layer, program.loops), view)
+            grid = program_grid(layer, program.loops, view)
             found = found_among_others(layer, view.spec.l2.capacity_bytes)
-            time_ps = estimate_ps(grid, view, off_chip_of(layer, grid, grid.tiles.order, view).left(found))
+            time_ps = estimate_ps(grid, view, off_chip_of(layer, grid, grid.shape.order, view).left(found))
         except NO_COST as error:
             return Answer(None, f"no cost: {type(error).__name__}: {error}")
         if time_ps == math.inf:

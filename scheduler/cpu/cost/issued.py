@@ -135,7 +135,7 @@ class Instructions:
         self.arithmetic += cost.executions * simple
         self.special += cost.executions * made.special
         lane_bytes = self._view.simd.register_bytes / vector.lanes
-        for lanes, executions in cost.in_vectors:
+        for lanes, _, executions in cost.statements:
             self._spare("fma", executions * products, lanes * lane_bytes)
             self._spare("arithmetic", executions * simple, lanes * lane_bytes)
             self._spare("special", executions * made.special, lanes * lane_bytes)
@@ -172,7 +172,7 @@ class Instructions:
     def _move_halves(self, cost: PartCost) -> None:
         """Add what moves one half of a vector of partial sums beside the other, to which it is added."""
         vector = self._vector
-        for lanes, executions in cost.in_vectors:
+        for lanes, _, executions in cost.statements:
             moved = executions * chosen(lanes < vector.lanes, 1, 0)
             self.arithmetic += moved
             self._spare("arithmetic", moved, lanes * self._view.simd.register_bytes / vector.lanes)

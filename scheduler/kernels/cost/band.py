@@ -76,7 +76,7 @@ def registers_alive(distinct: Size, use: Use, placed: Placed) -> Size:
     return least(live, distinct)
 
 
-_MOST_ENUMERATED = 4096
+_MOST_ENUMERATED = 1 << 16
 """Places of a band that are enumerated, where loops overlap or divide; all count as distinct beyond that."""
 
 

@@ -1,7 +1,13 @@
 """Counts of a loop program: what its statements run, load and store."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from dsascape.scheduler.kernels.cost.placed import Around
+from dsascape.scheduler.kernels.cost.places import Use
+from dsascape.scheduler.kernels.cost.trips import Limit
+from dsascape.scheduler.kernels.cost.warps import WARPS, Requests, requests
 from dsascape.scheduler.kernels.loops.columns import Size
 from dsascape.scheduler.kernels.loops.nodes import Role
 from dsascape.workloads.loopnest import Operations
@@ -28,6 +34,18 @@ class Move:
     element_bytes: int
     moves_with_depth: bool
     """Whether iterations of a reduction move it."""
+    use: Use
+    loops: tuple[Around, ...]
+    """Loops in each iteration of which it happens, outermost first."""
+    conditions: tuple[Limit, ...]
+    """Conditions around the statement that it belongs to."""
+    kept: Size
+    """Registers of it that one iteration of a reduction needs."""
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block that do it at a time, or in turns; 1 where no loop has any."""
+        return threads_of(self.loops)
 
 
 @dataclass
@@ -40,12 +58,19 @@ class Moved:
     """Registers loaded, hoisted ones aside, or stored: instructions of one thread or of one vector."""
     gathered: Size = 0
     """Registers among ``registers`` that gathers and scatters move: one for each lane."""
-    requests: int | None = 0
-    """Accesses of whole warps; None where threads do none, or no closed form says how many."""
-    transactions: int | None = 0
-    """Sectors of global memory, or wavefronts of shared memory, that they ask for."""
     moves: list[Move] = field(default_factory=list)
     """What they consist of."""
+
+    def requests(self) -> Requests | None:
+        """Return what the warps of a grid ask for; None where threads do none, or no closed form says how much."""
+        found = Requests(0, 0)
+        for move in self.moves:
+            has_threads = any(loop.kind == "thread" for loop in move.loops)
+            own = requests(move.use, move.loops, move.conditions, WARPS) if has_threads else None
+            if own is None:
+                return None
+            found = Requests(found.requests + own.requests, found.transactions + own.transactions)
+        return found
 
 
 @dataclass
@@ -58,8 +83,7 @@ class PartCost:
     """Lanes that run them."""
     needed: Size = 0
     """Lanes whose element lies in the tensor: others compute what sticks out of it, and is dropped."""
-    in_vectors: list[tuple[Size, Size]] = field(default_factory=list)
-    """Executions of each statement, behind the lanes of the vectors that it runs in."""
+    statements: list["Executed"] = field(default_factory=list)
     bands: Size = 0
     spills: Size = 0
     """Registers stored and loaded again, as a band has too many."""
@@ -71,10 +95,31 @@ class PartCost:
     in_bands: list["BandCost"] = field(default_factory=list)
 
 
+class Executed(NamedTuple):
+    """Executions of one statement: one for all lanes of a vector, one for each thread."""
+
+    lanes: Size
+    """Of the vectors that it runs in."""
+    threads: int
+    """Threads of a block that run it at a time, or in turns."""
+    executions: Size
+
+
+def threads_of(around: Sequence[Around]) -> int:
+    """Return the threads of a block that loops are shared out among, or that take their iterations in turns."""
+    found = 1
+    for loop in around:
+        if loop.kind == "thread":
+            found *= int(loop.extent)
+    return found * max([loop.width for loop in around], default=1)
+
+
 @dataclass(frozen=True, slots=True)
 class BandCost:
     """The bands of some statements that stand together."""
 
+    threads: int
+    """Threads of a block that run them at a time, or in turns."""
     bands: Size
     accumulators: Size
     """Registers that a band stores to: results that do not wait for each other."""

@@ -4,7 +4,7 @@ A band is one iteration of all loops that are neither written out nor lanes: wha
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dsascape.scheduler.kernels.cost.trips import Limit, Within
 from dsascape.scheduler.kernels.loops.affine import Affine
@@ -36,6 +36,8 @@ class Around:
     kind: LoopKind
     is_in_band: bool
     """Whether its iterations are of one band."""
+    width: int = 1
+    """Threads that run one of its iterations together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Placed:
     conditions: tuple[Limit, ...]
     band: int
     """The same for statements that run in the same bands."""
+    bounds: tuple[Limit, ...] = ()
+    """Those among ``conditions`` that loops around it set on their own iterations."""
 
     @property
     def part(self) -> tuple[str, str]:
@@ -57,7 +61,7 @@ class Placed:
 
 def placed_in(nodes: Nodes) -> tuple[Placed, ...]:
     """Return the statements of a tree, in the order in which they stand."""
-    return tuple(_Walk().statements(nodes, (), ()))
+    return tuple(_Walk().statements(nodes, (), (), ()))
 
 
 class _Walk:
@@ -67,36 +71,37 @@ class _Walk:
         self._band = 0
 
     def statements(
-        self, nodes: Nodes, around: tuple[Around, ...], conditions: tuple[Limit, ...]
+        self, nodes: Nodes, around: tuple[Around, ...], conditions: tuple[Limit, ...], bounds: tuple[Limit, ...]
     ) -> Iterator[Placed]:  # fmt: skip
         """Yield the statements of ``nodes``, with what is around them."""
         for node in nodes:
             if isinstance(node, Statement):
-                yield Placed(node, around, conditions, self._band)
+                yield Placed(node, around, (*conditions, *bounds), self._band, bounds)
             elif isinstance(node, Loop):
-                yield from self._of_loop(node, around, conditions, is_alone=len(nodes) == 1)
+                yield from self._of_loop(node, around, conditions, bounds, is_alone=len(nodes) == 1)
             elif isinstance(node, Guard):
-                yield from self.statements(node.body, around, (*conditions, *node.conditions))
+                yield from self.statements(node.body, around, (*conditions, *node.conditions), bounds)
             else:
                 assert isinstance(node, Outlined | Ahead)
-                yield from self.statements(node.body, around, conditions)
+                yield from self.statements(node.body, around, conditions, bounds)
 
     def _of_loop(
-        self, node: Loop, around: tuple[Around, ...], conditions: tuple[Limit, ...], *, is_alone: bool
+        self, node: Loop, around: tuple[Around, ...], conditions: tuple[Limit, ...], bounds: tuple[Limit, ...], *,
+        is_alone: bool,
     ) -> Iterator[Placed]:  # fmt: skip
         is_in_band = is_at_once(node)
         if node.kind == "thread":  # shared out anew among all threads
             around = tuple([each for each in around if each.kind != "thread"])
         loops = node.fused or ((node.name, node.extent),)
-        own = [Around(name, extent, node.kind, is_in_band) for name, extent in loops]
+        own = [Around(name, extent, node.kind, is_in_band, node.width) for name, extent in loops]
         if not is_in_band:
             is_alone = is_alone or alike(node.extent > 1)  # else what stands beside it may be of its band
             around = tuple([
-                each if each.kind in LANES else Around(each.name, each.extent, each.kind, is_in_band=False)
+                each if each.kind in LANES else replace(each, is_in_band=False)
                 for each in around
             ])  # fmt: skip
             self._band += 1
-        yield from self.statements(node.body, (*around, *own), (*conditions, *bounds_of(node)))
+        yield from self.statements(node.body, (*around, *own), conditions, (*bounds, *bounds_of(node)))
         self._band += 0 if is_in_band else 1
 
 

@@ -13,12 +13,11 @@ from typing import Any, cast
 import numpy as np
 
 from dsascape.scheduler.kernels.cost.band import gathers, registers_alive, registers_of
-from dsascape.scheduler.kernels.cost.counted import BandCost, Move, Moved, Part, PartCost
+from dsascape.scheduler.kernels.cost.counted import BandCost, Executed, Move, Moved, Part, PartCost, threads_of
 from dsascape.scheduler.kernels.cost.placed import LANES, Around, Placed, placed_in
 from dsascape.scheduler.kernels.cost.places import Use
 from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.trips import Limit, iterations
-from dsascape.scheduler.kernels.cost.warps import WARPS, requests
 from dsascape.scheduler.kernels.loops.columns import (
     Size,
     anywhere,
@@ -27,7 +26,7 @@ from dsascape.scheduler.kernels.loops.columns import (
     most,
     same,
 )
-from dsascape.scheduler.kernels.loops.nodes import Condition
+from dsascape.scheduler.kernels.loops.nodes import Condition, Stage
 from dsascape.workloads.loopnest import Operations
 
 
@@ -41,8 +40,13 @@ class _Statement:
     operations: Operations
 
 
-def part_costs(reads: Reads, registers: int) -> dict[Part, PartCost]:
-    """Return the counts of each part of a program; ``registers``: vector registers of one thread."""
+def part_costs(
+    reads: Reads, registers: int, in_lockstep: frozenset[str] = frozenset()
+) -> dict[Part, PartCost]:  # fmt: skip
+    """Return the counts of each part of a program; ``registers``: vector registers of one thread.
+
+    ``in_lockstep``: loops of threads whose conditions leave nobody out, as warps issue instructions all the same.
+    """
     program = reads.program
     by_part: dict[Part, list[_Statement]] = {}
     for each in placed_in(program.body):
@@ -50,9 +54,9 @@ def part_costs(reads: Reads, registers: int) -> dict[Part, PartCost]:
             _Statement(each, *reads.of(each.statement))
         )
     every = [each for own in by_part.values() for each in own]
-    shapes = {stage.name: stage.shape for stage in program.stages}
+    stages = {stage.name: stage for stage in program.stages}
     return {
-        part: _PartCounts(program.extents, own, every, registers).counted(shapes[part[0]])
+        part: _PartCounts(program.extents, own, every, registers, in_lockstep).counted(stages[part[0]])
         for part, own in by_part.items()
     }
 
@@ -62,23 +66,28 @@ class _PartCounts:
 
     def __init__(
         self, extents: Mapping[str, Size], statements: Sequence[_Statement], every: Sequence[_Statement],
-        registers: int,
+        registers: int, in_lockstep: frozenset[str],
     ) -> None:  # fmt: skip
         self._extents, self._statements, self._registers = extents, statements, registers
+        self._in_lockstep = in_lockstep
+        self._bounds = {each for own in every for each in own.placed.bounds} if in_lockstep else set[Limit]()
+        self._has_alternatives = False
+        """Whether one of several nests writes an element: warps seldom have elements of more than one."""
         self._others = [each for each in every if each.placed.part != statements[0].placed.part]
         by_band = itertools.groupby(statements, key=lambda each: each.placed.band)
         self._bands = [list(each) for _, each in by_band]
         self._cost = PartCost()
 
-    def counted(self, shape: Sequence[int]) -> PartCost:
-        """Return the counts of the part, whose stage computes a tensor of ``shape``."""
-        cost = self._cost
+    def counted(self, stage: Stage) -> PartCost:
+        """Return the counts of the part of a stage."""
+        cost, shape = self._cost, stage.shape
+        self._has_alternatives = len(stage.nests) > 1
         for each in self._statements:
             around, conditions = each.placed.around, each.placed.conditions
             executions = self._iterations(_not_vector(around), conditions)
             elements = self._iterations(around, conditions)
             cost.executions = cost.executions + executions
-            cost.in_vectors.append((_lanes(each.placed), executions))
+            cost.statements.append(Executed(_lanes(each.placed), threads_of(around), executions))
             cost.elements = cost.elements + elements
             inside = self._inside(each, shape)
             needed = self._iterations(around, [*conditions, *inside]) if inside else elements
@@ -96,6 +105,12 @@ class _PartCounts:
         run = None if use is None else use.run
         own = () if use is None else (*use.conditions, *use.clamped)
         conditions = [*conditions, *own]
+        if self._in_lockstep:
+            conditions = [
+                each for each in conditions
+                if each in self._bounds or (self._has_alternatives and each in own)
+                or not any(name in self._in_lockstep for name, _ in each.value.terms)
+            ]  # fmt: skip
         extents = self._extents
         if run is not None and any(name in dict(run.loops) for each in own for name, _ in each.value.terms):
             extents = {**extents, **dict(run.loops)}
@@ -146,7 +161,9 @@ class _PartCounts:
         needed = needed + sum([registers_of(use, each.placed) for each, use in held], 0)
         self._cost.spills = self._cost.spills + bands * most(_whole(needed) - self._registers, 0)
         accumulators = sum([registers_of(use, each.placed) for each, use in stores], 0)
-        self._cost.in_bands.append(BandCost(bands, accumulators, tuple([each.extent for each in alone])))
+        self._cost.in_bands.append(
+            BandCost(threads_of(first.around), bands, accumulators, tuple([each.extent for each in alone]))
+        )
 
     def _alone(self, band: Sequence[_Statement]) -> list[Around]:
         """Return the serial loops around a band, innermost first, in which nothing else is computed."""
@@ -199,20 +216,10 @@ class _PartCounts:
                 found = found * distinct // plain
             moved.registers = moved.registers + found
             last = max([place for place, is_last in lasts if everywhere(is_last)])
-            self._ask(moved, use, [*outside[:last], *in_band], each.placed)
             moved.gathered = moved.gathered + (found if is_gathered else 0)
-            moved.moves.append(_described(found, each, use, alone, is_gathered=is_gathered))
+            loops = [*outside[:last], *in_band]
+            moved.moves.append(_described(found, each, use, loops, alone, is_gathered=is_gathered))
         return needed
-
-    def _ask(self, moved: Moved, use: Use, around: Sequence[Around], placed: Placed) -> None:
-        """Count what the warps of a grid ask for when they load or store once in each iteration of loops."""
-        has_threads = any(loop.kind == "thread" for loop in around)
-        own = requests(use, around, placed.conditions, WARPS) if has_threads and moved.requests is not None else None
-        if own is None or moved.requests is None or moved.transactions is None:
-            moved.requests = moved.transactions = None
-            return
-        moved.requests += own.requests
-        moved.transactions += own.transactions
 
     def _needed(self, distinct: Size, placed: Placed, use: Use) -> Any:
         """Return the registers that a load needs in a band, in the mean: of alternatives, one happens at a time."""
@@ -256,7 +263,7 @@ def _shared(other: _Statement, outside: Sequence[Around]) -> int:
 
 
 def _described(
-    registers: Size, each: _Statement, use: Use, alone: Sequence[Around], *, is_gathered: bool
+    registers: Size, each: _Statement, use: Use, loops: Sequence[Around], alone: Sequence[Around], *, is_gathered: bool
 ) -> Move:  # fmt: skip
     """Return a load or store with what follows each other in memory: of the same for all lanes, along reductions."""
     strides = {name: stride for name, stride in use.place.value.terms if name not in use.place.unknown}
@@ -282,9 +289,14 @@ def _described(
         goes_on.append(chosen(goes, loop.extent, 1))
         whole = chosen(goes, whole * loop.extent, chosen(loop.extent == 1, whole, 0))
     moves_with_depth = bool(depth & use.place.moving)
+    kept = registers_of(use, each.placed)
+    if any(loop.is_in_band and loop.name in depth for loop in around):
+        kept = registers_of(use, replace(
+            each.placed, around=tuple([loop for loop in each.placed.around if loop.name not in depth])
+        ))  # fmt: skip
     return Move(
         registers, lanes, is_gathered, run, tuple([loop.extent for loop in alone]), tuple(goes_on), use.element_bytes,
-        moves_with_depth,
+        moves_with_depth, use, tuple(loops), each.placed.conditions, kept,
     )  # fmt: skip
 
 

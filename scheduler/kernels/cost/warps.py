@@ -111,10 +111,8 @@ class _Requests:
         for name in loops:
             steps = np.arange(self._extents[name]) * strides.get(name, 0) % self._rests
             every = np.bincount(steps, minlength=self._rests)
-            found = np.array([
-                sum(int(found[one]) * int(every[(rest - one) % self._rests]) for one in range(self._rests))
-                for rest in range(self._rests)
-            ])  # fmt: skip
+            apart = np.arange(self._rests)
+            found = every[(apart[:, None] - apart) % self._rests] @ found
         return found
 
     def _lanes(self, tied: Sequence[str]) -> tuple[dict[str, Whole], npt.NDArray[np.bool_], Whole]:

@@ -211,3 +211,20 @@ def read_ranges(read: Access, loops: Sequence[Range], extents: Mapping[str, int]
 def joined_ranges(one: Ranges, other: Ranges, shape: Iterable[int], extents: Mapping[str, int]) -> Ranges:
     """Return the smallest ranges around both, dimension by dimension; ``extents``: iterations of loops."""
     return tuple([a.joined(b, size, extents) for a, b, size in zip(one, other, shape, strict=True)])
+
+
+def covers(nest: LoopNest, read: Access) -> bool:
+    """Whether a nest reads every element of a tensor: its access leaves no gaps, and no loop moves two dimensions."""
+    moving = [loop for index in read.indices for loop, _ in index.terms if nest.loops[loop].extent > 1]
+    if len(moving) > len(set(moving)):
+        return False
+    for index, size in zip(read.indices, read.shape, strict=True):
+        low, end = index.span([(0, loop.extent) for loop in nest.loops])
+        if index.opaque or index.table or low > 0 or end < size:
+            return False
+        covered = index.window + index.divisor - 1
+        for loop, stride in sorted(index.terms, key=lambda term: abs(term[1])):
+            if abs(stride) > covered:
+                return False
+            covered += abs(stride) * (nest.loops[loop].extent - 1)
+    return True

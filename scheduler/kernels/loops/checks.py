@@ -72,6 +72,9 @@ def _check_on_grid(step: Step, stage: Stage) -> None:
             raise _error(step, f"{stage.name!r} is of sums: the stage that reads them is on blocks and threads")
     elif isinstance(step, ShareReduction):
         _check_counts(step, (step.count,), least=2)
+        _check_counts(step, (step.threads,))
+        if step.threads > 1 and step.by == "thread":
+            raise _error(step, f"{stage.name!r}: threads of a thread share its part; that is for blocks")
         if not step.loops or any(loop not in _reductions(stage) for loop in step.loops):
             raise _error(step, f"{stage.name!r} has the reduction loops {list(_reductions(stage))}")
     elif isinstance(step, Prefetch):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.affine import covers
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reads_of, reduction_loops
 from dsascape.workloads.loopnest import Access, LoopNest
 from dsascape.workloads.spaced import executed_extents
@@ -46,6 +47,16 @@ class NaiveProgram:
             for access in (*nest.reads, nest.write)
         ]
         return {name: f"t{number}" for number, name in enumerate(dict.fromkeys([each.tensor for each in accesses]))}
+
+    def is_read_whole(self, name: str, consumer: str) -> bool:
+        """Whether all elements of a tensor are read for those of ``consumer``, by affine accesses without gaps."""
+        if name == consumer:
+            return True
+        return any(
+            read.tensor == name and covers(nest, read) and self.is_read_whole(stage.tensor, consumer)
+            for stage in self.stages.values() if stage.tensor != name
+            for nest in stage.nests for read in nest.reads
+        )
 
     def element_bytes(self, tensor: str) -> int:
         """Return the bytes of an element of a tensor in generated code: one at least, as it addresses bytes."""

@@ -25,6 +25,8 @@ SUMS = ".sum"
 """Suffix of the name of a stage of sums, behind the tensor's name."""
 FACTOR = ".factor"
 """Suffix of the name of the stage that keeps by what sums change where a running maximum rises, behind the latter's."""
+BLOCKS = ".blocks"
+"""Suffix between a stage's name and `SHARES` where blocks share a reduction whose parts threads share."""
 SHARES = ".shares"
 """Suffix of the name of the stage in which those who share a reduction hand over their sums, behind the stage's."""
 

@@ -9,7 +9,7 @@ from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges
 from dsascape.scheduler.kernels.loops.checks import StepError, check_name, check_rows, check_step
 from dsascape.scheduler.kernels.loops.columns import alike
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, copy_order
-from dsascape.scheduler.kernels.loops.nodes import FACTOR, SHARES, SUMS, Stage, reads_of
+from dsascape.scheduler.kernels.loops.nodes import BLOCKS, FACTOR, SHARES, SUMS, Stage, reads_of
 from dsascape.scheduler.kernels.loops.steps import (
     Bind,
     CacheRead,
@@ -106,7 +106,8 @@ class Plans:
         for name, at in placed:
             self._check_consumer(name, at)
         for name, at in placed:
-            self._check_readers(name, at)
+            if not self.by_stage[name].is_inlined:  # else it is computed anew where it is read
+                self._check_readers(name, at)
 
     def _check_consumer(self, name: str, at: ComputeAt) -> None:
         """Raise ``StepError`` for a stage that is computed inside of one that does not come after it."""
@@ -125,15 +126,24 @@ class Plans:
     def _readers(self, name: str) -> set[str]:
         """Return the stages with loops that read one, also by what is inlined into them."""
         found: set[str] = set()
+        for reader in self._direct_readers.get(name, ()):
+            found |= self._readers(reader) if self.by_stage[reader].is_inlined else set()
+            found |= {reader} if self.has_loops(reader) else set()
+        return found
+
+    @cached_property
+    def _direct_readers(self) -> Mapping[str, tuple[str, ...]]:
+        """Stages that read each stage or tensor themselves; asked for when all steps are known."""
+        found: dict[str, dict[str, None]] = {}
         for reader, plan in self.by_stage.items():
             stage = plan.stage
-            sources = {stage.source} if stage.kind == "copy" else {
+            sources = [stage.source] if stage.kind == "copy" else [
                 plan.copies.get(read.tensor, read.tensor) for read in reads_of(stage, stage.nests)
-            }  # fmt: skip
-            if name in sources and reader != name and not plan.is_handed_over:
-                found |= self._readers(reader) if plan.is_inlined else set()
-                found |= {reader} if self.has_loops(reader) else set()
-        return found
+            ]  # fmt: skip
+            for source in sources:
+                if source != reader and not plan.is_handed_over:
+                    found.setdefault(source, {})[reader] = None
+        return {source: tuple(readers) for source, readers in found.items()}
 
     def has_loops(self, name: str) -> bool:
         """Whether a stage has loops of its own: it is not inlined, or is a result, which is stored anyhow."""
@@ -196,9 +206,10 @@ class Plans:
         check_name(step, step.stage + SHARES, (*self.by_stage, *self.naive.layer.graph.tensors))
         if len(step.loops) > 1:
             plan.stage = replace(plan.stage, run=step.loops)
-        over = replace(plan.stage, name=step.stage + SHARES, kind="copy", nests=(), source=step.stage, run=())
-        names = list(self.by_stage)
-        self._insert(StagePlan(over, is_handed_over=True), before=names[names.index(step.stage) + 1])
+        for name in (step.stage, *([step.stage + BLOCKS] if step.threads > 1 else [])):
+            over = replace(plan.stage, name=name + SHARES, kind="copy", nests=(), source=step.stage, run=())
+            names = list(self.by_stage)
+            self._insert(StagePlan(over, is_handed_over=True), before=names[names.index(step.stage) + 1])
 
     def _take_running(self, step: Running, plan: StagePlan) -> None:
         producer = self.naive.layer.graph.producer.get(step.tensor, -1)
@@ -303,8 +314,9 @@ class Plans:
             if self.is_inside(name, consumer, depth):
                 own = self.beside(name, consumer, box)
                 shape = self.by_stage[name].stage.shape
-                found[name] = joined_ranges(found[name], own, shape, extents) if name in found else own
-                add(self.by_stage[name], found[name])
+                if own is not None:
+                    found[name] = joined_ranges(found[name], own, shape, extents) if name in found else own
+                    add(self.by_stage[name], found[name])
         for name in reversed(names[: names.index(consumer)]):
             plan = self.by_stage[name]
             if name in found and (plan.is_inlined or self.is_inside(name, consumer, depth)):
@@ -336,18 +348,23 @@ class Plans:
             begin += group
         return at.loops
 
-    def beside(self, name: str, consumer: str, box: Ranges) -> Ranges:
+    def beside(self, name: str, consumer: str, box: Ranges) -> Ranges | None:
         """Return the elements of a result that belong to ``box`` of the ``consumer`` that it is stored along with.
 
-        Along a dimension of equal size they are the same; where either has one element only, they are all.
+        Along a dimension of equal size they are the same; where either has one element only, they are all. None where
+        its dimensions are others, and all of it is read for the consumer: it is stored where it is computed for that.
+
+        Raises ``StepError`` where neither holds.
         """
         own, other = self.by_stage[name].stage.shape, self.by_stage[consumer].stage.shape
         fits = len(own) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(own, other, strict=True))
-        if not fits:
+        if fits:
+            return tuple([
+                each if size == whole else Range.whole(size) for each, size, whole in zip(box, own, other, strict=True)
+            ])  # fmt: skip
+        if not self.naive.is_read_whole(name, consumer):
             raise StepError(f"ComputeAt: {name!r} of {list(own)} is no result along with one of {list(other)}")
-        return tuple([
-            each if size == whole else Range.whole(size) for each, size, whole in zip(box, own, other, strict=True)
-        ])  # fmt: skip
+        return None
 
     def attached(self, consumer: str, depth: int) -> list[StagePlan]:
         """Return the stages that are computed right inside of the outermost ``depth`` loops of ``consumer``."""

@@ -170,8 +170,8 @@ class Bind:
 class ShareReduction:
     """Share out the iterations of reduction loops among threads of a block, or among blocks.
 
-    Neighbours take neighbouring iterations. Their sums are put together in halves, in shared memory or, those of
-    blocks, in global memory.
+    Neighbours take neighbouring iterations. Their sums are put together in halves, in shared memory; those of blocks by
+    the last of them, in global memory.
     """
 
     stage: str
@@ -179,6 +179,8 @@ class ShareReduction:
     loops: tuple[int, ...]
     """Reduction loops that are shared as one, by number, outermost first; a single one may be cut by levels before."""
     by: Literal["thread", "block"] = "thread"
+    threads: int = 1
+    """Threads of each of the blocks that share the block's part; 1: each thread has its own."""
 
 
 @dataclass(frozen=True, slots=True)

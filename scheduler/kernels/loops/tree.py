@@ -19,7 +19,9 @@ class Tree:
         self.spread: set[str] = set()
         """Loops of threads, those that a fused loop stands for among them."""
         self.shares: dict[str, Affine] = {}
-        """For each stage of sums that threads or blocks share: which of them runs."""
+        """For each stage of sums that threads or blocks share: which of them runs; the thread, where both do."""
+        self.blocks: dict[str, Affine] = {}
+        """For each stage of sums that blocks share with several threads each: which block runs."""
         self.leader: tuple[Condition, ...] = ()
         """Conditions under which a thread has what several have put together."""
         self.columns: Range | None = None

@@ -4,19 +4,19 @@ import pytest
 
 from dsascape.hw_models.caches.lines import CacheShape
 from dsascape.hw_models.gpu.occupancy import BlockNeeds
-from dsascape.scheduler.gpu.code import block_code, block_needs
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.residency import Found, found_in_l2
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.traffic import l2_bytes, off_chip
 from dsascape.scheduler.gpu.view import GpuView
-from dsascape.scheduler.gpu.work import grid_of, kernel_work, tile_classes
+from dsascape.scheduler.gpu.work import kernel_work, tile_classes
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.hw_models.gpu.gpus import TENSOR, gpu, sms
+from tests.scheduler.gpu.running import grid_in
 
 SECTOR = 32
 ON_LANES = GpuTiles((32, 32), (0, 1), (4, 4), 1, 16, 2, "lanes")
@@ -41,17 +41,17 @@ def view() -> GpuView:
 class TestCode:
     def test_lanes_do_two_multiply_accumulates_in_one_instruction(self) -> None:
         """32 x 32 x 64 of them; 32 threads do as many at once, each two."""
-        assert block_code(product(), ON_LANES, view()).issued.fma == 32 * 32 * 64 // 64
+        assert grid_in(product(), ON_LANES, view()).code.issued.fma == 32 * 32 * 64 // 64
 
     def test_tensor_units_take_whole_instructions(self) -> None:
         """16 x 8 x 16 each: two rows, two columns, four steps of the depth, for two warps."""
-        assert block_code(product(), ON_TENSOR, view()).issued.matrix == 2 * 2 * 2 * 4
+        assert grid_in(product(), ON_TENSOR, view()).code.issued.matrix == 2 * 2 * 2 * 4
 
     def test_sides_that_fill_no_instruction_are_padded(self) -> None:
         """Of 16 x 8 x 16: nine columns fill one side of 16, 17 rows three of 8, 17 of depth two."""
         ragged = GpuTiles((17, 9), (0, 1), (17, 9), 1, 16, 2, "tensor")
 
-        assert block_code(product(17, 9, 17), ragged, view()).issued.matrix == 1 * 3 * 2
+        assert grid_in(product(17, 9, 17), ragged, view()).code.issued.matrix == 1 * 3 * 2
 
     def test_operands_are_staged_once_and_read_for_each_row_and_column_of_a_warp(self) -> None:
         """64 threads in two warps of 4 x 8 parts: 16 rows, 32 columns each.
@@ -60,36 +60,36 @@ class TestCode:
         """
         read = 2 * (16 + 32) * 64
 
-        assert block_code(product(), ON_LANES, view()).shared_bytes == 2 * (2 * 32 * 64 + read)
+        assert grid_in(product(), ON_LANES, view()).code.shared_bytes == 2 * (2 * 32 * 64 + read)
 
     def test_warps_that_work_together_read_one_operand_once(self) -> None:
         """Two warps of 32 x 16: each reads 32 rows, and 16 columns, of which a group reads half each."""
         staged = 2 * 2 * 32 * 64
-        apart, together = (
-            block_code(product(), ON_TENSOR, GpuView(gpu(sms=sms(tensor={"fp16": TENSOR | {"warps": warps}})), "fp16"))
-            for warps in (1, 4)
-        )
+        machines = [gpu(sms=sms(tensor={"fp16": TENSOR | {"warps": warps}})) for warps in (1, 4)]
+        apart, together = [grid_in(product(), ON_TENSOR, GpuView(machine, "fp16")).code for machine in machines]
 
         assert apart.shared_bytes == staged + 2 * 2 * (32 + 16) * 64
         assert together.shared_bytes == staged + 2 * 2 * (32 + 8) * 64
 
     def test_a_block_takes_its_stages_and_its_sums(self) -> None:
         # two stages of 16 x (32 + 32) elements; 16 sums and 4 + 4 operands beside 24 registers
-        assert block_needs(product(), ON_LANES, view()) == BlockNeeds(64, 48, 2 * 16 * 64 * 2)
+        assert grid_in(product(), ON_LANES, view()).needs == BlockNeeds(64, 48, 2 * 16 * 64 * 2)
 
     def test_threads_that_split_a_reduction_leave_sums_in_shared_memory(self) -> None:
         split = GpuTiles((32, 32), (0, 1), (4, 4), 4, None, 1, "lanes")
 
-        assert block_needs(product(), split, view()) == BlockNeeds(256, 48, 4 * 32 * 32 * 4)
+        assert grid_in(product(), split, view()).needs == BlockNeeds(256, 48, 4 * 32 * 32 * 2)
 
     def test_steps_are_waited_for_and_asked_for_ahead(self) -> None:
-        issued = block_code(product(), ON_LANES, view()).issued
+        issued = grid_in(product(), ON_LANES, view()).code.issued
 
         assert (issued.waits, issued.ahead) == (4, 2)
 
     def test_every_sum_is_a_chain_of_its_own(self) -> None:
-        assert block_code(product(), ON_LANES, view()).issued.accumulators == 2 * 16 // 2  # two warps, packed in pairs
-        assert block_code(product(), ON_TENSOR, view()).issued.accumulators == 2 * 4
+        on_lanes, on_tensor = [grid_in(product(), tiles, view()).code.issued for tiles in (ON_LANES, ON_TENSOR)]
+
+        assert on_lanes.accumulators == 2 * 16 // 2  # two warps, packed in pairs
+        assert on_tensor.accumulators == 2 * 4
 
     def test_what_follows_is_computed_on_the_sums(self) -> None:
         net = Net("followed")
@@ -97,7 +97,7 @@ class TestCode:
         places = [nest.writes for nest in nests_of(followed).nests]
 
         assert places == ["registers", "registers", "outside"]
-        assert block_needs(followed, ON_LANES, view()).shared_bytes == 2 * 16 * 64 * 2
+        assert grid_in(followed, ON_LANES, view()).needs.shared_bytes == 2 * 16 * 64 * 2
 
     def test_statistics_of_rows_lie_in_shared_memory(self) -> None:
         net = Net("rows")
@@ -158,7 +158,7 @@ class TestGrids:
 
     def test_blocks_share_out_what_the_kernel_does(self) -> None:
         ragged = product(rows=70)
-        grid = grid_of(ragged, ON_LANES, view())
+        grid = grid_in(ragged, ON_LANES, view())
         work = kernel_work(ragged, grid, 6000.0, view())
         moved = dict(work.payload.traffic)
 

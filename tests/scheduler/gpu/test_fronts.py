@@ -1,7 +1,6 @@
 """Contractions in front of a kernel's last one: tiles of their own, worked out by hand for two products of 64^3."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,6 @@ from dsascape.hw_models import Gpu, load_hardware
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler import ScheduleError
 from dsascape.scheduler.gpu.candidates import candidates
-from dsascape.scheduler.gpu.code import block_code, block_needs
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.fronts import unit_of
 from dsascape.scheduler.gpu.nests import nests_of
@@ -20,13 +18,15 @@ from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
 from dsascape.scheduler.gpu.schedule_json import read_schedule, schedule_json
 from dsascape.scheduler.gpu.tiles import FrontTiles, GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.gpu.work import grid_of
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.steps import Tensorise
 from dsascape.workloads import Graph
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
 from tests.hw_models.gpu.gpus import gpu, gpus, sms
-from tests.scheduler.gpu.running import costs_of, simulated
+from tests.scheduler.gpu.running import costs_of, grid_in, kernel_in, simulated
 from tests.tiers import examples
 
 FRONT = FrontTiles((4, 8), None, "lanes")
@@ -88,13 +88,13 @@ class TestNests:
 class TestBlocks:
     def test_every_contraction_is_multiplied_once(self) -> None:
         """Two of 32 x 64 x 64, two multiply-accumulates an instruction of 32 threads."""
-        assert block_code(layer(two_products()), TILES, view()).issued.fma == 2 * 32 * 64 * 64 // 64
+        assert grid_in(layer(two_products()), TILES, view()).code.issued.fma == 2 * 32 * 64 * 64 // 64
 
     def test_parts_at_edges_issue_what_whole_ones_do(self) -> None:
         """30 rows in eight parts of four: as many instructions as for 32 rows."""
         tiles = replace(TILES, tile=(30, 64))
 
-        assert block_code(layer(two_products()), tiles, view()).issued.fma == 2 * 32 * 64 * 64 // 64
+        assert grid_in(layer(two_products()), tiles, view()).code.issued.fma == 2 * 32 * 64 * 64 // 64
 
     def test_a_block_holds_results_and_what_is_staged(self) -> None:
         """32 x 64 elements of two bytes; three stages of 16 x (32 + 64) elements at a time, or of the columns alone.
@@ -102,7 +102,7 @@ class TestBlocks:
         A thread has 24 registers, 32 sums and 12 operands: the front needs more than the last.
         """
         staged = replace(TILES, stages=3, depth_step=16, fronts=(FrontTiles((4, 8), 16, "lanes"),))
-        needs = [block_needs(layer(two_products()), tiles, view()) for tiles in (TILES, staged)]
+        needs = [grid_in(layer(two_products()), tiles, view()).needs for tiles in (TILES, staged)]
 
         assert [each.shared_bytes for each in needs] == [32 * 64 * 2, 32 * 64 * 2 + 3 * 16 * 96 * 2]
         assert [each.registers_per_thread for each in needs] == [24 + 32 + 12] * 2
@@ -114,13 +114,13 @@ class TestBlocks:
         tiles = replace(TILES, stages=3, fronts=(front,))
         block = layer(two_products())
 
-        assert block_needs(block, tiles, view()).shared_bytes == 32 * 64 * 2 + 3 * 16 * 48 * 2
-        assert block_code(block, tiles, view()).issued.waits >= 4 * 4
+        assert grid_in(block, tiles, view()).needs.shared_bytes == 32 * 64 * 2 + 3 * 16 * 48 * 2
+        assert grid_in(block, tiles, view()).code.issued.waits >= 4 * 4
 
     def test_units_may_differ(self) -> None:
         """The first on tensor units, of 16 x 8 x 16: 2 x 8 x 4 instructions."""
         tiles = replace(TILES, stages=2, fronts=(FrontTiles((32, 16), 16, "tensor"),))
-        issued = block_code(layer(two_products()), tiles, view()).issued
+        issued = grid_in(layer(two_products()), tiles, view()).code.issued
 
         assert issued.matrix == 2 * 8 * 4
         assert issued.fma == 32 * 64 * 64 // 64
@@ -159,7 +159,7 @@ class TestTiles:
         schedule = together(costs)
 
         for kernel in schedule.runs:
-            assert occupancy(spec.sms, block_needs(kernel.layer, kernel.tiles, costs.view)).blocks
+            assert occupancy(spec.sms, grid_of(kernel.layer, kernel.steps, costs.view).needs).blocks
         again = read_schedule(json.loads(json.dumps(schedule_json(schedule))), costs)
         assert again == schedule
         assert all(share <= 1 for share in simulated(schedule, costs).utilisation.values())
@@ -168,57 +168,30 @@ class TestTiles:
         net = Net("inverted")
         graph = net.graph(net.depthwise(net.conv(net.input(1, 24, 56, 56), 96, 1)))
         kernel = together(costs_of(graph, gpu())).runs[0]
-        _, channels, height, width = kernel.tiles.tile
+        _, channels, height, width = kernel.shape.tile
 
-        assert kernel.tiles.fronts[0].unit == "tensor"
+        assert any(isinstance(step, Tensorise) for step in kernel.steps)
         assert channels >= 16
         assert min(height, width) > 1
 
 
 class TestFiles:
-    def schedule(self) -> tuple[GpuSchedule, GpuCosts]:
-        costs = costs_of(two_products().with_dtype("fp16"), gpu())
-        return together(costs), costs
-
-    def test_fronts_are_shown(self) -> None:
+    def test_fronts_are_shown_in_the_loops(self) -> None:
         front = FrontTiles((4, 8), 16, "lanes", (16, 64))
-        schedule, _ = self.schedule()
-        kernel = replace(schedule.runs[0], tiles=replace(TILES, stages=2, fronts=(front,)))
+        kernel = kernel_in(layer(two_products()), replace(TILES, stages=2, fronts=(front,)), view())
 
-        assert str(kernel).endswith(
-            "nothing staged, before it 32x64 of matmul1: 4x8 a thread on lanes, 2 stages of depth 16, 16x64 at once"
-        )
-
-    @pytest.mark.parametrize(
-        ("change", "complaint"),
-        [
-            (None, "tiles of 0 contractions are given, in front of its last one are 1 (matmul1)"),
-            ({"part": [64, 128], "at_once": None}, "fronts: 0: part: 64x128 does not fit into the"),
-            ({"part": [1], "at_once": None}, "fronts: 0: part: 1 does not fit into the"),
-            ({"at_once": [1000, 1000], "part": [1, 1]}, "fronts: 0: at_once: 1000x1000 does not fit into the"),
-            ({"at_once": [1, 1], "part": [2, 2]}, "part (2, 2) is larger than what is computed at once"),
-            ({"unit": "tensor", "depth_step": None}, "depth_step is missing"),
-            ({"unit": "vector"}, "Input should be 'lanes' or 'tensor'"),
-            ({"colour": "red"}, "Extra inputs are not permitted"),
-        ],
-    )
-    def test_fronts_that_cannot_be_are_refused(self, change: Mapping[str, object] | None, complaint: str) -> None:
-        schedule, costs = self.schedule()
-        data = json.loads(json.dumps(schedule_json(schedule)))
-        fronts = data["kernels"][0]["fronts"]
-        data["kernels"][0]["fronts"] = [] if change is None else [fronts[0] | dict(change)]
-
-        with pytest.raises(ScheduleError) as caught:
-            read_schedule(data, costs)
-        assert complaint in str(caught.value)
+        assert "shared relu" in str(kernel.program)
+        assert "matmul1.sum.staged0[16, 16] * 2 slots" in str(kernel.program)
+        assert str(kernel).startswith("matmul2: 2 blocks of 32x64 of 64x64, grid d1 d0, 128 threads on lanes")
 
     def test_tensor_units_that_are_not_there_are_refused_of_fronts_too(self) -> None:
-        costs = costs_of(two_products().with_dtype("fp16"), gpu(sms=sms(tensor={})))
+        costs = costs_of(two_products().with_dtype("fp16"), gpu())
         data = json.loads(json.dumps(schedule_json(together(costs))))
-        data["kernels"][0]["fronts"] = [{"part": [1, 8], "depth_step": 16, "unit": "tensor"}]
+        without = costs_of(two_products().with_dtype("fp16"), gpu(sms=sms(tensor={})))
 
-        with pytest.raises(ScheduleError, match="fronts: 0: unit: small has no tensor units for fp16 in use"):
-            read_schedule(data, costs)
+        assert any(step["step"] == "Tensorise" for step in data["kernels"][0]["steps"])
+        with pytest.raises(ScheduleError, match="is tensor, which the machine has not"):
+            read_schedule(data, without)
 
 
 @pytest.mark.parametrize(("rows", "columns", "depth", "unit"), [

@@ -15,6 +15,7 @@ from dsascape.hw_models import Gpu, load_hardware
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler import make_policy
 from dsascape.scheduler.gpu.lower import works
+from dsascape.scheduler.gpu.tiles import blocks_along
 from dsascape.scheduler.gpu.work import grid_of
 from dsascape.workloads import Graph
 from tests.graphs import networks
@@ -54,15 +55,13 @@ def test_every_block_fits_and_the_grid_covers_the_result(graph: Graph, spec: Gpu
     schedule = planned(costs)
 
     for kernel, work in zip(schedule.runs, works(schedule, costs.view), strict=True):
-        needs = grid_of(kernel.layer, kernel.tiles, costs.view).needs
+        needs = grid_of(kernel.layer, kernel.steps, costs.view).needs
         assert work.blocks_per_sm == occupancy(spec.sms, needs).blocks >= 1
         assert needs.threads <= spec.sms.threads_per_block
         assert needs.shared_bytes <= spec.sms.shared.per_block_bytes
-        covered = [
-            count * part for count, part in zip(
-                kernel.tiles.blocks_along(kernel.layer.sink.shape), kernel.tiles.tile, strict=True
-            )
-        ]  # fmt: skip
+        tile = kernel.shape.tile
+        blocks = blocks_along(kernel.layer.sink.shape, tile)
+        covered = [count * part for count, part in zip(blocks, tile, strict=True)]
         assert all(reached >= size for reached, size in zip(covered, kernel.layer.sink.shape, strict=True))
         assert work.blocks == kernel.blocks
 

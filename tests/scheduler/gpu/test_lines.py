@@ -51,10 +51,11 @@ def test_a_transform_goes_over_its_line_in_few_passes(length: int, machine: str)
 
 
 @pytest.mark.parametrize("machine", GPUS)
-def test_a_transform_eight_times_as_long_takes_no_more_than_ten_times_the_time(machine: str) -> None:
+def test_a_transform_eight_times_as_long_takes_at_most_a_pass_more(machine: str) -> None:
+    """Three passes over eight times the data in place of two."""
     short, long = (run(fourier(length), machine)[0].latency_s for length in (2**18, 2**21))
 
-    assert short < long < 10 * short
+    assert short < long < 8 * 3 / 2 * short
 
 
 def test_passes_by_hand() -> None:

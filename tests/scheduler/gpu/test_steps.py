@@ -1,7 +1,6 @@
-"""What the cost model says of a block is what its loop program has: threads, shared memory, sums in registers."""
+"""Kernels of GPUs are steps: what makes their loops is what they are costed by, written and read back."""
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,76 +11,50 @@ from hypothesis import HealthCheck, given, settings
 
 from dsascape.fusion import fixed_pattern_plan
 from dsascape.hw_models import Gpu, load_hardware
+from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler import make_policy
 from dsascape.scheduler.errors import ScheduleError
 from dsascape.scheduler.gpu.checked import checked_steps, gpu_limits
-from dsascape.scheduler.gpu.code import block_code, block_needs
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.lower import lower
-from dsascape.scheduler.gpu.read_tiles import read_tiles
 from dsascape.scheduler.gpu.schedule import GpuKernel, kernel_by_kernel
 from dsascape.scheduler.gpu.schedule_json import read_schedule, schedule_json
 from dsascape.scheduler.gpu.steps import steps_of
+from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.gpu.work import grid_of
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import loops_of
-from dsascape.scheduler.kernels.loops.shared_memory import shared_memory
-from dsascape.scheduler.kernels.loops.steps import Bind
+from dsascape.scheduler.kernels.loops.steps import Bind, Step, Steps, Tile, Unroll
 from dsascape.workloads import Graph, load_network
 from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
+from tests.scheduler.gpu.running import kernel_in
 from tests.tiers import examples
 
-NETWORKS = (
-    "mobilenet-v2", "resnet18", "squeezenet", "shufflenet-v2", "bert-tiny", "mobilevit", "dcgan", "efficientnet-b0",
-)  # fmt: skip
 VIEW = GpuView(load_hardware("h100", Gpu), "fp32", GpuTuning(tensor_units=False, shared_reductions=False))
+TILES = GpuTiles((1, 16, 16), (0, 1, 2), (1, 2, 2), 1, 8, 3, "lanes")
 
 
-def differences(kernels: tuple[GpuKernel, ...], view: GpuView) -> Iterator[tuple[str, object, object]]:
-    """Yield kernels whose program and cost model say different things: name, what either says.
-
-    Shared memory may be less: a tensor that a reshape scatters is not kept there. It is more only where a tile reads
-    several places of one tensor: a program has the box around them.
-    """
-    warp = view.spec.sms.warp
+def runnable(kernels: tuple[GpuKernel, ...], view: GpuView) -> Iterator[tuple[str, object]]:
+    """Yield kernels whose program is not legal on the machine, or of which no SM holds a block: name, and why."""
     for kernel in kernels:
-        program, needs = kernel.program(warp), block_needs(kernel.layer, kernel.tiles, view)
-        grid = max(loop.extent for loop in loops_of(program.body) if loop.kind == "block")
-        has = -(-program.threads // warp) * warp, grid
-        said = needs.threads, math.prod(kernel.tiles.blocks_along(kernel.layer.sink.shape))
-        size = shared_memory(program).size_bytes
-        if has != said or (size > needs.shared_bytes and not kernel.layer.reads_apart):
-            yield kernel.name, (*has, size), (*said, needs.shared_bytes)
+        grid = grid_of(kernel.layer, kernel.steps, view.of(kernel.layer))
+        blocks = max(loop.extent for loop in loops_of(kernel.program.body) if loop.kind == "block")
+        reasons = illegal(kernel.program, gpu_limits(view.of(kernel.layer)))
+        if reasons or blocks < grid.blocks or not occupancy(view.spec.sms, grid.needs).blocks:
+            yield kernel.name, (reasons, blocks, grid.blocks, grid.needs)
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=networks(dtype="fp32"))
-def test_a_block_of_any_kernel_takes_what_its_program_has(graph: Graph) -> None:
+def test_an_sm_holds_a_block_of_any_kernel(graph: Graph) -> None:
     kernels = kernel_by_kernel(fixed_pattern_plan(graph), GpuCosts(VIEW, Analysis(graph))).runs
 
-    assert list(differences(kernels, VIEW)) == []
-
-
-@pytest.mark.sampled(3, long=[f"{network}-ago" for network in NETWORKS if network != "dcgan"])
-@pytest.mark.parametrize("policy", ["fixed-pattern", "ago"])
-@pytest.mark.parametrize("network", NETWORKS)
-def test_blocks_of_a_network_take_what_their_programs_have(network: str, policy: str) -> None:
-    graph = load_network(network).with_dtype("fp32")
-    costs = GpuCosts(VIEW, Analysis(graph))
-    kernels = kernel_by_kernel(make_policy(policy).plan(graph, costs), costs).runs
-
-    assert list(differences(kernels, VIEW)) == []
-
-
-def said(kernel: GpuKernel, view: GpuView) -> tuple[object, ...]:
-    """Return all that a kernel is costed by."""
-    layer, tiles = kernel.layer, kernel.tiles
-    blocks = tiles.blocks_along(layer.sink.shape)
-    return block_needs(layer, tiles, view), block_code(layer, tiles, view), blocks, tiles.cluster
+    assert list(runnable(kernels, VIEW)) == []
 
 
 @pytest.mark.sampled(
@@ -90,17 +63,13 @@ def said(kernel: GpuKernel, view: GpuView) -> tuple[object, ...]:
 @pytest.mark.parametrize("policy", ["fixed-pattern", "ago"])
 @pytest.mark.parametrize("hardware", ["h100", "adreno640"])
 @pytest.mark.parametrize("network", ["mobilenet-v2", "resnet18", "squeezenet", "bert-tiny"])
-def test_the_tiles_of_any_program_are_read_off_its_tree(network: str, hardware: str, policy: str) -> None:
-    spec = load_hardware(hardware, Gpu)
-    view = GpuView(spec, "fp16", GpuTuning(shared_reductions=False))
+def test_sms_hold_blocks_of_all_kernels_of_a_network(network: str, hardware: str, policy: str) -> None:
+    view = GpuView(load_hardware(hardware, Gpu), "fp16")
     graph = load_network(network).with_dtype("fp16")
     costs = GpuCosts(view, Analysis(graph))
-    for kernel in kernel_by_kernel(make_policy(policy).plan(graph, costs), costs).runs:
-        program = kernel.program(spec.sms.warp, view.tensor)
-        read = replace(kernel, tiles=read_tiles(kernel.layer, program))
+    kernels = kernel_by_kernel(make_policy(policy).plan(graph, costs), costs).runs
 
-        assert said(read, view) == said(kernel, view), (kernel, read)
-        assert illegal(program, gpu_limits(view)) == ()
+    assert list(runnable(kernels, view)) == []
 
 
 def dense() -> tuple[Graph, GpuCosts]:
@@ -113,16 +82,67 @@ def test_a_kernel_with_steps_of_its_own_survives_its_file_and_is_simulated_as_th
     graph, costs = dense()
     schedule = kernel_by_kernel(fixed_pattern_plan(graph), costs)
     (kernel,) = schedule.runs
-    other = replace(kernel.tiles, tile=(1, 16, 16), part=(1, 2, 2), split=1, depth_step=8)
-    steps = steps_of(kernel.layer, other, VIEW.spec.sms.warp)
-    own = replace(schedule, runs=(replace(kernel, tiles=other, steps=steps),))
+    own = replace(schedule, runs=(kernel_in(kernel.layer, TILES, VIEW),))
     document = json.loads(json.dumps(schedule_json(own)))
-    document["kernels"][0] |= {"tile": [1, 1, 1], "part": [1, 1, 1]}  # steps count, not what is beside them
     (read,) = read_schedule(document, costs).runs
 
-    assert read.steps == steps
-    assert said(read, VIEW) == said(own.runs[0], VIEW) != said(kernel, VIEW)
+    assert read == own.runs[0] != kernel
     assert lower(read_schedule(document, costs), costs).instructions == lower(own, costs).instructions
+    assert lower(own, costs).instructions != lower(schedule, costs).instructions
+
+
+def test_files_with_tiles_in_place_of_steps_are_refused_by_one_message() -> None:
+    graph, costs = dense()
+    document = schedule_json(kernel_by_kernel(fixed_pattern_plan(graph), costs))
+
+    with pytest.raises(ScheduleError, match="whose kernels have tiles in place of steps; write it anew with"):
+        read_schedule(document | {"format": "dsascape gpu schedule 1"}, costs)
+
+
+def without(kind: type[Step], steps: Steps) -> Steps:
+    return tuple([step for step in steps if not isinstance(step, kind)])
+
+
+def reversed_reductions(steps: Steps) -> Steps:
+    """Return ``steps`` with the innermost loops of each reduction in reverse order."""
+    return tuple([
+        replace(step, levels=(*step.levels[:-1], replace(step.levels[-1], order=step.levels[-1].order[::-1])))
+        if isinstance(step, Tile) and step.levels[-1].axes == "reduction" else step
+        for step in steps
+    ])  # fmt: skip
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("network", ["resnet18", "squeezenet", "mobilenet-v2", "shufflenet-v2"])
+@pytest.mark.parametrize("hardware", ["h100", "a100", "t4", "adreno640"])
+def test_loops_that_are_not_written_out_any_more_cost_more(network: str, hardware: str) -> None:
+    """What a compiler writes out by itself left aside: then code without ``Unroll`` is the same code."""
+    view = GpuView(load_hardware(hardware, Gpu), "fp32", GpuTuning(tensor_units=False, written_out=0))
+    graph = load_network(network).with_dtype("fp32")
+    costs = GpuCosts(view, Analysis(graph))
+    products = [
+        kernel for kernel in kernel_by_kernel(fixed_pattern_plan(graph), costs).runs
+        if kernel.shape.depth_step is not None
+    ]  # fmt: skip
+    assert products
+    for kernel in products:
+        every = kernel.steps, without(Unroll, kernel.steps)
+        own, other = [grid_of(kernel.layer, steps, view).code for steps in every]
+
+        assert own.issued.load <= other.issued.load
+        assert own.issued.scalar < other.issued.scalar
+
+
+def test_the_order_of_a_reduction_changes_what_is_loaded_again() -> None:
+    """Taps of a window inside of the steps of the depth, or the other way round: rows are written out, or columns."""
+    net = Net()
+    graph = net.graph(net.conv(net.input(1, 32, 28, 28), 32, kernel=3), dtype="fp32")
+    (kernel,) = kernel_by_kernel(fixed_pattern_plan(graph), GpuCosts(VIEW, Analysis(graph))).runs
+    tiles = GpuTiles((1, 16, 2, 28), (0, 2, 3, 1), (1, 4, 1, 7), 4, 8, 3, "lanes")
+    steps = kernel_in(kernel.layer, tiles, VIEW).steps
+    own, other = [grid_of(kernel.layer, each, VIEW).code for each in (steps, reversed_reductions(steps))]
+
+    assert own != other
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -133,8 +153,7 @@ def test_a_kernel_with_steps_of_its_own_survives_its_file_and_is_simulated_as_th
 def test_a_program_that_no_sm_runs_is_refused_by_its_reason(change: dict[str, Any], message: str) -> None:
     graph, costs = dense()
     (kernel,) = kernel_by_kernel(fixed_pattern_plan(graph), costs).runs
-    tiles = replace(kernel.tiles, split=1)
-    tiles = replace(tiles, **change)
+    tiles = replace(TILES, **change)
 
     with pytest.raises(ScheduleError, match=re.escape(message)):
         checked_steps("kernel", kernel.layer, steps_of(kernel.layer, tiles, VIEW.spec.sms.warp), VIEW)
@@ -143,7 +162,7 @@ def test_a_program_that_no_sm_runs_is_refused_by_its_reason(change: dict[str, An
 def test_statements_outside_of_the_loops_of_threads_are_illegal() -> None:
     graph, costs = dense()
     (kernel,) = kernel_by_kernel(fixed_pattern_plan(graph), costs).runs
-    steps = [step for step in steps_of(kernel.layer, kernel.tiles, 32) if not isinstance(step, Bind)]
+    steps = [step for step in kernel.steps if not isinstance(step, Bind)]
     reasons = illegal(loop_program(NaiveProgram(kernel.layer), tuple(steps)), gpu_limits(VIEW))
 
     assert any("is not inside of one loop of blocks, outermost" in reason for reason in reasons)

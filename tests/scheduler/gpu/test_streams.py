@@ -7,21 +7,22 @@ import pytest
 from onnx import helper
 
 from dsascape.hw_models import Gpu, load_hardware
+from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.scheduler.gpu.candidates import candidates
 from dsascape.scheduler.gpu.checked import checked_steps, gpu_limits
-from dsascape.scheduler.gpu.code import block_code, block_needs
-from dsascape.scheduler.gpu.conflicts import padded
-from dsascape.scheduler.gpu.read_tiles import read_tiles
-from dsascape.scheduler.gpu.steps import program_of, steps_of
+from dsascape.scheduler.gpu.cost.padding import padded
+from dsascape.scheduler.gpu.steps import steps_of
 from dsascape.scheduler.gpu.streams import softmax_in_front
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.gpu.work import grid_of, program_grid
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.files import read_steps, steps_json
 from dsascape.scheduler.kernels.loops.illegal import illegal
-from dsascape.scheduler.kernels.loops.shared_memory import shared_memory
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.steps import Running
 from dsascape.workloads import Graph
 from tests.scheduler.gpu.test_clusters import TILES, product, whole_layer
@@ -48,7 +49,7 @@ GRAPHS = {
 def streamed(layer: Layer, count: int) -> list[GpuTiles]:
     """Return some of the search's tiles that go through the keys piece by piece, the same in every run."""
     every = [each for each in candidates(layer, VIEW) if each.stream is not None]
-    return [padded(layer, each, VIEW) for each in random.Random(0).sample(every, min(count, len(every)))]
+    return random.Random(0).sample(every, min(count, len(every)))
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
@@ -57,16 +58,12 @@ def test_results_are_those_of_the_network_and_tiles_are_read_off_the_tree(graph:
     layer, network = whole_layer(graph), varied(graph)
     values = reference_values(network)
     for tiles in streamed(layer, examples(8, few=3)):
-        program = program_of(layer, tiles, VIEW.spec.sms.warp)
+        steps = padded(layer, steps_of(layer, tiles, VIEW.spec.sms.warp), VIEW)
+        program = loop_program(NaiveProgram(layer), steps)
 
         assert difference(program, layer, network, values) <= TOLERANCE
         assert illegal(program, gpu_limits(VIEW)) == ()
-        read = read_tiles(layer, program)
-        assert read.stream == tiles.stream
-        needs = block_needs(layer, tiles, VIEW)
-        assert block_needs(layer, read, VIEW) == needs
-        assert block_code(layer, read, VIEW) == block_code(layer, tiles, VIEW)
-        assert 0.9 * needs.shared_bytes <= shared_memory(program).size_bytes <= needs.shared_bytes
+        assert occupancy(VIEW.spec.sms, program_grid(layer, program, VIEW).needs).blocks
 
 
 def test_steps_say_it_and_survive_their_file() -> None:
@@ -78,10 +75,11 @@ def test_steps_say_it_and_survive_their_file() -> None:
     (running,) = [step for step in steps if isinstance(step, Running)]
     assert (running.tensor, running.maximum, running.total) == (softmax.rows, softmax.maximum, softmax.total)
 
-    checked = checked_steps("steps", layer, read_steps(steps_json(steps)), VIEW)
-    assert checked.tiles.stream == tiles.stream
+    assert checked_steps("steps", layer, read_steps(steps_json(steps)), VIEW) == steps
     whole = steps_of(layer, replace(tiles, stream=None), VIEW.spec.sms.warp)
-    assert checked_steps("steps", layer, whole, VIEW).tiles.stream is None
+    own, other = [grid_of(layer, each, VIEW) for each in (steps, whole)]
+    assert own.needs.shared_bytes < other.needs.shared_bytes
+    assert own.code != other.code
 
 
 def test_kernels_without_a_softmax_go_through_no_pieces() -> None:

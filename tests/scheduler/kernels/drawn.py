@@ -15,17 +15,22 @@ from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
 from dsascape.scheduler.cpu.tuning import CpuTuning
 from dsascape.scheduler.cpu.view import CpuView
 from dsascape.scheduler.gpu import schedule as of_gpu
+from dsascape.scheduler.gpu.cost.padding import with_rows
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.nests import nests_of
+from dsascape.scheduler.gpu.steps import steps_of as steps_of_grid
 from dsascape.scheduler.gpu.tiles import FrontTiles, GpuTiles
 from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.cut import layer_of, only_convolution
 from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.interpreter import interpret
+from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.observed import Observer
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import (
+    CacheRead,
     ComputeAt,
     Level,
     Parallel,
@@ -122,7 +127,7 @@ def grid_programs(graph: Graph) -> Iterator[tuple[LoopProgram, Layer, Executable
     """Yield the built-in choice of each kernel of a network on a GPU."""
     network = varied(graph)
     for kernel in of_gpu.kernel_by_kernel(fixed_pattern_plan(graph), GpuCosts(GRID, Analysis(graph))).runs:
-        yield kernel.program(GRID.spec.sms.warp), kernel.layer, network
+        yield kernel.program, kernel.layer, network
 
 
 def whole_layer(graph: Graph) -> Layer:
@@ -188,13 +193,19 @@ GRIDS: Mapping[str, Callable[[Net], str]] = {
     "normalisation": lambda net: net.layer_norm(net.input(2, 3, 17)),
     "two convolutions": lambda net: net.conv(net.relu(net.conv(net.input(1, 3, 5, 4), 3)), 4, 1),
     "pointwise, then depthwise": lambda net: net.depthwise(net.relu(net.conv(net.input(1, 3, 5, 4), 5, 1))),
+    "mean of an image": lambda net: net.relu(net.global_pool(net.input(1, 3, 9, 11))),
+    "sum of all": lambda net: net.op("ReduceSum", [net.input(5, 17)], (), keepdims=0),
 }
 """Kernels that tiles of grids are drawn for."""
 
 
+Rows = tuple[RowPadding | None, ...]
+"""Padding of the rows of a last product's copies, by operand; empty: rows follow each other."""
+
+
 @st.composite
-def any_tiles(draw: st.DrawFn, names: Sequence[str] = tuple(sorted(GRIDS))) -> tuple[str, GpuTiles]:
-    """Draw a kernel of `GRIDS` and tiles for it that nobody would choose."""
+def any_tiles(draw: st.DrawFn, names: Sequence[str] = tuple(sorted(GRIDS))) -> tuple[str, GpuTiles, Rows]:
+    """Draw a kernel of `GRIDS`, and tiles for it that nobody would choose, with the padding of rows of its copies."""
     name = draw(st.sampled_from(names))
     net = Net()
     layer = whole_layer(net.graph(GRIDS[name](net), dtype="fp32"))
@@ -214,7 +225,22 @@ def any_tiles(draw: st.DrawFn, names: Sequence[str] = tuple(sorted(GRIDS))) -> t
     split, stages = draw(st.sampled_from([1, 1, 2, 3, 7])), draw(st.integers(1, 4))
     padded = depth_step is not None and draw(st.booleans())
     rows = tuple([draw(any_rows(len(read.order))) for read in nests.nests[nests.anchor].reads[:2]]) if padded else ()
-    return name, GpuTiles(tile, order, part, split, depth_step, stages, "lanes", 1, fronts, rows=rows)
+    shares = draw(st.sampled_from([1, 1, 2, 3])) if nests.reduction >= 0 and depth_step is None else 1
+    return name, GpuTiles(tile, order, part, split, depth_step, stages, "lanes", shares, fronts), rows
+
+
+def grid_program(layer: Layer, tiles: GpuTiles, warp: int, rows: Rows = ()) -> LoopProgram:
+    """Return the loops of ``tiles``, with rows of the copies of the last product's operands padded."""
+    steps, nests = steps_of_grid(layer, tiles, warp), nests_of(layer)
+    padded: dict[str, RowPadding | None] = {}
+    if any(rows):
+        own = [each.nest for each in reversed(layer.nests) if not each.is_view][nests.anchor]
+        by_tensor = dict(zip([read.tensor for read in own.reads[:2]], rows, strict=True))
+        padded = {
+            step.stage: by_tensor[step.tensor] for step in steps
+            if isinstance(step, CacheRead) and step.reader == f"{own.write.tensor}.sum"
+        }  # fmt: skip
+    return loop_program(NaiveProgram(layer), with_rows(steps, padded))
 
 
 def any_rows(rank: int) -> st.SearchStrategy[RowPadding | None]:

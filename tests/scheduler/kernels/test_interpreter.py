@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from dsascape.scheduler.cpu.schedule.steps import cpu_limits, program_of, steps_of
 from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.gpu.checked import gpu_limits
-from dsascape.scheduler.gpu.steps import program_of as grid_program
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
@@ -45,11 +44,13 @@ from tests.scheduler.kernels.drawn import (
     LANES,
     NARROW,
     TOLERANCE,
+    Rows,
     anchored,
     any_tiles,
     changed,
     cpu_programs,
     difference,
+    grid_program,
     grid_programs,
     reference_values,
     varied,
@@ -89,12 +90,12 @@ class TestValues:
 
     @settings(ANY, max_examples=examples(100))
     @given(drawn=any_tiles())
-    def test_of_whatever_is_legal_on_grids_are_right(self, drawn: tuple[str, GpuTiles]) -> None:
-        name, tiles = drawn
+    def test_of_whatever_is_legal_on_grids_are_right(self, drawn: tuple[str, GpuTiles, Rows]) -> None:
+        name, tiles, rows = drawn
         net = Net()
         graph = net.graph(GRIDS[name](net), dtype="fp32")
         layer, network = whole_layer(graph), varied(graph)
-        program = grid_program(layer, tiles, GRID.spec.sms.warp)
+        program = grid_program(layer, tiles, GRID.spec.sms.warp, rows)
         assume(not illegal(program, gpu_limits(GRID)))
         assert difference(program, layer, network, reference_values(network)) <= TOLERANCE
 
@@ -189,8 +190,8 @@ class TestCounts:
         net = Net()
         graph = net.graph(net.dense(net.input(8, 32), 4), dtype="fp32")
         layer, network, counts = whole_layer(graph), varied(graph), Counts()
-        tiles = GpuTiles((8, 1), (0, 1), (1, 1), 1, 32, 1, "lanes", rows=(rows, None))
-        difference(grid_program(layer, tiles, 32), layer, network, reference_values(network), counts)
+        tiles = GpuTiles((8, 1), (0, 1), (1, 1), 1, 32, 1, "lanes")
+        difference(grid_program(layer, tiles, 32, (rows, None)), layer, network, reference_values(network), counts)
         name = next(array for (part, array) in counts.finish().loads if part == SUMS and array.endswith("staged0"))
         moved = counts.loads[SUMS, name]
 

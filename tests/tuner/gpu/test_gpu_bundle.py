@@ -17,6 +17,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 from dsascape.experiments.shell.cli import main
 from dsascape.fusion import fixed_pattern_plan
 from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.scheduler.gpu.steps import steps_of
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.tuner.bundle import Manifest, build_gpu_bundle, read_results, unpacked
 from dsascape.tuner.on_device.cross_gpu import gpu_code, gpu_source
@@ -57,7 +58,8 @@ def product_in_large_tiles() -> GpuSchedule:
     plan = fixed_pattern_plan(net.graph(net.matmul(net.input(64, 128), net.weight(128, 64)), dtype="fp32"))
     schedule = scheduled(plan)
     tiles = GpuTiles((64, 64), (0, 1), (4, 4), 1, 32, 4, "lanes")
-    return replace(schedule, runs=(replace(schedule.runs[0], tiles=tiles),))
+    (kernel,) = schedule.runs
+    return replace(schedule, runs=(replace(kernel, steps=steps_of(kernel.layer, tiles, WARP)),))
 
 
 def source_of(schedule: GpuSchedule) -> str:

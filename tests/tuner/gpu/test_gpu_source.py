@@ -16,10 +16,10 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 import tvm
 
 from dsascape.fusion import fixed_pattern_plan
-from dsascape.scheduler.gpu.code import block_needs
 from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.scheduler.gpu.steps import program_of
 from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.work import grid_of
 from dsascape.scheduler.kernels.cut import layer_of
 from dsascape.tuner.codegen.gpu.blocks import gpu_function
 from dsascape.tuner.codegen.gpu.kernels import GpuCode, generate_gpu
@@ -53,13 +53,14 @@ def test_every_launch_is_one_function_with_the_blocks_and_threads_of_the_schedul
 
     assert len(code.kernels) == schedule.kernels == len(code.module.functions)
     for kernel in code.kernels:
-        threads = kernel.scheduled.tiles.threads(VIEW.spec.sms.warp)
+        threads = grid_of(kernel.scheduled.layer, kernel.scheduled.steps, VIEW).needs.threads
         assert f"__launch_bounds__({threads}) {kernel.name}_kernel" in source
 
 
 def test_shared_memory_in_the_source_is_what_the_schedule_says() -> None:
     _, code = generated(block, FUSED["product"], FUSED["depthwise convolution"])
-    wanted = [block_needs(kernel.scheduled.layer, kernel.scheduled.tiles, VIEW).shared_bytes for kernel in code.kernels]
+    scheduled = [kernel.scheduled for kernel in code.kernels]
+    wanted = [grid_of(kernel.layer, kernel.steps, VIEW).needs.shared_bytes for kernel in scheduled]
     stated = [4 * int(elements) for elements in re.findall(r"__shared__ .*? shared_ptr\w*\[(\d+)\]", cuda(code))]
 
     assert [kernel.code.shared_bytes for kernel in code.kernels] == wanted

@@ -30,6 +30,7 @@ from dsascape.hw_models import Gpu, load_hardware
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.schedule import kernel_by_kernel
 from dsascape.scheduler.gpu.steps import steps_of
+from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.loops.steps import Bind, Unroll
@@ -43,8 +44,8 @@ if __name__ == "__main__":
     graph = net.graph(net.relu(net.dense(net.input(1, 9, 20), 12)), dtype="fp32")
     view = GpuView(load_hardware("h100", Gpu), "fp32", GpuTuning(tensor_units=False, shared_reductions=False))
     (kernel,) = kernel_by_kernel(fixed_pattern_plan(graph), GpuCosts(view, Analysis(graph))).runs
-    own = steps_of(kernel.layer, kernel.tiles, 32)
-    tiles = replace(kernel.tiles, tile=(1, 4, 5), part=(1, 2, 1), split=2, depth_step=7, stages=2)
+    own = kernel.steps
+    tiles = GpuTiles((1, 4, 5), (0, 1, 2), (1, 2, 1), 2, 7, 2, "lanes")
     task = KernelTask(graph, (0, 1), 1, "cuda-sm_90")
     with CandidateRunner() as runner:
         (prepared,) = runner.prepare([task])

@@ -1,6 +1,5 @@
 """Code for OpenCL, run by PoCL on this machine's processor: its work-items and barriers are real ones."""
 
-import math
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,8 +74,7 @@ def _launch(kernel: CodedKernel, source: str, first: int) -> OpenClLaunch:
     assert declared is not None
     places = {parameter.name: first + place for place, parameter in enumerate(kernel.code.function.params)}
     arguments = [argument.split()[-1].removesuffix("_ptr") for argument in declared[1].split(",")]
-    blocks = math.prod(kernel.scheduled.tiles.blocks_along(kernel.scheduled.layer.sink.shape))
-    return OpenClLaunch(entry, blocks, kernel.code.threads, tuple(places[name] for name in arguments))
+    return OpenClLaunch(entry, kernel.code.blocks, kernel.code.threads, tuple(places[name] for name in arguments))
 
 
 @pytest.mark.sampled(2)

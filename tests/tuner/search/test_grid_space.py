@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from dsascape.hw_models import Gpu, load_hardware
-from dsascape.scheduler.gpu.code import block_code
+from dsascape.scheduler.gpu.cost.padding import with_rows
+from dsascape.scheduler.gpu.cost.shape import shape_of
 from dsascape.scheduler.gpu.held_stages import HeldStages
-from dsascape.scheduler.gpu.read_tiles import read_tiles
 from dsascape.scheduler.gpu.steps import steps_of
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.gpu.work import program_grid
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.illegal import illegal
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
@@ -30,7 +31,6 @@ from dsascape.tuner.search.analysis import KernelNodes, SearchMachine
 from dsascape.tuner.search.genes import step_of, with_step
 from dsascape.tuner.search.gpu_rules import GPU_RULES
 from dsascape.tuner.search.grid_mutations import GRID_MUTATIONS
-from dsascape.tuner.search.grid_rows import with_rows
 from dsascape.tuner.search.grid_settled import settled_on_grid
 from dsascape.tuner.search.grid_space import GridSpace
 from dsascape.tuner.search.kinds.gpu import GpuSpace
@@ -111,7 +111,7 @@ def test_every_draw_mutant_and_child_is_legal_and_its_tiles_can_be_read(naive: C
     for each in legal:
         program = loop_program(own, each.steps)
         assert illegal(program, MACHINE.limits) == ()
-        assert read_tiles(own.layer, program).threads(MACHINE.warp) <= MACHINE.limits.threads
+        assert shape_of(own.layer, program).threads <= MACHINE.limits.threads
     assert sum([each is None for each in children]) < len(children) / 2
 
 
@@ -161,7 +161,7 @@ def test_rows_of_copies_are_padded_or_not_and_against_conflicts_if_asked() -> No
         plain = space.completed(with_rows(program.steps, {}))
         assert plain is not None
         passes = [
-            block_code(own.layer, read_tiles(own.layer, each.loops), P100).issued.further_passes
+            program_grid(own.layer, each.loops, P100).code.issued.further_passes
             for each in (plain, space.unhindered(plain))
         ]
         assert passes[1] <= passes[0]

@@ -8,8 +8,6 @@ import tvm
 
 from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.checks import StepError
-from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.tuner.codegen.gpu.blocks import GpuFunction, gpu_function
 from dsascape.tuner.codegen.gpu.phases import Language, Loops
 from dsascape.tuner.codegen.kernels import Uncompiled
@@ -67,22 +65,12 @@ def generate_gpu(
     for name, kernel in zip(names, schedule.runs, strict=True):
         operators = tuple(kernel.layer.graph.ops[op].name for op in kernel.layer.ops)
         try:
-            layer, program = _in_network(kernel.layer, analysis), _program(kernel, warp)
-            code = gpu_function(layer, executable, program, warp, name, as_loops=as_loops, language=language)
+            layer = _in_network(kernel.layer, analysis)
+            code = gpu_function(layer, executable, kernel.program, warp, name, as_loops=as_loops, language=language)
             kernels.append(CodedKernel(name, operators, kernel, code))
         except UnsupportedKernelError as error:
             missing.append(Uncompiled(name, kernel.group, operators, str(error)))
     return GpuCode(tuple(kernels), tuple(missing))
-
-
-def _program(kernel: GpuKernel, warp: int) -> LoopProgram:
-    """Return a kernel's loops; raise ``UnsupportedKernelError`` where no steps make those of its tiles."""
-    if kernel.tiles.unit != "lanes" and not kernel.steps:
-        raise UnsupportedKernelError("it is scheduled for tensor units, which code does not use")
-    try:
-        return kernel.program(warp)
-    except StepError as error:
-        raise UnsupportedKernelError(str(error)) from None
 
 
 def _in_network(layer: Layer, analysis: Analysis) -> Layer:

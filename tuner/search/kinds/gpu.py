@@ -7,8 +7,7 @@ from dsascape.hw_models import HardwareError, MachineSpec
 from dsascape.scheduler.gpu.costs import GpuCosts
 from dsascape.scheduler.gpu.kind import GPU
 from dsascape.scheduler.gpu.nests import nests_of
-from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
-from dsascape.scheduler.gpu.steps import steps_of
+from dsascape.scheduler.gpu.schedule import GpuSchedule
 from dsascape.scheduler.gpu.tuning import GpuTuning
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
@@ -70,7 +69,7 @@ def tasks_of(schedule: GpuSchedule, view: GpuView) -> tuple[Task, ...]:
     machine = SearchMachine.of_gpu(view)
     kernels = [kernel for kernel in schedule.runs if _has_loops(kernel.layer)]
     return tuple([
-        Task(key, naive, machine, len(equal), _builtin(equal[0], machine), 1)
+        Task(key, naive, machine, len(equal), equal[0].steps, 1)
         for key, naive, equal in equal_kernels(kernels, schedule.dtype, machine.kind)
     ])  # fmt: skip
 
@@ -84,8 +83,7 @@ def task_of(layer: Layer, costs: GpuCosts) -> Task | None:
     if chosen is None:
         return None
     machine, naive = SearchMachine.of_gpu(costs.view), NaiveProgram(layer)
-    builtin = _builtin(GpuKernel(layer.sink.name, 0, layer, chosen.tiles), machine)
-    return Task(naive.key(costs.dtype, machine.kind), naive, machine, 0, builtin, 1)
+    return Task(naive.key(costs.dtype, machine.kind), naive, machine, 0, chosen.steps_of(layer), 1)
 
 
 def _has_loops(layer: Layer) -> bool:
@@ -94,10 +92,6 @@ def _has_loops(layer: Layer) -> bool:
         return False
     has_lines = any(read.line is not None for nest in nests_of(layer).nests for read in nest.reads)
     return bool(layer.sink.shape) and not has_lines
-
-
-def _builtin(kernel: GpuKernel, machine: SearchMachine) -> Steps:
-    return kernel.steps or steps_of(kernel.layer, kernel.tiles, machine.warp, machine.grid.tensor)
 
 
 class _Gpus:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dsascape.hw_models.gpu.banks import passes_of
 from dsascape.hw_models.gpu.spec import WORD_BYTES
-from dsascape.scheduler.gpu.conflicts import addresses_of
+from dsascape.scheduler.gpu.cost.warps import addresses_of
 from dsascape.scheduler.parts import divisors
 from dsascape.tuner.search.reuse.operators import ReuseError
 from dsascape.wording import count

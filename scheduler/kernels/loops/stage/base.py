@@ -11,7 +11,17 @@ from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.columns import alike, anywhere, common, least, same
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
-from dsascape.scheduler.kernels.loops.nodes import SHARES, Condition, Loop, LoopKind, Node, Reach, Role, Statement
+from dsascape.scheduler.kernels.loops.nodes import (
+    BLOCKS,
+    SHARES,
+    Condition,
+    Loop,
+    LoopKind,
+    Node,
+    Reach,
+    Role,
+    Statement,
+)
 from dsascape.scheduler.kernels.loops.plans import StagePlan
 from dsascape.scheduler.kernels.loops.steps import (
     Bind,
@@ -77,8 +87,15 @@ class StageBase(ABC):
         if self.bind.blocks or self.bind.threads:
             of_blocks: dict[int, tuple[int, LoopKind]] = {0: (self.bind.blocks, "block")} if self.bind.blocks else {}
             self.groups = {**of_blocks, self.bind.blocks + self.bind.serial: (self.bind.threads, "thread")}
-        self.is_on_grid = bool(self.bind.blocks or self.bind.threads or tree.spread)
+        self.is_on_grid = bool(self.bind.blocks or self.bind.threads or tree.spread or plan.get(Bind))
         self.parallel = plan.parallel
+        is_number = plan.get(Bind) is not None and not plan.stage.order and plan.at is None
+        self.around_number: list[LoopKind] = ["block", "thread"] if is_number else []
+        """Loops on a grid that are left to be put around a single number."""
+        self.last_block: tuple[Condition, ...] = ()
+        """Conditions under which a block has what several have put together."""
+        self.is_of_blocks = False
+        """Whether sums are being handed over that threads of a block have put together."""
         self._labels: dict[tuple[bool, int], str] = {}
         self.vector, self.unroll, self.sums = plan.get(Vectorise), plan.get(Unroll), plan.get(PartialSums)
         tile = plan.get(Tile)
@@ -179,11 +196,14 @@ class StageBase(ABC):
         if self.share is None:
             return Statement(self.stage.name, role, element, reduced, **of_sums)
         name, who = self.stage.name, self.tree.shares[self.stage.name]
+        handed = name + (BLOCKS if self.is_of_blocks else "") + SHARES
+        if self.is_of_blocks:
+            who = self.tree.blocks[self.stage.name]
         if role == "give":
-            return Statement(name + SHARES, "store", element, place=who)
+            return Statement(handed, "store", element, place=who)
         if role == "fold":
             place = who if state.place is None else state.place
-            return Statement(name, role, element, place=place, distance=state.distance, source=name + SHARES)
+            return Statement(name, role, element, place=place, distance=state.distance, source=handed)
         return Statement(name, role, element, reduced, run=state.run if role == "update" else None)
 
     def all_covered(self, state: State) -> Ranges:

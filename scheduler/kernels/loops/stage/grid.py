@@ -69,11 +69,13 @@ class OnGrid(StageBase):
         before, leader = self.tree.spread, self.tree.leader
         if kind in ("block", "thread"):
             shared = self._sharing(kind)
-            self.tree.leader = tuple([
+            own = tuple([
                 condition for name, number in shared
                 for condition in (last_of(Affine(0, ((name, 1),)), number) if kind == "block" else
                                   (Condition(Affine(0, ((name, 1),)), 1),))
             ])  # fmt: skip
+            self.last_block = own if kind == "block" else self.last_block
+            self.tree.leader = () if kind == "block" else (*self.last_block, *own)
             fused += shared
         whole = math.prod([extent for _, extent in fused])
         label = {"parallel": "p", "block": "block", "thread": "thread"}[kind]
@@ -96,11 +98,15 @@ class OnGrid(StageBase):
         found: list[tuple[str, int]] = []
         for each in self.tree.plans.by_stage.values():
             step = each.get(ShareReduction)
-            if step is None or each.at is None or each.at.consumer != self.stage.name or step.by != kind:
+            if step is None or each.at is None or each.at.consumer != self.stage.name:
+                continue
+            number = step.count if step.by == kind else step.threads if kind == "thread" else 1
+            if number == 1:
                 continue
             if not found:
-                found = [(self.tree.loop_name("share"), step.count)]
-            if step.count != found[0][1]:
+                found = [(self.tree.loop_name("share"), number)]
+            if number != found[0][1]:
                 raise StepError(f"ShareReduction: {each.stage.name}: others in {self.stage.name} have another count")
-            self.tree.shares[each.stage.name] = Affine(0, ((found[0][0], 1),))
+            who = self.tree.blocks if kind == "block" and step.threads > 1 else self.tree.shares
+            who[each.stage.name] = Affine(0, ((found[0][0], 1),))
         return found

@@ -26,7 +26,15 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
 
     def _descend(self, depth: int, state: State, role: Role) -> list[Node]:
         """Return what is inside of the outermost ``depth`` loops: what is computed there, then further loops."""
+        if self.around_number:
+            kind = self.around_number.pop(0)
+            inside = state._replace(of_block=self.all_covered(state)) if kind == "thread" else state
+            return self.fused_loops(0, 0, kind, inside, role)
         nodes = [] if role in ("first", "rest", "give", "fold", "correct") else self._attached(depth, state)
+        if not self.slots and self.is_on_grid and self.stage.kind != "sum":
+            conditions = self.grid_conditions(state, role)
+            own = self.inner(depth, state, role)
+            return [*nodes, Guard(distinct(conditions), tuple(own))] if conditions else [*nodes, *own]
         if role == "update" and depth and depth == self.corrected_at:
             nodes += self.inner(depth, state, "correct")
         if role != "update" or depth != self.first_reduction:
@@ -48,7 +56,10 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
     def inner(self, depth: int, state: State, role: Role) -> list[Node]:
         """Return the loops from that at ``depth`` on."""
         if depth == len(self.slots):
-            return self._innermost(state, role)
+            own = self._innermost(state, role)
+            handed_over = role in ("give", "fold") and not self.stage.order  # no loop of elements is guarded
+            conditions = self.grid_conditions(state, role) if handed_over else []
+            return [Guard(distinct(conditions), tuple(own))] if conditions else own
         number, on = self.groups.get(depth, (0, "serial"))
         if number:
             inside = state._replace(of_block=self.all_covered(state)) if on == "thread" else state
@@ -115,6 +126,9 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
     def _beside(self, plan: StagePlan, box: Ranges, needed: Ranges | None) -> Ranges:
         """Return what is computed of a result: what belongs to ``box``, and what others read of it."""
         own = self.tree.plans.beside(plan.stage.name, self.stage.name, box)
+        if own is None:
+            assert needed is not None  # read for this stage
+            return needed
         if needed is None or plan.is_inlined:
             return own
         return joined_ranges(own, needed, plan.stage.shape, self.tree.extents)
@@ -142,6 +156,8 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
 
         On a GPU these stand around statements alone: all threads take part in what is copied for a block.
         """
+        if not self.slots and self.is_on_grid and self.stage.kind != "sum":  # a number
+            return self._descend(depth, state, role)
         conditions: list[Condition] = []
         if self.is_on_grid:
             conditions += self.grid_conditions(state, role) if depth == len(self.slots) else []

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Literal
 
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.columns import alike
-from dsascape.scheduler.kernels.loops.nodes import SHARES, Condition, Loop, Node, Reach, Role
+from dsascape.scheduler.kernels.loops.nodes import BLOCKS, SHARES, Condition, Loop, Node, Reach, Role
 from dsascape.scheduler.kernels.loops.stage.base import StageBase, State, around
 from dsascape.scheduler.kernels.loops.stage.vectors import pieces
-from dsascape.scheduler.kernels.loops.steps import Scope
 
 if TYPE_CHECKING:
     from dsascape.scheduler.kernels.loops.stage.bands import Limits
@@ -72,11 +71,11 @@ class Sums(StageBase):
     def shared_turns(self, depth: int, state: State, role: Role) -> list[Node]:
         """Return the turns in which threads go through what is left of a reduction that they share."""
         assert self.share is not None
-        axis, by = self.share.loops[0], self.share.count
+        axis, by = self.share.loops[0], self.share.count * self.share.threads
         total = self.run or state.left[axis]
         turns = -(-total // by)
         name = self.tree.loop_name("turn") if alike(turns > 1) else ""
-        value = Affine(0, ((name, by),) if name else ()) + self.tree.shares[self.stage.name]
+        value = Affine(0, ((name, by),) if name else ()) + self._who()
         conditions = (*state.conditions, *([Condition(value, total)] if alike(total % by != 0) else []))
         if self.run:
             inside = state._replace(run=value, conditions=conditions)
@@ -85,24 +84,52 @@ class Sums(StageBase):
             inside = state._replace(reduced=reduced, left={**state.left, axis: 1}, conditions=conditions)
         return self.looped(name, turns, "serial", depth + 1, inside, role)
 
+    def _who(self) -> Affine:
+        """Return which of those who share a reduction runs, of all threads of all blocks."""
+        assert self.share is not None
+        own, blocks = self.tree.shares[self.stage.name], self.tree.blocks.get(self.stage.name)
+        return own if blocks is None else blocks * self.share.threads + own
+
     def put_together(self, depth: int, state: State) -> list[Node]:
-        """Return how those who share a reduction put their sums together: half of them add what the others have."""
+        """Return how those who share a reduction put their sums together: half of them add what the others have.
+
+        Where threads share the parts of blocks, these come first, and the first thread goes on for its block.
+        """
         if self.share is None:
             return []
-        plan = self.tree.plans.by_stage[self.stage.name + SHARES]
-        scope: Scope = "shared" if self.share.by == "thread" else "global"
-        who, width = self.tree.shares[self.stage.name], self.share.count
-        self.tree.add_buffer(plan, self.of_block, scope, width)
+        who = self.tree.shares[self.stage.name]
+        if self.share.by == "thread":
+            return self._halved(depth, state, who, self.share.count)
+        if self.share.threads == 1:
+            return self._by_the_last(depth, state, who)
+        nodes = self._halved(depth, state, who, self.share.threads)
+        self.is_of_blocks = True
+        first = state._replace(conditions=(Condition(who, 1),))
+        nodes += self._by_the_last(depth, first, self.tree.blocks[self.stage.name])
+        self.is_of_blocks = False
+        return nodes
+
+    def _by_the_last(self, depth: int, state: State, who: Affine) -> list[Node]:
+        """Return how blocks hand their sums over, and the last of them adds all of them up."""
+        assert self.share is not None
+        width, handed = self.share.count, self.stage.name + (BLOCKS if self.is_of_blocks else "") + SHARES
+        self.tree.add_buffer(self.tree.plans.by_stage[handed], self.of_block, "global", width)
+        others = width - 1  # the last has its own sum
+        name = self.tree.loop_name("share") if others > 1 else ""
+        if name:
+            self.tree.extents[name] = others
+        conditions, place = (*state.conditions, *last_of(who, width)), Affine(0, ((name, 1),) if name else ())
+        folds = self.inner(depth, state._replace(conditions=conditions, place=place), "fold")
+        return [*self.inner(depth, state, "give"), *around(name, others, "serial", folds)]
+
+    def _halved(self, depth: int, state: State, who: Affine, count: int) -> list[Node]:
+        """Return how threads add up their sums in halves, in shared memory."""
+        self.tree.add_buffer(self.tree.plans.by_stage[self.stage.name + SHARES], self.of_block, "shared", count)
         nodes: list[Node] = []
-        if self.share.by == "block":
-            name = self.tree.loop_name("share")
-            self.tree.extents[name] = width
-            last = state._replace(conditions=last_of(who, width), place=Affine(0, ((name, 1),)))
-            folds = self.inner(depth, last, "fold")
-            return [*self.inner(depth, state, "give"), *around(name, width, "serial", folds)]
+        width = count
         while width > 1:
             half = -(-width // 2)
-            given = (Condition(who, width),) if width < self.share.count else ()
+            given = (Condition(who, width),) if width < count else ()
             nodes += self.inner(depth, state._replace(conditions=given), "give")
             taken = state._replace(conditions=(Condition(who, width - half),), distance=half)
             nodes += self.inner(depth, taken, "fold")

@@ -1,25 +1,25 @@
-"""What a thread block issues for its tile, class by class, and what it takes of an SM.
+"""About what a thread block issues for its tile, class by class, and takes of an SM: what candidates are ordered by.
 
-A part of the tile keeps its sums in a thread's registers (a warp's, on tensor units) while the depth loop runs, so each
-element of an operand that a part loads is used for all rows or columns of the part. Products on tensor units are padded
-to whole instructions, and everybody's parts to whole ones. Threads that split a reduction put their sums together in
-shared memory. What is loaded from shared memory and what hits the first cache takes the same path.
+The best of them are costed on their loop programs (`scheduler.gpu.cost`). This knows of no bank conflicts, of no
+register that several taps of a window share, and of no loop that a compiler writes out. A part of the tile keeps its
+sums in a thread's registers (a warp's, on tensor units) while the depth loop runs, so each element of an operand that a
+part loads is used for all rows or columns of the part. Products on tensor units are padded to whole instructions, and
+everybody's parts to whole ones. Threads that split a reduction put their sums together in shared memory. What is loaded
+from shared memory and what hits the first cache takes the same path.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dsascape.hw_models import Issued
 from dsascape.hw_models.common.product_types import operands_of
 from dsascape.hw_models.gpu.occupancy import BlockNeeds
 from dsascape.hw_models.gpu.sm import packed
-from dsascape.scheduler.gpu.coalescing import copied_at_once, copied_lines, further_lines, loaded_shares
-from dsascape.scheduler.gpu.conflicts import Threads, accesses_of, copy_passes, threads_of
+from dsascape.scheduler.gpu.cost.issued import BlockCode
 from dsascape.scheduler.gpu.fronts import tensor_tiles
 from dsascape.scheduler.gpu.lines import results_along
 from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, nests_of
-from dsascape.scheduler.gpu.parts import Parts, held_bytes, operands_bytes, parts_of, sharing_of, slots
+from dsascape.scheduler.gpu.parts import Parts, operands_bytes, parts_of, sharing_of, slots, staged_bytes
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.gpu.view import GpuView
@@ -30,14 +30,6 @@ _SUM_BYTES = 4
 """Of a partial sum: FP32 or INT32."""
 _PATCH_COLUMNS = 8
 """Threads of a warp that lie along the columns of a product: the others lie along its rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class BlockCode:
-    """Instructions of one block, and bytes that it moves through shared memory and the first cache."""
-
-    issued: Issued
-    shared_bytes: int
 
 
 def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
@@ -60,7 +52,7 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
             if nest.is_anchor and tiles.stream is not None:  # kept while fronts have sums of their own
                 sums_kept = _sum_registers(parts, view)
             if parts.depth_step is not None:
-                size = slots(nest, parts.depth_step, tiles.stages) * held_bytes(nest, parts, parts.depth_step)
+                size = slots(nest, parts.depth_step, tiles.stages) * staged_bytes(nest, parts, parts.depth_step)
                 if nest.is_anchor and tiles.stream is not None and parts.depth_step >= tiles.stream:
                     held += size  # on its way while the next piece is computed
                 else:
@@ -102,35 +94,9 @@ def operations_of(layer: Layer, tile: Extents) -> Operations:
     )
 
 
-def block_code(layer: Layer, tiles: GpuTiles, view: GpuView, *, has_conflicts: bool = True) -> BlockCode:
-    """Return the instructions of a block with a whole tile; bank conflicts are left out where it shall have none."""
-    return _Block(layer, nests_of(layer), tiles, view, has_conflicts=has_conflicts).code()
-
-
-def partial_bytes(layer: Layer, tiles: GpuTiles) -> int:
-    """Return the bytes of the partial results that all blocks which share the reduction of a tile hand over."""
-    if tiles.shares == 1:
-        return 0
-    nests = nests_of(layer)
-    return tiles.shares * nests.works(layer, tiles.tile)[nests.reduction].outputs * _SUM_BYTES
-
-
-def last_code(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockCode | None:
-    """Return what the last of the blocks that share a tile's reduction issues besides: None where none do.
-
-    It counts those that have ended, reads what they have handed over, all threads together, and adds it up.
-    """
-    size = partial_bytes(layer, tiles)
-    if not size:
-        return None
-    sums, warp = size // _SUM_BYTES, view.spec.sms.warp
-    warps = -(-sums // warp)
-    by_thread = -(-sums // tiles.threads(warp))
-    issued = Issued(
-        load=warps, arithmetic=warps, store=1, scalar=warps * view.tuning.address_instructions,
-        accumulators=-(-tiles.threads(warp) // warp), waits=1 + -(-by_thread // view.tuning.loads_ahead),
-    )  # fmt: skip
-    return BlockCode(issued, size)
+def rough_code(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockCode:
+    """Return about what a block with a whole tile issues."""
+    return _Block(layer, nests_of(layer), tiles, view).code()
 
 
 def _mean_chains(found: Sequence[tuple[int, int]]) -> int:
@@ -142,11 +108,7 @@ def _mean_chains(found: Sequence[tuple[int, int]]) -> int:
 class _Block:
     """Instructions of one block being added up, by thread; a warp issues one for all of its threads."""
 
-    def __init__(
-        self, layer: Layer, nests: BlockNests, tiles: GpuTiles, view: GpuView, *, has_conflicts: bool
-    ) -> None:
-        self._has_conflicts = has_conflicts and view.spec.sms.shared.banks > 0
-        self._has_lines = self._has_conflicts and view.tuning.as_generated
+    def __init__(self, layer: Layer, nests: BlockNests, tiles: GpuTiles, view: GpuView) -> None:
         self._layer, self._nests, self._tiles, self._view = layer, nests, tiles, view
         self._warp = view.spec.sms.warp
         self._of_part = math.prod(tiles.part)
@@ -155,7 +117,6 @@ class _Block:
         self._fma = self._arithmetic = self._special = self._load = self._store = self._scalar = 0.0
         self._matrix = self._steps = 0.0
         self._shared_bytes = 0.0
-        self._further_passes = 0.0
         self._outside_loads = 0.0
         self._ahead = 1
         self._chains: list[tuple[int, int]] = []
@@ -177,7 +138,7 @@ class _Block:
             made, outputs = work.operations, work.outputs
             shared_out = parts_of(nests, number, self._layer, tiles, self._warp)
             if shared_out is not None:
-                self._multiply(nest, number, work, shared_out, work.share)
+                self._multiply(nest, work, shared_out, work.share)
             else:
                 if made.macs:
                     self._fma += alike * made.macs / passes * padding
@@ -188,8 +149,7 @@ class _Block:
                     busy = work.outputs * sharing_of(nests, number, work, tiles, self._warp)
                     alike *= -(-busy // self._warp) * self._warp / max(busy, 1)  # warps that are not full
                     alone = max(tiles.threads(self._warp) / max(busy, 1), 1.0)
-                threads = threads_of(nest, number, self._layer, tiles) if self._has_lines else None
-                self._read(nest, *((work, alike) if nest.is_of_block else (own, each)), alone, threads)
+                self._read(nest, *((work, alike) if nest.is_of_block else (own, each)), alone)
                 self._take_at_once(nest, work, own, alike)
             self._arithmetic += alike * (made.simple / passes + (0 if made else outputs)) * padding
             if made.special:
@@ -209,14 +169,12 @@ class _Block:
             self._fma / pack, self._arithmetic / pack, self._special, self._load, self._store, self._scalar
         )  # fmt: skip
         fma, arithmetic, special, load, store, scalar = [math.ceil(count / warp - 1e-9) for count in by_thread]
-        further = math.ceil(self._further_passes - 1e-9)
         straight = math.ceil(self._outside_loads / max(threads, 1) / tuning.loads_ahead)
         chains = _mean_chains(self._chains) or -(-parts * tiles.split // warp) * self._of_part // pack
         return Issued(
             fma=fma, arithmetic=arithmetic, special=special, load=load, store=store, scalar=scalar,
             matrix=math.ceil(self._matrix), accumulators=max(chains, 1), waits=math.ceil(self._steps) + straight,
-            ahead=self._ahead, further_passes=further, held_up=further if tuning.as_generated else 0,
-            per_cycle=self._per_cycle(threads),
+            ahead=self._ahead, per_cycle=self._per_cycle(threads),
         )  # fmt: skip
 
     def _per_cycle(self, threads: int) -> float:
@@ -228,7 +186,7 @@ class _Block:
         tuning = self._view.tuning
         return iterations * tuning.loop_instructions / tuning.unrolled / of_part
 
-    def _multiply(self, nest: BlockNest, number: int, work: NestWork, parts: Parts, share: float) -> None:
+    def _multiply(self, nest: BlockNest, work: NestWork, parts: Parts, share: float) -> None:
         """Add the multiply-accumulates of a product, and the loads of its operands from shared memory."""
         warp, own = self._warp, parts.own
         together = share * parts.working * own.number * parts.depth
@@ -247,7 +205,6 @@ class _Block:
             loads = [each / self._view.tuning.vector_bytes for each in (left, right)]
             self._scalar += self._loops(issued * warp, parts.elements)
         else:
-            threads = threads_of(nest, number, self._layer, self._tiles)
             pack = min(packed(operands_of(self._view.product or self._view.dtype)[0]), parts.elements)
             issued = together * -(-parts.at_once // warp) * warp / parts.at_once  # by whole warps
             self._fma += issued * own.rows * own.columns * self._pack / pack
@@ -256,40 +213,15 @@ class _Block:
             rows = min(warp // columns, -(-parts.whole.rows // own.rows))
             left, right = together * own.rows, together * own.columns
             self._shared_bytes += left * left_bytes / columns + right * right_bytes / rows
-            kept = (1.0, 1.0) if threads is None else loaded_shares(nest, threads, parts)
-            left, right = issued * own.rows * kept[0], issued * own.columns * kept[1]
-            self._meet(nest, number, parts, (left, right))
+            left, right = issued * own.rows, issued * own.columns
             loads = [left / self._vector(left_bytes, own.rows), right / self._vector(right_bytes, own.columns)]
             self._scalar += self._loops(issued * own.rows * own.columns, parts.elements)
         self._load += sum(loads)
         if parts.depth_step is not None:
             self._stage(nest, work, parts, share)
             return
-        threads = threads_of(nest, number, self._layer, self._tiles) if self._has_lines else None
-        accesses = nest.compiled.nest.reads
-        for access, read, each, by_thread in zip(accesses, nest.reads, loads, (left, right), strict=False):
-            if read.source == "shared":
-                continue
-            self._outside_loads += each
-            if threads is not None:
-                at_once = round(by_thread / each) if each else 1
-                lines = further_lines(nest, access, read.order, threads, at_once, read.element_bytes, self._view)
-                self._further_passes += each / warp * lines
-
-    def _meet(self, nest: BlockNest, number: int, parts: Parts, loaded: Sequence[float]) -> None:
-        """Add the passes of shared memory in which threads of a warp meet in one bank; ``loaded``: by operand."""
-        sms, tuning = self._view.spec.sms, self._view.tuning
-        if parts.depth_step is None or not self._has_conflicts:
-            return
-        threads = threads_of(nest, number, self._layer, self._tiles)
-        if threads is None:
-            return
-        for operand, elements in enumerate(loaded):
-            if nest.is_copied(operand):
-                rows = parts.rows[operand] if parts.rows else None
-                each = accesses_of(nest, operand, threads, parts, rows, tuning.vector_bytes)
-                accesses = elements / each.elements / self._warp
-                self._further_passes += accesses * each.further_passes(self._warp, sms.shared.banks)
+        for read, each in zip(nest.reads, loads, strict=False):
+            self._outside_loads += each if read.source != "shared" else 0.0
 
     def _vector(self, element_bytes: float, neighbours: int) -> int:
         """Return how many elements one load or store of a thread moves, of so many next to each other."""
@@ -302,32 +234,23 @@ class _Block:
         tuning, step = self._view.tuning, min(parts.depth_step, depth)
         steps = -(-depth // step)
         each = operands_bytes(nest, parts.staged, step)
-        for operand, size in enumerate(each):
+        for size in each:
             staged = share * parts.turns * steps * size
-            rows = parts.rows[operand] if parts.rows else None
-            copies = staged / copied_at_once(nest, operand, parts, rows, self._view)
+            copies = staged / max(tuning.vector_bytes, tuning.copied_bytes)
             self._load += copies
             self._store += copies
             self._scalar += 2 * copies * tuning.address_instructions
             self._shared_bytes += staged
-            if self._has_conflicts and nest.is_copied(operand):
-                passes = copy_passes(nest, operand, parts, rows, self._view)
-                if tuning.as_generated:
-                    passes += copied_lines(nest, operand, parts, rows, self._view)
-                self._further_passes += copies / self._warp * passes
         self._steps += share * parts.turns * steps
         self._ahead = max(self._ahead, slots(nest, step, self._tiles.stages))
 
-    def _read(
-        self, nest: BlockNest, work: NestWork, times: float, alone: float, threads: Threads | None
-    ) -> None:  # fmt: skip
+    def _read(self, nest: BlockNest, work: NestWork, times: float, alone: float) -> None:
         """Add the loads of a nest without reuse, ``times`` those for ``work``.
 
-        ``alone``: threads of the block for each that has some of them, and waits for these; ``threads``: those that
-        compute the nest's elements, None where it is not known how they lie.
+        ``alone``: threads of the block for each that has some of them, and waits for these.
         """
         tuning, inner = self._view.tuning, self._inner
-        for access, read, each in zip(nest.compiled.nest.reads, nest.reads, work.read, strict=True):
+        for read, each in zip(nest.reads, work.read, strict=True):
             source, element_bytes = read.source, read.element_bytes
             if source in ("registers", "staged") or read.line is not None:
                 continue
@@ -338,10 +261,6 @@ class _Block:
             if source == "outside":
                 self._outside_loads += loads * alone
                 self._scalar += loads * tuning.address_instructions
-                if threads is not None:
-                    at_once = round(elements / loads) if loads else 1
-                    lines = further_lines(nest, access, read.order, threads, at_once, element_bytes, self._view)
-                    self._further_passes += loads / self._warp * lines
 
     def _take_at_once(self, nest: BlockNest, work: NestWork, own: NestWork, times: float) -> None:
         """Add the loads of lines that are transformed, and what threads pass to each other in shared memory."""

@@ -1,0 +1,1 @@
+"""Costs of kernels on GPUs, from their loop programs."""
