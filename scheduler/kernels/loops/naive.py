@@ -50,13 +50,15 @@ class NaiveProgram:
 
     def is_read_whole(self, name: str, consumer: str) -> bool:
         """Whether all elements of a tensor are read for those of ``consumer``, by affine accesses without gaps."""
-        if name == consumer:
-            return True
-        return any(
-            read.tensor == name and covers(nest, read) and self.is_read_whole(stage.tensor, consumer)
-            for stage in self.stages.values() if stage.tensor != name
-            for nest in stage.nests for read in nest.reads
-        )
+        return name in self._read_whole(consumer)
+
+    def _read_whole(self, consumer: str) -> frozenset[str]:
+        """Return the tensors all of whose elements are read for ``consumer``, that among them: consumers come last."""
+        found = {consumer}
+        for stage in reversed(self.stages.values()):
+            if stage.tensor in found:
+                found |= {read.tensor for nest in stage.nests for read in nest.reads if covers(nest, read)}
+        return frozenset(found)
 
     def element_bytes(self, tensor: str) -> int:
         """Return the bytes of an element of a tensor in generated code: one at least, as it addresses bytes."""
