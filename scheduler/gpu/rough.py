@@ -26,8 +26,8 @@ from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.workloads.loopnest import Extents, Operations
 
-_SUM_BYTES = 4
-"""Of a partial sum: FP32 or INT32."""
+SUM_BYTES = 4
+"""Bytes of a partial sum: FP32 or INT32."""
 _PATCH_COLUMNS = 8
 """Threads of a warp that lie along the columns of a product: the others lie along its rows."""
 
@@ -64,7 +64,7 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
             staged = max(staged, math.ceil(work.outputs * nest.element_bytes))
     if nests.anchor < 0 or not nests.nests[nests.anchor].is_tiled:
         registers = max(registers, 2 * math.prod(tiles.part))
-    sums = tiles.split * math.prod(tiles.tile) * _SUM_BYTES if tiles.split > 1 else 0
+    sums = tiles.split * math.prod(tiles.tile) * SUM_BYTES if tiles.split > 1 else 0
     registers += tuning.base_registers + sums_kept
     return BlockNeeds(tiles.threads(sms.warp), registers, held + max(staged, sums))
 
@@ -304,4 +304,4 @@ class _Block:
         self._store += sums
         self._load += sums
         self._arithmetic += sums
-        self._shared_bytes += 2 * sums * _SUM_BYTES
+        self._shared_bytes += 2 * sums * SUM_BYTES

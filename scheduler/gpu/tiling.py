@@ -51,7 +51,7 @@ class Tiling:
     """The steps of a layer, and how long its kernel is estimated to take, launch included."""
 
     steps: Steps
-    """Of tensors that are called by their numbers (`kernels.loops.sources.numbered`)."""
+    """Steps of the kernel; tensors go by their numbers, so that equal layers have equal steps (`sources.numbered`)."""
     order: tuple[int, ...]
     """Order of the grid's dimensions."""
     estimate_ps: float
@@ -114,11 +114,11 @@ def _most_promising(layer: Layer, view: GpuView) -> GpuTiles | None:
 
 
 _FAR, _FURTHER = 1.5, 3
-"""Where the best program takes so many times its rough time, so many times as many further candidates are costed."""
+"""Over ``_FAR`` times its rough estimate, the best program has ``_FURTHER`` times the candidates costed against it."""
 _FEW = 4
-"""So many tiles say how long a layer takes at most: the best of them takes hardly longer than the best of all."""
+"""Tiles costed for an upper bound of a layer's time: the best of them takes hardly longer than the best of all."""
 _THREADS_OF_BLOCK = 128
-"""Of the most promising tiles: enough to hide latencies, and few enough for several blocks on an SM."""
+"""Threads per block of the most promising tiles: enough to hide latencies, and several blocks fit on an SM."""
 
 
 def _promise(layer: Layer, view: GpuView, tiles: GpuTiles) -> tuple[bool, float, int]:

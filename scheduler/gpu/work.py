@@ -18,7 +18,7 @@ from dsascape.scheduler.gpu.clusters import of_cluster
 from dsascape.scheduler.gpu.cost.issued import BlockCode, block_of
 from dsascape.scheduler.gpu.cost.shape import GridShape, shape_of
 from dsascape.scheduler.gpu.nests import nests_of
-from dsascape.scheduler.gpu.rough import block_needs, rough_code
+from dsascape.scheduler.gpu.rough import SUM_BYTES, block_needs, rough_code
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.traffic import OffChip, depth_step_of, l2_bytes, off_chip
 from dsascape.scheduler.gpu.transforms import passes_of
@@ -33,9 +33,6 @@ from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.recurrences import waiting_steps
 from dsascape.workloads.loopnest import Extents, Operations
 from dsascape.workloads.memo import memoized
-
-_SUM_BYTES = 4
-"""Of a partial sum: FP32 or INT32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +144,7 @@ def partial_bytes(layer: Layer, shape: GridShape) -> int:
     if shape.shares == 1:
         return 0
     nests = nests_of(layer)
-    return shape.shares * nests.works(layer, shape.tile)[nests.reduction].outputs * _SUM_BYTES
+    return shape.shares * nests.works(layer, shape.tile)[nests.reduction].outputs * SUM_BYTES
 
 
 def last_code(layer: Layer, shape: GridShape, view: GpuView) -> BlockCode | None:
@@ -158,7 +155,7 @@ def last_code(layer: Layer, shape: GridShape, view: GpuView) -> BlockCode | None
     size = partial_bytes(layer, shape)
     if not size:
         return None
-    sums, warp = size // _SUM_BYTES, view.spec.sms.warp
+    sums, warp = size // SUM_BYTES, view.spec.sms.warp
     warps = -(-sums // warp)
     by_thread = -(-sums // shape.threads)
     issued = Issued(

@@ -55,7 +55,7 @@ class _Block:
         self._chains: list[tuple[float, float]] = []
         """Time that products take to issue, with the number of sums that are accumulated at a time."""
         self._others: list[tuple[float, float]] = []
-        """The same of all that are no products."""
+        """Issue time of parts without products, with the number of sums that are accumulated at a time."""
 
     def code(self) -> BlockCode:
         """Return them as whole numbers."""

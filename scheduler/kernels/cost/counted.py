@@ -91,7 +91,7 @@ class PartCost:
     """By array; of buffers in registers only ``elements``."""
     stores: dict[str, Moved] = field(default_factory=dict)
     operations: Operations = field(default_factory=Operations)
-    """Of one execution, in each lane."""
+    """Operations of one execution of the statements, in each lane."""
     in_bands: list["BandCost"] = field(default_factory=list)
 
 
@@ -99,7 +99,7 @@ class Executed(NamedTuple):
     """Executions of one statement: one for all lanes of a vector, one for each thread."""
 
     lanes: Size
-    """Of the vectors that it runs in."""
+    """Lanes of the vectors that the statement runs in."""
     threads: int
     """Threads of a block that run it at a time, or in turns."""
     executions: Size

@@ -49,9 +49,9 @@ class Placed:
     """Loops around it, outermost first; of fused loops, those that they stand for."""
     conditions: tuple[Limit, ...]
     band: int
-    """The same for statements that run in the same bands."""
+    """Number of the band that the statement runs in; statements of one band share it."""
     bounds: tuple[Limit, ...] = ()
-    """Those among ``conditions`` that loops around it set on their own iterations."""
+    """Conditions, also among ``conditions``, that bounded loops set on their own iterations."""
 
     @property
     def part(self) -> tuple[str, str]:
