@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from onnx import helper
 
@@ -38,11 +39,23 @@ def normalised(queries: int, keys: int) -> Graph:
     return network(nodes, inputs, {}, ("y",))
 
 
+def projected(queries: int, keys: int) -> Graph:
+    """Return attention over keys that the kernel projects from rows without heads."""
+    inputs = {"q": [1, 2, queries, 32], "x": [1, keys, 32], "v": [1, 2, keys, 8]}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Reshape", ["p", "heads"], ["k"]),
+        helper.make_node("Transpose", ["k"], ["t"], perm=[0, 2, 3, 1]), helper.make_node("MatMul", ["q", "t"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["e"]), helper.make_node("MatMul", ["e", "v"], ["y"]),
+    ]  # fmt: skip
+    return network(nodes, inputs, {"w": np.ones((32, 64), np.float32), "heads": np.array([1, keys, 2, 32])})
+
+
 VIEW = GpuView(load_hardware("a100", Gpu), "fp32", GpuTuning(tensor_units=False, shared_reductions=False))
 GRAPHS = {
     "pieces divide the keys": attention(16, 128), "the last piece is shorter": attention(6, 100),
     "one query": attention(1, 300), "odd numbers of both": attention(17, 90), "written out": written_out(70, "added"),
     "stored caches beside it": attention(6, 80, past=20), "rows that are normalised behind it": normalised(9, 100),
+    "keys are projected": projected(7, 90),
 }  # fmt: skip
 
 

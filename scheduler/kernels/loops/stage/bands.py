@@ -132,8 +132,9 @@ class InBands(StageBase):
             statistic = plans.statistic(stage.tensor)
             found = None if statistic is None else (False, statistic.loop, stage.nests[0].loops[statistic.loop].extent)
         elif at is not None and at.consumer in plans.running and plans.statistic(stage.name) is None:
-            columns = plans.running[at.consumer].columns
-            found = True, columns, stage.shape[columns]
+            softmax = plans.running[at.consumer]
+            if stage.shape == plans.naive.stages[softmax.exponentials].shape:
+                found = True, softmax.columns, stage.shape[softmax.columns]
         if found is None or found[:2] != (is_space, axis):
             return None
         left = whole.first * -1 + Affine(found[2])
