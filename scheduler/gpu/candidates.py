@@ -14,7 +14,7 @@ from typing import Literal
 
 from dsascape.scheduler.gpu.fronts import depth_step, filled, fronts_of, room_of, unit_of
 from dsascape.scheduler.gpu.nests import Product, nests_of
-from dsascape.scheduler.gpu.parts import operands_bytes, slots
+from dsascape.scheduler.gpu.staging import operands_bytes, slots
 from dsascape.scheduler.gpu.streams import softmax_in_front
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.gpu.view import GpuView

@@ -11,7 +11,7 @@ from dsascape.scheduler.gpu.checked import checked_steps
 from dsascape.scheduler.gpu.layers import layers_of
 from dsascape.scheduler.gpu.pins import GpuPins, fixed_tiles
 from dsascape.scheduler.gpu.residency import Found
-from dsascape.scheduler.gpu.tiling import KnownTiles, Tiling, choose_tiling, least_ps, most_ps
+from dsascape.scheduler.gpu.tiling import KnownTiles, Tiling, choose_tiling, least_ps
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.cut import single_layer
 from dsascape.scheduler.kernels.layer import Layer
@@ -131,8 +131,8 @@ class GpuCosts:
         return self._in_turn_s([least_ps(layer, self.view.of(layer)) for layer in self._as_one(ops)])
 
     def most_s(self, ops: Sequence[int]) -> float:
-        """Return what a few tiles take, with an empty L2."""
-        return self._in_turn_s([most_ps(layer, self.view.of(layer), self.known) for layer in self._as_one(ops)])
+        """Return what they take, as `kernel_s`: all candidates are costed at once."""
+        return self.kernel_s(ops)
 
     def _in_turn_s(self, kernels_ps: Sequence[float]) -> float:
         """Return the seconds of a group's kernels, none of which takes less than the host does for it."""

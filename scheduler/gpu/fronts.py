@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dsascape.hw_models.gpu.sm import packed
 from dsascape.hw_models.gpu.spec import TensorUnits
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
-from dsascape.scheduler.gpu.parts import operands_bytes
+from dsascape.scheduler.gpu.staging import operands_bytes
 from dsascape.scheduler.gpu.tiles import ComputeUnit, FrontTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.layer import Layer

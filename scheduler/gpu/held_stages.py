@@ -12,6 +12,7 @@ from functools import cached_property
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
+from dsascape.scheduler.kernels.loops.columns import alike, by_row, least, most
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage
 from dsascape.scheduler.kernels.loops.plans import Plans
@@ -24,7 +25,10 @@ class HeldStages:
     """The stages of one layer whose blocks compute tiles of one size."""
 
     def __init__(self, layer: Layer, tile: Extents, softmax: Softmax | None = None) -> None:
-        """``tile``: elements of each dimension of the sink that a block computes; ``softmax``: computed in pieces."""
+        """``tile``: elements of each dimension of the sink that a block computes, or columns of candidates' sizes.
+
+        ``softmax``: computed in pieces.
+        """
         self.layer, self.tile, self.softmax = layer, tile, softmax
         self.naive = NaiveProgram(layer)
         self.sink, self.dims = layer.sink.name, len(layer.sink.shape)
@@ -83,9 +87,13 @@ class HeldStages:
 
     def _is_exact(self, name: str) -> bool:
         """Whether what a tile needs of a tensor is known to be no more than it is: no reshape scatters it."""
-        outputs = nests_of(self.layer).works(self.layer, self.tile)
         places = [number for number, tensor in enumerate(self.written) if tensor == name]
-        return self._box_of(name) <= sum([outputs[number].outputs for number in places])
+
+        def outputs(*tile: int) -> int:
+            works = nests_of(self.layer).works(self.layer, tile)
+            return sum([works[number].outputs for number in places])
+
+        return alike(self._box_of(name) <= by_row(outputs, *self.tile))
 
     def _box_of(self, name: str) -> int:
         """Return how many elements of a tensor a tile of the sink needs, if all in between is inlined."""
@@ -174,6 +182,6 @@ def _run(stage: Stage, blocks: int) -> Extents:
     left = -(-math.prod(stage.shape) // blocks)
     sizes = []
     for dim in reversed(stage.order):
-        sizes.append(min(stage.shape[dim], left))
-        left = max(1, -(-left // stage.shape[dim]))
+        sizes.append(least(stage.shape[dim], left))
+        left = most(1, -(-left // stage.shape[dim]))
     return tuple(reversed(sizes))

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from dsascape.hw_models.gpu.spec import TensorUnits
 from dsascape.scheduler.gpu.held_stages import HeldStages
 from dsascape.scheduler.gpu.nests import BlockNest
-from dsascape.scheduler.gpu.parts import sharing, slots
+from dsascape.scheduler.gpu.staging import sharing, slots
 from dsascape.scheduler.gpu.streams import softmax_in_front
 from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Ranges
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.columns import alike, by_row, least
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Stage, reduction_loops
 from dsascape.scheduler.kernels.loops.plans import Plans
@@ -114,7 +115,7 @@ class _Writing:
             if not nest.is_tiled or not self.stages.is_in(self.naive.stages[tensor + SUMS], name):
                 continue
             if nest.front is None:  # the anchor, whose results others need: in parts as large as those of the tile
-                part = tuple(map(min, tiles.part, shape)) if len(shape) == self.dims else (1,) * len(shape)
+                part = tuple(map(least, tiles.part, shape)) if len(shape) == self.dims else (1,) * len(shape)
                 return _Held(name, part, 1, tiles.depth_step, tiles.unit)
             front = tiles.fronts[nest.front]
             if len(front.part) == len(shape):
@@ -158,9 +159,9 @@ class _Writing:
             softmax, piece = self.softmax, self.tiles.stream
             yield Running(stage.name, softmax.rows, softmax.exponentials, softmax.maximum, softmax.total)
             levels.append(Level("reduction", (depth,), (piece,)))
-            step = None if step is None else min(step, piece)
+            step = None if step is None else least(step, piece)
         if step is not None and depth is not None:
-            levels.append(Level("reduction", (depth,), (min(step, described.depth),)))
+            levels.append(Level("reduction", (depth,), (least(step, described.depth),)))
             loops = (*[loop for loop in loops if loop != depth], depth)
         shared = self._loops_shared(held, described)
         own = tuple([loop for loop in loops if loop not in shared])
@@ -175,13 +176,13 @@ class _Writing:
                 yield ComputeAt(copy, stage.name, len(levels), "shared")
                 yield Bind(copy, 0, len(read.shape))
                 ahead = slots(described, step, self.tiles.stages) - 1
-                if levels and ahead:
+                if levels and alike(ahead > 0):
                     yield Prefetch(copy, ahead)
 
     def _loops_shared(self, held: _Held, nest: BlockNest) -> tuple[int, ...]:
         """Return the reduction loops that threads or blocks share: the one that is staged, or all of them."""
         loops = reduction_loops(nest.compiled.nest)
-        if held.split == 1 and (held.name != self.sink or self.tiles.shares == 1):
+        if alike(held.split == 1) and (held.name != self.sink or alike(self.tiles.shares == 1)):
             return ()
         if held.depth_step is not None and nest.compiled.roles is not None:
             return () if nest.depth_loop is None else (nest.depth_loop,)
@@ -195,17 +196,17 @@ class _Writing:
             return
         if held.name == self.sink:
             shares = self.tiles.shares
-            if shares > 1:
+            if alike(shares > 1):
                 yield ShareReduction(stage.name, shares, loops, "block", held.split)
             else:
                 yield ShareReduction(stage.name, held.split, loops)
             return
         executed = reduction_extents(stage.nests[0])
         if held.name in self.in_pieces and self.tiles.stream is not None:
-            executed = {loop: min(extent, self.tiles.stream) for loop, extent in executed.items()}
+            executed = {loop: least(extent, self.tiles.stream) for loop, extent in executed.items()}
         elements = math.prod([each.extent for each in needed[held.name]])
-        count = sharing(self.threads, elements, math.prod([executed[loop] for loop in loops]))
-        if count > 1:
+        count = by_row(sharing, self.threads, elements, math.prod([executed[loop] for loop in loops]))
+        if alike(count > 1):
             yield ShareReduction(stage.name, count, loops)
 
     def _needed(self, placed: Sequence[Step]) -> Mapping[str, Ranges]:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from dsascape.scheduler.kernels.loops.columns import anywhere
 from dsascape.wording import count
 from dsascape.workloads.loopnest import Extents
 
@@ -35,7 +36,8 @@ class FrontTiles:
         if self.at_once is not None and self.depth_step is None:
             raise ValueError(f"the box {self.at_once} is computed at once, but nothing is staged for it")
         if self.at_once is not None and (
-            len(self.at_once) != len(self.part) or any(map(int.__gt__, self.part, self.at_once))
+            len(self.at_once) != len(self.part)
+            or any(anywhere(part > size) for part, size in zip(self.part, self.at_once, strict=True))
         ):
             raise ValueError(f"part {self.part} is larger than what is computed at once, {self.at_once}")
 
@@ -43,6 +45,8 @@ class FrontTiles:
 @dataclass(frozen=True, slots=True)
 class GpuTiles:
     """The loops around a layer's sink, the last output of its fused operators; its dimensions are numbered as stored.
+
+    Its sizes may be columns of those of several candidates (`scheduler.kernels.loops.columns`).
 
     From outside: the grid, one block for each tile; inside a block the contractions in front of the anchor, the last
     contraction, one after the other; then the loop over steps of the anchor's depth, each staged in shared memory
@@ -72,7 +76,7 @@ class GpuTiles:
     fronts: tuple[FrontTiles, ...] = ()
     """Tiles of the contractions in front of the last one, first to last; `depth_step` and `unit` are those of the last.
     Of reductions that are no contractions, statistics of rows for example, threads share out the elements, and the
-    reduction of each where there are more threads (`scheduler.gpu.parts.sharing`)."""
+    reduction of each where there are more threads (`scheduler.gpu.staging.sharing`)."""
     stream: int | None = None
     """Iterations of the anchor's depth for which fronts and statistics are computed at a time (`Layer.streamed`): a
     block adds up what they give before it begins with the next ones. None: all of them first."""
@@ -83,9 +87,9 @@ class GpuTiles:
         dims = len(self.tile)
         if sorted(self.order) != list(range(dims)) or len(self.part) != dims:
             raise ValueError(f"tiles of {count(dims, 'dimension')} have order {self.order}, part {self.part}")
-        if any(small > large for small, large in zip(self.part, self.tile, strict=True)):
+        if any(anywhere(small > large) for small, large in zip(self.part, self.tile, strict=True)):
             raise ValueError(f"part {self.part} is larger than tile {self.tile}")
-        if self.shares < 1 or (self.shares > 1 and self.depth_step is not None):
+        if anywhere(self.shares < 1) or (anywhere(self.shares > 1) and self.depth_step is not None):
             raise ValueError(f"{count(self.shares, 'block')} share a reduction; needs at least one, and nothing staged")
         if self.cluster and (len(self.cluster) != dims or self.unit != "tensor"):
             raise ValueError(f"cluster {self.cluster}: needs blocks of {count(dims, 'dimension')}, on tensor units")

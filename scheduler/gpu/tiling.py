@@ -1,14 +1,13 @@
 """Steps of a layer: the search over blocks, threads and stages, judged by the machine model.
 
-The search is small and always finds the same. Candidates are tiles. Each has a bound, the time of its busiest pipe or
-memory, from about what its blocks issue (`scheduler.gpu.rough`). They are looked at in the order of their bounds, with
-latencies, waves, and the traffic that the order of their blocks makes, until no bound is near the best time. The best
-few are costed on their loop programs (`scheduler.gpu.cost`), as they are and with rows padded against bank conflicts.
-Of nearly equal times the least traffic wins, that of DRAM first, then the time, then what is tried first. Products
-whose blocks fit into no SM are computed without staging.
+The search is small and always finds the same. Candidates are tiles, all of which are costed on their loop programs
+(`scheduler.gpu.lattice`). Each has a bound, the time of its busiest pipe or memory. They are looked at in the order of
+their bounds, with latencies, waves, and the traffic that the order of their blocks makes, until no bound is near the
+best time. Those that would be best without bank conflicts are tried with padded rows. Of nearly equal times the least
+traffic wins, that of DRAM first, then the time, then what is tried first. Products whose blocks fit into no SM are
+computed without staging.
 """
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,26 +15,25 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsascape.hw_models.gpu.occupancy import occupancy
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.errors import PinError
-from dsascape.scheduler.gpu.bounds import Grids
 from dsascape.scheduler.gpu.candidates import candidates, grid_orders, runs
 from dsascape.scheduler.gpu.clusters import clustered
 from dsascape.scheduler.gpu.cost.padding import padded
 from dsascape.scheduler.gpu.fixed import FixedTiles, with_fixed
 from dsascape.scheduler.gpu.fronts import tried_by
+from dsascape.scheduler.gpu.lattice import Lattice
 from dsascape.scheduler.gpu.residency import Found
 from dsascape.scheduler.gpu.steps import steps_of
 from dsascape.scheduler.gpu.tiles import GpuTiles
 from dsascape.scheduler.gpu.traffic import once_bytes
 from dsascape.scheduler.gpu.view import GpuView
-from dsascape.scheduler.gpu.work import Grid, estimate_ps, grid_of, off_chip_of, rough_grid
+from dsascape.scheduler.gpu.work import Grid, estimate_ps, grid_of, off_chip_of
 from dsascape.scheduler.kernels.footprints import footprints_of
 from dsascape.scheduler.kernels.layer import Layer
-from dsascape.scheduler.kernels.loops.build import loop_program
-from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.sources import named, numbered
 from dsascape.scheduler.kernels.loops.steps import Steps
@@ -43,7 +41,7 @@ from dsascape.wording import count
 from dsascape.workloads.memo import Table, memoized
 
 _MOST_LAYERS = 2_000
-"""Whose grids are kept."""
+"""Whose candidates are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +61,21 @@ class Tiling:
         return named(NaiveProgram(layer), self.steps)
 
 
-class _Rough(NamedTuple):
-    """Tiles with about the time that they take, with the best order of their blocks."""
+class _Choice(NamedTuple):
+    """A candidate in the best order of its blocks."""
 
-    estimate_ps: float
     tiles: GpuTiles
+    grid: Grid
+    dram_bytes: float
+    estimate_ps: float
+    least_ps: float
+    """Estimate without bank conflicts, which padded rows may come to."""
+    has_padding: bool = False
+
+    @property
+    def moved_bytes(self) -> tuple[float, float]:
+        """From and to DRAM, from and to the L2."""
+        return self.dram_bytes, self.grid.l2_bytes
 
 
 class KnownTiles:
@@ -75,7 +83,6 @@ class KnownTiles:
 
     def __init__(self) -> None:
         self.tilings: Table[Tiling | None] = Table(function=choose_tiling)
-        self.most_ps: Table[float] = Table(function=most_ps)
 
 
 def choose_tiling(
@@ -89,44 +96,6 @@ def choose_tiling(
     part = view.timing
     make = partial(_search, layer, found, part) if fixed is None else partial(_fixed, layer, found, part, fixed)
     return known.tilings.get((layer.signature, found, part, fixed), make)
-
-
-def most_ps(layer: Layer, view: GpuView, known: KnownTiles) -> float:
-    """Return what the estimate of the tiling of ``layer`` is no more than, with an empty L2: what a few tiles take."""
-    part = view.timing
-    return known.most_ps.get((layer.signature, part), partial(_most_ps, layer, part))
-
-
-def _most_ps(layer: Layer, view: GpuView) -> float:
-    first = _most_promising(layer, view)
-    every = [] if first is None else _costed(layer, Found(), first, view)
-    return (1 + view.tuning.time_for_traffic) * min([each.estimate_ps for each in every], default=math.inf)
-
-
-def _most_promising(layer: Layer, view: GpuView) -> GpuTiles | None:
-    """Return the tiles that are costed in any case, in the first order of their blocks."""
-    tried = sorted(_tried(layer, view), key=partial(_promise, layer, view))[:_FEW]
-    rough = [(estimate_ps(grid, view, 0.0), number) for number, grid in enumerate(
-        [_rough_grid(layer, tiles, view) for tiles in tried]
-    )]  # fmt: skip
-    least_ps, number = min(rough, default=(math.inf, 0))
-    return None if least_ps == math.inf else replace(tried[number], order=grid_orders(layer)[0])
-
-
-_FAR, _FURTHER = 1.5, 3
-"""Over ``_FAR`` times its rough estimate, the best program has ``_FURTHER`` times the candidates costed against it."""
-_FEW = 4
-"""Tiles costed for an upper bound of a layer's time: the best of them takes hardly longer than the best of all."""
-_THREADS_OF_BLOCK = 128
-"""Threads per block of the most promising tiles: enough to hide latencies, and several blocks fit on an SM."""
-
-
-def _promise(layer: Layer, view: GpuView, tiles: GpuTiles) -> tuple[bool, float, int]:
-    """Return what puts promising tiles first: enough blocks, of not too many threads, each of which does much."""
-    sms = view.spec.sms
-    blocks = math.prod(tiles.blocks_along(layer.sink.shape))
-    away = abs(math.log2(tiles.threads(sms.warp) / _THREADS_OF_BLOCK))
-    return blocks < sms.count, away, -math.prod(tiles.part)
 
 
 def least_ps(layer: Layer, view: GpuView) -> float:
@@ -143,163 +112,123 @@ def least_ps(layer: Layer, view: GpuView) -> float:
     return spec.launch_ps + max(moving_ps, layer.whole_macs * PS_PER_S / peak_macs_per_s)
 
 
-def _tried(layer: Layer, view: GpuView) -> Sequence[GpuTiles]:
-    """Return the tiles that are tried for ``layer``, listed once for equal layers."""
-    return _tiles(layer, tried_by(layer, view))
-
-
-@memoized(most=_MOST_LAYERS)
-def _tiles(layer: Layer, view: GpuView) -> Sequence[GpuTiles]:
-    return tuple(dict.fromkeys(candidates(layer, view)))
-
-
 def has_tiling(layer: Layer, view: GpuView) -> bool:
-    """Return whether steps make a block of ``layer`` that an SM holds, which is where `choose_tiling` gives some."""
+    """Return whether an SM holds a block of ``layer``, which is where `choose_tiling` gives some."""
 
-    def fits(grids: Grids) -> bool:
-        held = (
-            tiles for tiles, grid in zip(grids.tiles, grids.listed, strict=True)
-            if occupancy(view.spec.sms, grid.needs).blocks
-        )
-        return any(_are_made(layer, tiles, view.code) for tiles in itertools.islice(held, _FEW))
+    def fits(lattice: Lattice) -> bool:
+        return any(occupancy(view.spec.sms, grid.needs).blocks for grid in lattice.grids)
 
-    return fits(_known_grids(layer, view)) or fits(_grids(layer, runs(layer, view), view))
+    return fits(_tried(layer, view)) or fits(_lattice(layer, runs(layer, view), view))
 
 
-@memoized
-def _are_made(layer: Layer, tiles: GpuTiles, view: GpuView) -> bool:
-    """Return whether there are steps for a kernel in ``tiles``."""
-    try:
-        loop_program(NaiveProgram(layer), steps_of(layer, tiles, view.spec.sms.warp, view.tensor))
-    except StepError:
-        return False
-    return True
-
-
-def _known_grids(layer: Layer, view: GpuView) -> Grids:
-    """Return the tiles that are tried for ``layer`` with what they come to, worked out once for equal layers."""
-    return _grids_tried(layer, tried_by(layer, view))
+def _tried(layer: Layer, view: GpuView) -> Lattice:
+    """Return the candidates of ``layer``, worked out once for equal layers."""
+    return _tried_on(layer, tried_by(layer, view))
 
 
 @memoized(most=_MOST_LAYERS)
-def _grids_tried(layer: Layer, view: GpuView) -> Grids:
-    return _grids(layer, _tiles(layer, view), view)
+def _tried_on(layer: Layer, view: GpuView) -> Lattice:
+    return _lattice(layer, candidates(layer, view), view)
+
+
+def _lattice(layer: Layer, tried: Iterable[GpuTiles], view: GpuView) -> Lattice:
+    return Lattice.of(layer, [clustered(layer, tiles, view) for tiles in tried], view)
 
 
 def _search(layer: Layer, found: Found, view: GpuView) -> Tiling | None:
-    grids = _known_grids(layer, view)
-    return _best(layer, found, grids, view) or _best(layer, found, _grids(layer, runs(layer, view), view), view)
+    own = _best(layer, found, _tried(layer, view), view, grid_orders(layer))
+    return own or _best(layer, found, _lattice(layer, runs(layer, view), view), view, grid_orders(layer))
 
 
 def _fixed(layer: Layer, found: Found, view: GpuView, fixed: FixedTiles) -> Tiling:
     """Return the best tiling with the fixed values."""
-    tiles = with_fixed(layer, [*_tried(layer, view), *runs(layer, view)], fixed)
-    if fixed.order is not None:
-        tiles = [replace(each, order=fixed.order) for each in tiles]
-    orders = None if fixed.order is None else (fixed.order,)
-    best = _best(layer, found, _grids(layer, tiles, view), view, orders, is_fixed=True)
+    lattice = _lattice(layer, with_fixed(layer, [*candidates(layer, view), *runs(layer, view)], fixed), view)
+    orders = grid_orders(layer) if fixed.order is None else (fixed.order,)
+    best = _best(layer, found, lattice, view, orders)
     if best is None:
-        needs = rough_grid(layer, tiles[0], view).needs
+        taken = "takes more threads than its reductions have iterations"
+        if lattice.grids:
+            needs = lattice.grids[0].needs
+            threads, registers = count(needs.threads, "thread"), count(needs.registers_per_thread, "register")
+            taken = f"takes {threads} of {registers} and {needs.shared_bytes} B of shared memory"
         raise PinError(
             f"{fixed.where}: no SM of {view.spec.name} holds a block of layer {layer.sink.name!r} with these values: it"
-            f" takes {count(needs.threads, 'thread')} of {count(needs.registers_per_thread, 'register')} and"
-            f" {needs.shared_bytes} B of"
-            " shared memory"
+            f" {taken}"
         )
     return best
 
 
-def _grids(layer: Layer, tried: Iterable[GpuTiles], view: GpuView) -> Grids:
-    own = [clustered(layer, tiles, view) for tiles in dict.fromkeys(tried)]
-    return Grids.of(own, [rough_grid(layer, tiles, view) for tiles in own])
-
-
-def _rough_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
-    """Return about the grid of ``tiles``, with its blocks in clusters where that pays."""
-    return rough_grid(layer, clustered(layer, tiles, view), view)
-
-
 def _best(
-    layer: Layer, found: Found, grids: Grids, view: GpuView, orders: Sequence[tuple[int, ...]] | None = None, *,
-    is_fixed: bool = False,
+    layer: Layer, found: Found, lattice: Lattice, view: GpuView, orders: Sequence[tuple[int, ...]]
 ) -> Tiling | None:  # fmt: skip
-    """Return the best of ``grids``, in ``orders`` if these are given; None if no SM holds a block of any.
-
-    ``is_fixed``: no others may be taken.
-    """
+    """Return the best candidate, in one of ``orders``; None if no SM holds a block of any."""
     worth = 1 + view.tuning.time_for_traffic
-    first = None if is_fixed else _most_promising(layer, view)
-    costed = [] if first is None else _costed(layer, found, first, view)
-    shortest_ps = min([each.estimate_ps for each in costed], default=math.inf)
-    tried: set[GpuTiles] = set()
-    for most in (view.tuning.costed, _FURTHER * view.tuning.costed):
-        left = most
-        rough = _in_order(layer, found, grids, view, orders, shortest_ps if tried else 0.0)
-        if tried and rough and shortest_ps <= _FAR * rough[0].estimate_ps:
-            break
-        for each in [each for each in rough if each.tiles not in tried]:
-            if shortest_ps < math.inf and (not left or each.estimate_ps > worth * shortest_ps):
-                break
-            own = _costed(layer, found, each.tiles, view)
-            tried.add(each.tiles)
-            costed += own
-            left -= bool(own)
-            shortest_ps = min([shortest_ps, *[tiling.estimate_ps for tiling in own]])
-    near = [each for each in costed if each.estimate_ps <= worth * shortest_ps]
-    return min(near, key=lambda tiling: (tiling.moved_bytes, tiling.estimate_ps), default=None)
+    choices = _promising(layer, found, lattice, view, orders)
+    choices += _with_padding(layer, choices, view)
+    shortest_ps = min([each.estimate_ps for each in choices], default=math.inf)
+    near = [each for each in choices if each.estimate_ps <= worth * shortest_ps]
+    if not near:
+        return None
+    best = min(near, key=lambda choice: (choice.moved_bytes, choice.estimate_ps))
+    steps = steps_of(layer, best.tiles, view.spec.sms.warp, view.tensor)
+    steps = padded(layer, steps, view) if best.has_padding else steps
+    return Tiling(numbered(NaiveProgram(layer), steps), best.tiles.order, best.estimate_ps, best.moved_bytes)
 
 
-def _in_order(
-    layer: Layer, found: Found, grids: Grids, view: GpuView, orders: Sequence[tuple[int, ...]] | None, most_ps: float
-) -> list[_Rough]:
-    """Return the candidates whose bounds are near the best rough time, fastest first, each with its best order.
-
-    ``most_ps``: those with bounds of no more than that, too.
-    """
+def _promising(
+    layer: Layer, found: Found, lattice: Lattice, view: GpuView, orders: Sequence[tuple[int, ...]]
+) -> list[_Choice]:
+    """Return the candidates that may be near the best time, each with its best order."""
     least_bytes = once_bytes(layer, found)
-    bounds_ps = grids.bounds_ps(view, least_bytes)
+    bounds_ps = lattice.bounds_ps(view, least_bytes)
     worth = 1 + view.tuning.time_for_traffic
-    tried: list[_Rough] = []
+    choices: list[_Choice] = []
     shortest_ps = math.inf
-    for number in np.argsort(bounds_ps, kind="stable").tolist():
-        if bounds_ps[number] > max(worth * shortest_ps, most_ps):
-            break
-        tiles, grid = grids.tiles[number], grids.listed[number]
-        at_least_ps = estimate_ps(grid, view, least_bytes)
-        if at_least_ps == math.inf or at_least_ps > max(worth * shortest_ps, most_ps):
+    for number in _in_order(lattice, bounds_ps):
+        if bounds_ps[number] > worth * shortest_ps:
             continue
-        by_order = [
-            (off_chip_of(layer, grid, order, view).left(found), place, order)
-            for place, order in enumerate(orders or grid_orders(layer))
-        ]
-        dram_bytes, _, order = min(by_order)
-        taken_ps = estimate_ps(grid, view, dram_bytes)
-        tried.append(_Rough(taken_ps, replace(tiles, order=order)))
-        shortest_ps = min(shortest_ps, taken_ps)
-    return sorted(tried, key=lambda each: each.estimate_ps)
+        tiles, grid = lattice.tiles[number], lattice.grids[number]
+        at_least_ps = estimate_ps(grid.without_conflicts, view, least_bytes)
+        if not lattice.is_exact[number] and at_least_ps < math.inf and at_least_ps <= worth * shortest_ps:
+            grid = grid_of(layer, steps_of(layer, tiles, view.spec.sms.warp, view.tensor), view)
+            at_least_ps = estimate_ps(grid.without_conflicts, view, least_bytes)
+        if at_least_ps == math.inf or at_least_ps > worth * shortest_ps:
+            continue
+        without = grid.without_conflicts
+        dram_bytes, _, order = min([
+            (off_chip_of(layer, grid, order, view).left(found), place, order) for place, order in enumerate(orders)
+        ])
+        estimates_ps = [estimate_ps(each, view, dram_bytes) for each in dict.fromkeys([grid, without])]
+        choices.append(_Choice(replace(tiles, order=order), grid, dram_bytes, estimates_ps[0], estimates_ps[-1]))
+        shortest_ps = min(shortest_ps, estimates_ps[0])
+    return choices
 
 
-def _costed(layer: Layer, found: Found, tiles: GpuTiles, view: GpuView) -> list[Tiling]:
-    """Return ``tiles`` as steps, and these with rows padded where they have bank conflicts, costed as loop programs.
+def _in_order(lattice: Lattice, bounds_ps: NDArray[np.float64]) -> list[int]:
+    """Return the candidates as they are looked at: those whose grid is known first, each by its bound."""
+    order: list[int] = np.lexsort((bounds_ps, ~np.array(lattice.is_exact, dtype=bool))).tolist()
+    return order
 
-    Empty where no SM holds a block of them, or no steps make it.
+
+def _with_padding(layer: Layer, choices: Sequence[_Choice], view: GpuView) -> list[_Choice]:
+    """Return choices with the rows of their copies padded, as far as that may be near the best time.
+
+    The first that would be fastest without bank conflicts are tried, as many as `GpuTuning.padded`.
     """
-    clusters = clustered(layer, tiles, view)
-    try:
-        plain = steps_of(layer, clusters, view.spec.sms.warp, view.tensor)
-        grid = grid_of(layer, plain, view)
-    except StepError:
+    if not (view.spec.sms.shared.banks and view.tuning.padding_words):
         return []
-    ways = [(plain, grid)]
-    if view.spec.sms.shared.banks and grid.code.issued.further_passes and view.tuning.padding_words:
+    worth = 1 + view.tuning.time_for_traffic
+    shortest_ps = min([each.estimate_ps for each in choices], default=math.inf)
+    with_conflicts = [each for each in choices if each.grid.code.issued.further_passes]
+    found: list[_Choice] = []
+    for each in sorted(with_conflicts, key=lambda choice: choice.least_ps)[: view.tuning.padded]:
+        if each.least_ps > worth * shortest_ps:
+            break
+        plain = steps_of(layer, each.tiles, view.spec.sms.warp, view.tensor)
         steps = padded(layer, plain, view)
-        ways += [] if steps == plain else [(steps, grid_of(layer, steps, view))]
-    costed = []
-    for steps, own in ways:
-        dram_bytes = off_chip_of(layer, own, tiles.order, view).left(found)
-        taken_ps = estimate_ps(own, view, dram_bytes)
-        if taken_ps < math.inf:
-            costed.append(Tiling(
-                numbered(NaiveProgram(layer), steps), tiles.order, taken_ps, (dram_bytes, own.l2_bytes)
-            ))  # fmt: skip
-    return costed
+        if steps != plain:
+            grid = grid_of(layer, steps, view)
+            taken_ps = estimate_ps(grid, view, each.dram_bytes)
+            found.append(each._replace(grid=grid, estimate_ps=taken_ps, has_padding=True))
+            shortest_ps = min(shortest_ps, taken_ps)
+    return [each for each in found if each.estimate_ps < math.inf]

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from dsascape.hw_models.caches.lines import CacheShape, random_placement_hit_rate
 from dsascape.hw_models.caches.nests import Nest
 from dsascape.hw_models.caches.passing import passed_on
-from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.residency import Found
-from dsascape.scheduler.gpu.tiles import GpuTiles, blocks_along
+from dsascape.scheduler.gpu.tiles import blocks_along
 from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.kernels.footprints import footprints_of, touched_lines
 from dsascape.scheduler.kernels.layer import DEPTH, Layer
@@ -84,7 +83,7 @@ def off_chip(
 ) -> OffChip:  # fmt: skip
     """Return what passes the L2 where so many blocks of ``tile`` run at the same time, numbered in ``order``.
 
-    ``depth_step``: iterations of the depth in which they advance (`depth_step_of`); None: all of them.
+    ``depth_step``: iterations of the depth in which they advance (`GridShape`); None: all of them.
     """
     nest = _nest(layer, tile, depth_step, order, concurrent, sector_bytes)
     passed = passed_on(nest, l2, write_allocate=False)
@@ -98,15 +97,6 @@ def off_chip(
         [own + more for own, more in zip(lines, between, strict=True)] for lines in (passed.fetched, passed.written)
     ]
     return OffChip(in_bytes(fetched), in_bytes(first), in_bytes(written))
-
-
-def depth_step_of(layer: Layer, tiles: GpuTiles) -> int | None:
-    """Return the step in which blocks advance through the depth of the footprints, that of the largest contraction."""
-    nests = nests_of(layer)
-    if not nests.fronts:
-        return tiles.depth_step
-    front = nests.nests[nests.largest].front
-    return tiles.depth_step if front is None else tiles.fronts[front].depth_step
 
 
 def _between_passes(layer: Layer, tile: Extents, l2: CacheShape, sector_bytes: int) -> list[float]:

@@ -44,6 +44,10 @@ class LineWork(NamedTuple):
     results_bytes: float
     """Bytes of the block's results."""
 
+    def at_once(self, vector_bytes: int) -> int:
+        """Return how many elements one instruction of a thread loads."""
+        return int(max(1, min(vector_bytes // self.element_bytes, self.by_thread)))
+
 
 @memoized
 def lines_taken(layer: Layer, tile: Extents, threads: int) -> tuple[LineWork, ...]:

@@ -59,8 +59,8 @@ class GpuTuning:
     written_out: Annotated[int, Field(ge=0, le=4096)] = 256
     """Instructions up to which compilers write a loop out, iteration by iteration: 168 multiply-accumulates are seen in
     machine code of nvcc."""
-    costed: Few = 4
-    """Tiles of a layer that are costed on their loop programs: the best by a rough time."""
+    padded: Few = 4
+    """Candidates of a layer that are tried with padded rows: those that would be fastest without bank conflicts."""
     address_instructions: Few = 2
     """Scalar instructions for each load or store outside the anchor's loop: the address, the bounds."""
     issue_cycles: Annotated[float, Field(ge=0, le=64)] = 0.0

@@ -7,7 +7,7 @@ generated code does; they compute and move less, which is shared out among all.
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dsascape.hw_models import Compute, Issued
@@ -15,12 +15,10 @@ from dsascape.hw_models.gpu.occupancy import BlockNeeds, occupancy
 from dsascape.hw_models.gpu.sm import DRAM, L2, SHARED
 from dsascape.hw_models.text.quantities import PS_PER_S
 from dsascape.scheduler.gpu.clusters import of_cluster
-from dsascape.scheduler.gpu.cost.issued import BlockCode, block_of
+from dsascape.scheduler.gpu.cost.issued import BlockCode, blocks_of
 from dsascape.scheduler.gpu.cost.shape import GridShape, shape_of
 from dsascape.scheduler.gpu.nests import nests_of
-from dsascape.scheduler.gpu.rough import SUM_BYTES, block_needs, rough_code
-from dsascape.scheduler.gpu.tiles import GpuTiles
-from dsascape.scheduler.gpu.traffic import OffChip, depth_step_of, l2_bytes, off_chip
+from dsascape.scheduler.gpu.traffic import OffChip, l2_bytes, off_chip
 from dsascape.scheduler.gpu.transforms import passes_of
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.kernels.cost.reads import Reads
@@ -33,6 +31,9 @@ from dsascape.scheduler.kernels.loops.steps import Steps
 from dsascape.scheduler.kernels.recurrences import waiting_steps
 from dsascape.workloads.loopnest import Extents, Operations
 from dsascape.workloads.memo import memoized
+
+SUM_BYTES = 4
+"""Bytes of a partial sum: FP32 or INT32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,15 @@ class Grid:
     """Into which the blocks fall, which wait for each other."""
 
     @property
+    def without_conflicts(self) -> "Grid":
+        """The same grid, but that threads never meet in a bank of shared memory."""
+        issued = self.code.issued
+        if not issued.further_passes:
+            return self
+        free = replace(issued, further_passes=0, held_up=0)
+        return replace(self, code=replace(self.code, issued=free))
+
+    @property
     def at_once(self) -> int:
         """Blocks that do not wait for others."""
         return self.blocks // self.steps
@@ -104,24 +114,36 @@ def _grid_of(layer: Layer, steps: Steps, view: GpuView) -> Grid:
 
 
 def _of_reads(reads: Reads, view: GpuView) -> Grid:
-    shape = shape_of(reads.naive.layer, reads.program)
-    return make_grid(reads.naive.layer, shape, *block_of(reads, shape, view), view)
+    layer = reads.naive.layer
+    shape = shape_of(layer, reads.program)
+    (block,) = blocks_of(reads, shape, view)
+    return make_grid(layer, shape, block.code, block.needs, view)
+
+
+class Costed(NamedTuple):
+    """The grid of a candidate."""
+
+    grid: Grid
+    is_exact: bool
+    """Whether its instructions and registers are no lower bounds."""
+
+
+def costed_grids(layer: Layer, program: LoopProgram, view: GpuView) -> list[Costed]:
+    """Return the grids of the candidates that a loop program's columns of sizes stand for.
+
+    Raises what `grid_of` raises, and ``MixedRowsError`` where candidates differ in more than sizes.
+    """
+    shape = shape_of(layer, program)
+    blocks = blocks_of(Reads(NaiveProgram(layer), program), shape, view, at_best=True)
+    return [
+        Costed(make_grid(layer, own, block.code, block.needs, view), block.is_exact)
+        for own, block in zip(shape.rows(len(blocks)), blocks, strict=True)
+    ]
 
 
 def program_grid(layer: Layer, program: LoopProgram, view: GpuView) -> Grid:
     """Return the grid of a loop program, which nothing is stored of; what `grid_of` raises, it raises."""
     return _of_reads(Reads(NaiveProgram(layer), program), view)
-
-
-def rough_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
-    """Return about the grid of ``layer`` in ``tiles``: what a search orders its candidates by."""
-    needs = block_needs(layer, tiles, view)
-    blocks = math.prod(tiles.blocks_along(layer.computed_part(layer.sink.shape, tiles.tile))) * tiles.shares
-    shape = GridShape(
-        tiles.tile, tiles.order, blocks, needs.threads, tiles.shares, depth_step_of(layer, tiles), tiles.stages,
-        tiles.cluster,
-    )  # fmt: skip
-    return make_grid(layer, shape, rough_code(layer, tiles, view), needs, view)
 
 
 def make_grid(layer: Layer, shape: GridShape, code: BlockCode, needs: BlockNeeds, view: GpuView) -> Grid:

@@ -49,17 +49,28 @@ EXCUSES = by_another_number_of_threads, by_another_order_of_cores
 """Reasons for which a point may get slower with more, each of which is looked for in the point itself."""
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize(("kind", "number"), CASES)
-def test_twice_of_a_resource_costs_at_most_2_percent(kind: str, number: int, tmp_path: Path) -> None:
-    point, chosen = drawn_small(kind, number, tmp_path)
-
-    slower = {
+def slower_ones(kind: str, number: int, folder: Path) -> dict[str, float]:
+    """Return the fields that make a point slower when they are doubled, with the ratio of times."""
+    point, chosen = drawn_small(kind, number, folder)
+    return {
         what: ratio for what, better, ratio in slower_with_more(point, PAIRS, chosen)
         if not any(excuse(point, better) for excuse in EXCUSES)
     }  # fmt: skip
 
-    assert slower == {}
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize(("kind", "number"), CASES)
+def test_twice_of_a_resource_costs_at_most_2_percent(kind: str, number: int, tmp_path: Path) -> None:
+    assert slower_ones(kind, number, tmp_path) == {}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("number", [5, 25, 33])
+def test_nor_where_a_gpu_once_costed_the_few_candidates_alone_that_a_rough_time_chose(
+    number: int, tmp_path: Path
+) -> None:
+    """Another machine put them into another order, up to 8 % were lost."""
+    assert slower_ones("gpu", number, tmp_path) == {}
 
 
 def latency_s(path: Path, batch: int, hardware: str, policy: str, **values: object) -> float:

@@ -14,7 +14,7 @@ from dsascape.scheduler.gpu.cost.needs import least_needs
 from dsascape.scheduler.gpu.cost.padding import rows_against_conflicts, with_rows
 from dsascape.scheduler.gpu.held_stages import HeldStages
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
-from dsascape.scheduler.gpu.parts import operands_bytes
+from dsascape.scheduler.gpu.staging import operands_bytes
 from dsascape.scheduler.kernels.loops.naive import reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import SUMS
 from dsascape.scheduler.kernels.loops.steps import (

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from dsascape.scheduler.gpu.cost.shape import GridShape
 from dsascape.scheduler.gpu.cost.tensor import TensorWork, tensor_work
@@ -11,7 +14,9 @@ from dsascape.scheduler.kernels.cost.counted import Part, PartCost
 from dsascape.scheduler.kernels.cost.placed import Placed, placed_in
 from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.registers import part_costs
-from dsascape.scheduler.kernels.cost.written_out import written_out
+from dsascape.scheduler.kernels.cost.written_out import written_out, written_out_at_best
+from dsascape.scheduler.kernels.loops.columns import by_row
+from dsascape.scheduler.kernels.loops.lattice import rows_of
 from dsascape.scheduler.kernels.loops.nodes import SHARES, Stage, loops_of, statements_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.scheduler.kernels.loops.steps import CacheRead
@@ -21,15 +26,29 @@ _MOST_REGISTERS = 1 << 20
 
 
 class Counted:
-    """A loop program with the counts of its parts on a machine, compiled as that does it."""
+    """A loop program with the counts of its parts on a machine, compiled as that does it.
 
-    def __init__(self, reads: Reads, shape: GridShape, view: GpuView) -> None:
+    Sizes may be columns, one row a candidate, and then so are counts.
+    """
+
+    def __init__(self, reads: Reads, shape: GridShape, view: GpuView, *, at_best: bool = False) -> None:
+        """``at_best``: with loops written out that are for any candidate; counts of others are lower bounds then."""
         self.layer, self.shape, self.view = reads.naive.layer, shape, view
-        compiled = written_out(reads, view.tuning.written_out)
+        if at_best:
+            compiled, self.is_exact = written_out_at_best(reads, view.tuning.written_out)
+        else:
+            compiled, self.is_exact = written_out(reads, view.tuning.written_out), True
         self.program: LoopProgram = reads.program
         in_lockstep = _in_lockstep(reads.program, hands_on=not view.tuning.as_generated)
         self.costs: Mapping[Part, PartCost] = part_costs(compiled, _MOST_REGISTERS, in_lockstep)
         self.stages: Mapping[str, Stage] = {stage.name: stage for stage in self.program.stages}
+        self.rows = rows_of(self.program.steps)
+        """Number of candidates."""
+
+    def listed(self, numbers: Any) -> list[Any]:
+        """Return the number of each candidate."""
+        found: list[Any] = np.broadcast_to(numbers, (self.rows,)).tolist()
+        return found
 
     @cached_property
     def tensor(self) -> Mapping[str, TensorWork]:
@@ -47,7 +66,7 @@ class Counted:
                 found[statement.stage] = work if before is None else before.with_also(work)
         return found
 
-    def share_computed(self, stage: str) -> float:
+    def share_computed(self, stage: str) -> Any:
         """Return the share of a stage's iterations that are computed where libraries skip what masks leave out.
 
         Loops of grids go through all of them (`GpuTuning.skips_masked`); copies are made for what is computed of them.
@@ -56,14 +75,18 @@ class Counted:
             return 1.0
         own = {step.stage: step.reader for step in self.program.steps if isinstance(step, CacheRead)}.get(stage, stage)
         written = [each.nest.write.tensor for each in reversed(self.layer.nests) if not each.is_view]
-        works, shares = nests_of(self.layer).works(self.layer, self.shape.tile), [1.0]
-        for nest in self.stages[own].nests:
-            if nest.bound is not None:
-                extents = works[written.index(nest.write.tensor)].extents
-                rows, columns = nest.extents[nest.bound.outer], nest.extents[nest.bound.inner]
-                mean = nest.bound.band.mean_columns(max(extents[nest.bound.outer], 1), rows, columns)
-                shares.append(mean / columns)
-        return min(shares)
+
+        def share(*tile: int) -> float:
+            works, shares = nests_of(self.layer).works(self.layer, tile), [1.0]
+            for nest in self.stages[own].nests:
+                if nest.bound is not None:
+                    extents = works[written.index(nest.write.tensor)].extents
+                    rows, columns = nest.extents[nest.bound.outer], nest.extents[nest.bound.inner]
+                    mean = nest.bound.band.mean_columns(max(extents[nest.bound.outer], 1), rows, columns)
+                    shares.append(mean / columns)
+            return min(shares)
+
+        return by_row(share, *self.shape.tile)
 
     @cached_property
     def placed(self) -> Sequence[Placed]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dsascape.hw_models.gpu.spec import WORD_BYTES
 from dsascape.scheduler.gpu.cost.counted import Counted
-from dsascape.scheduler.gpu.cost.neighbours import aligned_neighbours
+from dsascape.scheduler.gpu.cost.pattern import patterns_of
 from dsascape.scheduler.gpu.cost.shape import shape_of
 from dsascape.scheduler.gpu.cost.warps import access_of
 from dsascape.scheduler.gpu.tuning import GpuTuning
@@ -93,9 +93,10 @@ class _Conflicts:
         uses = [use for each in self._statements for use in reads.of(each)[0] if use.array == self._buffer.name]
         total, sms = 0.0, self._view.spec.sms
         for move, use in zip(self._moves, uses, strict=False):
-            own = replace(move, use=use)
-            elements = aligned_neighbours(own, self._view.tuning.vector_bytes // own.element_bytes)
-            total += access_of(own, elements, sms.warp, sms.shared.banks).further_passes / elements
+            (pattern,) = patterns_of(replace(move, use=use), 1)
+            elements = pattern.neighbours(self._view.tuning.vector_bytes // move.element_bytes)
+            access = access_of(pattern, elements, move.element_bytes, sms.warp, sms.shared.banks)
+            total += access.further_passes / elements
         return total
 
 

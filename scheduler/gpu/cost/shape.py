@@ -1,14 +1,17 @@
 """The grid of a loop program: what a block computes of the sink, in which order blocks run, and what they share."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import cast
 
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.tiles import blocks_along
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.columns import Size, by_row, chosen, least, most, row_of
 from dsascape.scheduler.kernels.loops.nodes import SUMS, Loop, Statement, statements_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
 from dsascape.workloads.loopnest import Extents
@@ -16,7 +19,7 @@ from dsascape.workloads.loopnest import Extents
 
 @dataclass(frozen=True, slots=True)
 class GridShape:
-    """What the traffic between SMs, L2 and DRAM depends on."""
+    """What the traffic between SMs, L2 and DRAM depends on; for several candidates its sizes are columns."""
 
     tile: Extents
     """Elements of each dimension of the sink that a block computes; the last blocks may have fewer."""
@@ -36,6 +39,16 @@ class GridShape:
     cluster: Extents = ()
     """Blocks of each dimension that form a cluster and share their loads; empty: none do."""
 
+    def rows(self, count: int) -> Iterator["GridShape"]:
+        """Yield the shape of each of ``count`` candidates."""
+        for row in range(count):
+            tile, cluster = [tuple([row_of(size, row) for size in each]) for each in (self.tile, self.cluster)]
+            blocks, threads, shares, stages = [
+                row_of(size, row) for size in (self.blocks, self.threads, self.shares, self.stages)
+            ]
+            step = None if self.depth_step is None else row_of(self.depth_step, row)
+            yield GridShape(tile, self.order, blocks, threads, shares, step, stages, cluster)
+
 
 def shape_of(layer: Layer, program: LoopProgram) -> GridShape:
     """Return the grid of ``program``, which computes ``layer``.
@@ -49,25 +62,35 @@ def shape_of(layer: Layer, program: LoopProgram) -> GridShape:
     along = [dict(each.terms) for each in sink.element]
     of_grid = dict(blocks.fused or ((blocks.name, blocks.extent),))
     tile = tuple([
-        min([terms[loop] for loop in of_grid if loop in terms], default=min(_box(each, of_grid, program.extents), size))
+        _tile(terms, each, size, of_grid, program.extents)
         for terms, each, size in zip(along, sink.element, layer.sink.shape, strict=True)
     ])  # fmt: skip
     numbered = [dim for loop in of_grid for dim, terms in enumerate(along) if loop in terms]
     others = [dim for dim in range(len(tile)) if dim not in numbered]
     moving = {loop for each in along for loop in each}
     shares = math.prod([extent for loop, extent in of_grid.items() if loop not in moving])
-    computed = blocks_along(layer.computed_part(layer.sink.shape, tile), tile)
+
+    def computed(*tile: int) -> int:
+        return math.prod(blocks_along(layer.computed_part(layer.sink.shape, tile), tile))
+
     return GridShape(
-        tile, tuple(dict.fromkeys([*others, *numbered])), math.prod(computed) * shares, program.threads, shares,
-        _depth_step(layer, program), max([buffer.slots for buffer in program.buffers]), _cluster(blocks, along),
+        tile, tuple(dict.fromkeys([*others, *numbered])), by_row(computed, *tile) * shares, program.threads, shares,
+        _depth_step(layer, program), reduce(most, [buffer.slots for buffer in program.buffers]),
+        _cluster(blocks, along),
     )  # fmt: skip
 
 
-def _box(element: Affine, of_grid: Mapping[str, int], extents: Mapping[str, int]) -> int:
-    """Return how many elements of a dimension a block computes."""
+def _tile(
+    strides: Mapping[str, int], element: Affine, size: int, of_grid: Mapping[str, int], extents: Mapping[str, int]
+) -> int:  # fmt: skip
+    """Return how many elements of a dimension a block computes: as many as the grid's innermost loop along it skips."""
     own = {name: extent for name, extent in extents.items() if name not in of_grid}
     low, end = Affine(0, tuple([term for term in element.terms if term[0] in own])).span(own)
-    return end - low
+    along = [loop for loop in of_grid if loop in strides]
+    tile = size if along else least(end - low, size)
+    for loop in along:
+        tile = chosen(of_grid[loop] > 1, least(tile, strides[loop]), tile)
+    return tile
 
 
 def _cluster(blocks: Loop, along: Sequence[Mapping[str, int]]) -> Extents:
@@ -84,11 +107,20 @@ def _depth_step(layer: Layer, program: LoopProgram) -> int | None:
     name, depth = written[nests.largest] + SUMS, nests.nests[nests.largest].depth_loop
     if depth is None or all(stage.name != name for stage in program.stages):
         return None
-    _, statement = _statement(program, name, "update")
+    around, statement = _statement(program, name, "update")
     strides = dict(dict(statement.reduced).get(depth, Affine()).terms)
     copies = [program.buffer(copy) for copy in program.copies(name).values()]
     staged = [buffer for buffer in copies if buffer.scope == "shared" and program.stage(buffer.name).kind == "copy"]
-    return min([strides.get(buffer.inside, nests.nests[nests.largest].depth) for buffer in staged], default=None)
+
+    def step(inside: str) -> Size:
+        found: Size = nests.nests[nests.largest].depth
+        for loop in around:
+            found = chosen(loop.extent > 1, strides.get(loop.name, nests.nests[nests.largest].depth), found)
+            if loop.name == inside:
+                return found
+        return nests.nests[nests.largest].depth
+
+    return cast(int, reduce(least, map(step, [buffer.inside for buffer in staged]))) if staged else None  # or a column
 
 
 def _statement(program: LoopProgram, stage: str, role: str) -> tuple[tuple[Loop, ...], Statement]:

@@ -5,7 +5,7 @@ parts, and with a reduction, all threads of a warp move alike, so that the first
 The first cache looks up one line in a pass, as wide as all banks of shared memory.
 """
 
-from collections.abc import Sequence
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from dsascape.hw_models.gpu.banks import passes_per_access
 from dsascape.hw_models.gpu.spec import WORD_BYTES
-from dsascape.scheduler.kernels.cost.counted import Move
+from dsascape.scheduler.gpu.cost.pattern import Moves, Pattern
 from dsascape.workloads.memo import memoized_in_process
 
-Moves = tuple[tuple[int, int], ...]
-"""Iterations of each loop that threads are numbered along, outermost first, and by how many elements it moves."""
 _MOST_THREADS = 4096
 """Threads that stand for all others of a copy, which go on in the same way."""
 
@@ -33,47 +31,25 @@ class Access(NamedTuple):
     """Passes of the first cache beyond those that its bytes take."""
 
 
-def access_of(move: Move, elements: int, warp: int, banks: int, *, of_copy: bool = False) -> Access:
-    """Return the access of ``move`` where each thread takes so many neighbours at once.
+@memoized_in_process(65536)
+def access_of(
+    pattern: Pattern, elements: int, element_bytes: float, warp: int, banks: int, of_copy: bool = False
+) -> Access:  # fmt: skip
+    """Return the access of a warp each of whose threads takes so many neighbours at once.
 
     ``of_copy``: they are neighbours along the loops that threads are numbered along, of which there are fewer then.
     """
-    if move.use.place.is_known:
-        moves = _moves(move)
+    if pattern.place is None:
+        moves = pattern.threads
         if of_copy:
-            run, others = run_of_threads(move)
-            moves = (*[each for each in moves if each[0] > 1][: len(others)], (-(-run // elements), elements))
-        return _of_moves(_few(moves), elements, move.element_bytes, warp, banks)
-    threads = [(int(loop.extent), loop.name) for loop in move.loops if loop.kind == "thread"]
-    shape = [extent for extent, _ in threads]
-    numbers = np.indices(shape).reshape(len(shape), -1)[:, :_MOST_THREADS]
-    at = {name: own for (_, name), own in zip(threads, numbers, strict=True)}
-    places = np.broadcast_to(np.asarray(move.use.place.at(at)), numbers.shape[1:])
-    return _access(places.astype(np.int64), elements, move.element_bytes, warp, banks)
-
-
-def _moves(move: Move) -> Moves:
-    strides = dict(move.use.place.value.terms)
-    return tuple([
-        (int(loop.extent), int(strides.get(loop.name, 0))) for loop in move.loops if loop.kind == "thread"
-    ])  # fmt: skip
-
-
-def run_of_threads(move: Move) -> tuple[int, tuple[int, ...]]:
-    """Return how many elements follow each other in memory along threads, and by how many others are apart."""
-    run, moves = 1, _moves(move) if move.use.place.is_known else ()
-    while moves and moves[-1][1] in (run, 0) and (moves[-1][1] == run or moves[-1][0] == 1):
-        run *= moves[-1][0]
-        moves = moves[:-1]
-    return run, tuple([stride for count, stride in moves if count > 1])
-
-
-def aligned(most: int, run: int, apart: Sequence[int]) -> int:
-    """Return how many neighbours are taken at once: a power of two that a run has and all strides keep aligned."""
-    found = 1 << (max(most, 1).bit_length() - 1)
-    while found > 1 and (run % found or any(stride % found for stride in apart)):
-        found //= 2
-    return found
+            run, others = pattern.run_of_threads
+            moves = (*moves[: len(others)], (-(-run // elements), elements))
+        return _access(addresses_of(_few(moves)), elements, element_bytes, warp, banks)
+    shape = [extent for extent, _ in pattern.threads]
+    numbers = np.indices(shape).reshape(len(shape), math.prod(shape))[:, :_MOST_THREADS]
+    at = dict(zip(pattern.names, numbers, strict=True))
+    places = np.broadcast_to(np.asarray(pattern.place.at(at)), numbers.shape[1:])
+    return _access(places.astype(np.int64), elements, element_bytes, warp, banks)
 
 
 def _few(moves: Moves) -> Moves:
@@ -84,11 +60,6 @@ def _few(moves: Moves) -> Moves:
         found.append((min(count, -(-_MOST_THREADS // threads)), stride))
         threads *= found[-1][0]
     return tuple(reversed(found))
-
-
-@memoized_in_process(65536)
-def _of_moves(moves: Moves, elements: int, element_bytes: float, warp: int, banks: int) -> Access:
-    return _access(addresses_of(moves), elements, element_bytes, warp, banks)
 
 
 def addresses_of(moves: Moves) -> NDArray[np.int64]:

@@ -1,14 +1,15 @@
 """Registers that one load or store needs in a band: in one iteration of all loops that are not written out."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dsascape.scheduler.kernels.cost.placed import LANES, Around, Placed
-from dsascape.scheduler.kernels.cost.places import Use
-from dsascape.scheduler.kernels.loops.columns import Size, alike, anywhere, chosen, largest, least
+from dsascape.scheduler.kernels.cost.places import Position, Use
+from dsascape.scheduler.kernels.loops.columns import Size, alike, anywhere, chosen, largest, least, row_of
+from dsascape.scheduler.kernels.loops.lattice import row_taken, rows_of
 
 
 def gathers(use: Use, around: Sequence[Around]) -> bool:
@@ -51,13 +52,25 @@ def _reached(numbers: Sequence[int]) -> int:
 
 
 def _derived(plain: Size, use: Use, placed: Placed) -> Size:
-    """Return the distinct places of a band of which quotients or rests are parts; ``plain``, all, of columns."""
-    loops = [each for each in placed.around if each.is_in_band and each.kind not in LANES]
-    if not loops or not isinstance(plain, int) or plain > _MOST_ENUMERATED:
-        return plain
-    numbers = np.indices([largest(each.extent) for each in loops])
-    places = use.place.at({each.name: own.reshape(-1) for each, own in zip(loops, numbers, strict=True)})
-    return int(np.unique(places).size)
+    """Return the distinct places of a band of which quotients or rests are parts; ``plain`` where they are many."""
+    loops = {each.name: each.extent for each in placed.around if each.is_in_band and each.kind not in LANES}
+    return chosen(plain > _MOST_ENUMERATED, plain, reached(use.place, loops)) if loops else plain
+
+
+def reached(place: Position, extents: Mapping[str, Size]) -> Size:
+    """Return how many places all iterations of loops come to: counted one by one, up to `_MOST_ENUMERATED`."""
+    rows = rows_of((place, tuple(extents.values())))
+    if rows > 1:
+        every = [
+            reached(row_taken(place, row), {name: row_of(extent, row) for name, extent in extents.items()})
+            for row in range(rows)
+        ]  # fmt: skip
+        return np.array(every, np.int64)
+    sizes = [largest(extent) for extent in extents.values()]
+    if math.prod(sizes) > _MOST_ENUMERATED:
+        return math.prod(sizes)
+    numbers = [own.reshape(-1) for own in np.indices(sizes)]
+    return int(np.unique(np.asarray(place.at(dict(zip(extents, numbers, strict=True))))).size)
 
 
 def registers_alive(distinct: Size, use: Use, placed: Placed) -> Size:

@@ -43,7 +43,7 @@ class Move:
     """Registers of it that one iteration of a reduction needs."""
 
     @property
-    def threads(self) -> int:
+    def threads(self) -> Size:
         """Threads of a block that do it at a time, or in turns; 1 where no loop has any."""
         return threads_of(self.loops)
 
@@ -100,25 +100,25 @@ class Executed(NamedTuple):
 
     lanes: Size
     """Lanes of the vectors that the statement runs in."""
-    threads: int
+    threads: Size
     """Threads of a block that run it at a time, or in turns."""
     executions: Size
 
 
-def threads_of(around: Sequence[Around]) -> int:
+def threads_of(around: Sequence[Around]) -> Size:
     """Return the threads of a block that loops are shared out among, or that take their iterations in turns."""
-    found = 1
+    found: Size = max([loop.width for loop in around], default=1)
     for loop in around:
         if loop.kind == "thread":
-            found *= int(loop.extent)
-    return found * max([loop.width for loop in around], default=1)
+            found = found * loop.extent
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class BandCost:
     """The bands of some statements that stand together."""
 
-    threads: int
+    threads: Size
     """Threads of a block that run them at a time, or in turns."""
     bands: Size
     accumulators: Size

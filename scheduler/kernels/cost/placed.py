@@ -131,7 +131,7 @@ def bounds_of(loop: Loop) -> tuple[Limit, ...]:
     own = Affine(0, ((loop.name, step),))
     found: list[Limit] = []
     if reach.first is not None:
-        found.append(Condition(reach.first + own * -1, 1 if is_whole or step == 1 else step))
+        found.append(Condition(reach.first + own * -1, 1 if is_whole else step))
     ends = [end for end in (reach.end, reach.stop) if end is not None]
     # A step is touched where it begins before the end, and whole where it ends before it.
     found += [Condition(own + end * -1, 1 - step if is_whole else 0) for end in ends]

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dsascape.scheduler.kernels.cost.places import Position, Run, Use
 from dsascape.scheduler.kernels.loops.affine import Affine
-from dsascape.scheduler.kernels.loops.columns import anywhere, same
+from dsascape.scheduler.kernels.loops.columns import alike, anywhere, same
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, reduction_extents
 from dsascape.scheduler.kernels.loops.nodes import (
     FACTOR,
@@ -39,18 +40,20 @@ _Done = tuple[tuple[Use, ...], Use, Operations]
 
 
 class Reads:
-    """The loads and stores of one program's statements; each is worked out once, where sizes are no columns."""
+    """The loads and stores of one program's statements; each is worked out once."""
 
     def __init__(self, naive: NaiveProgram, program: LoopProgram) -> None:
         self.naive, self.program = naive, program
         self._known: dict[Statement, _Done] | None = {} if program.is_single else None
+        self._of_columns: list[tuple[Statement, _Done]] = []
+        """What the statements of a lattice do, whose columns are no keys."""
         self._buffers: Mapping[str, Buffer] = {each.name: each for each in program.buffers}
         self._stages: Mapping[str, Stage] = {each.name: each for each in program.stages}
         self._layouts: Mapping[str, Layout] = {each.tensor: each for each in program.layouts}
         self._extents: Mapping[str, int] = program.extents
         self._run: Run | None = None
         self._share = 1.0
-        self._made: list[tuple[str, list[Position]]] = []
+        self._made: list[tuple[str, tuple[Position, ...]]] = []
         """Elements that the statement has computed where they are read."""
         self._vectors = {name for name, loop in program.loops.items() if loop.kind == "vector"}
         self._overhang = _Overhang((), frozenset(), -1)
@@ -58,13 +61,17 @@ class Reads:
     def unrolled(self, program: LoopProgram) -> "Reads":
         """Return the reads of the same program with other loops unrolled: of statements they are the same."""
         found = Reads(self.naive, program)
-        found._known = self._known
+        found._known, found._of_columns = self._known, self._of_columns
         return found
 
     def of(self, statement: Statement) -> "_Done":
         """Return what a statement loads, what it stores, and the operations of one execution."""
         if self._known is None:
-            return self._of(statement)
+            done = next((done for each, done in self._of_columns if each is statement), None)
+            if done is None:
+                done = self._of(statement)
+                self._of_columns.append((statement, done))
+            return done
         found = self._known.get(statement)
         if found is None:
             found = self._known[statement] = self._of(statement)
@@ -189,7 +196,7 @@ class Reads:
         if stage.source in self._stages and stage.source != stage.tensor:
             source = self._stages[stage.source]
             own = self.program.buffer(stage.source).partial_sums
-            loads.append(self._own(source, element, Affine() if own > 1 else None))
+            loads.append(self._own(source, element, Affine() if alike(own > 1) else None))
             return Operations()
         size = self.naive.layer.described(stage.source).shape
         conditions = self._inside([(each, most) for each, most in zip(element, size, strict=True)])
@@ -296,9 +303,9 @@ class Reads:
             return Operations()
         inlined = self.naive.stages.get(name)
         if inlined is not None:
-            if (name, list(element)) in self._made:
+            if any(name == other and same(tuple(element), at) for other, at in self._made):
                 return Operations()  # code computes it once
-            self._made.append((name, list(element)))
+            self._made.append((name, tuple(element)))
             return self._add_map(loads, inlined, element, {}, conditions)
         tensor = self.naive.layer.graph.tensors[name]
         if tensor.role == "weight" and all(size == 1 for size in tensor.shape):
@@ -324,9 +331,9 @@ class Reads:
         found = [
             replace(element[dim], value=element[dim].value + buffer.first[dim] * -1) for dim in stage.order
         ]
-        found += [] if buffer.partial_sums == 1 else [Position(Affine() if place is None else place)]
+        found += [] if alike(buffer.partial_sums == 1) else [Position(Affine() if place is None else place)]
         address = self._flat(found, buffer.strides)
-        if buffer.slots > 1:
+        if alike(buffer.slots > 1):
             own = Affine(0, ((buffer.inside, buffer.elements),))
             address = replace(address, value=address.value + own)
         return Use(stage.name, buffer.scope, address, (), buffer.element_bytes)
@@ -366,7 +373,11 @@ class Reads:
         if not used:
             return left
         stride = next(iter(used.values())) // strides[next(iter(used))]
-        if all(used.get(name, 0) == stride * strides[name] for name, extent in run.loops if extent > 1):
+        is_one: Any = True
+        for name, extent in run.loops:
+            if extent > 1:
+                is_one = is_one & (used.get(name, 0) == stride * strides[name])
+        if alike(is_one):
             return left + Position(run.value * stride)
         return left + Position.chosen_by(run.value)
 

@@ -15,13 +15,14 @@ import numpy as np
 from dsascape.scheduler.kernels.cost.band import gathers, registers_alive, registers_of
 from dsascape.scheduler.kernels.cost.counted import BandCost, Executed, Move, Moved, Part, PartCost, threads_of
 from dsascape.scheduler.kernels.cost.placed import LANES, Around, Placed, placed_in
-from dsascape.scheduler.kernels.cost.places import Use
+from dsascape.scheduler.kernels.cost.places import Run, Use
 from dsascape.scheduler.kernels.cost.reads import Reads
-from dsascape.scheduler.kernels.cost.trips import Limit, iterations
+from dsascape.scheduler.kernels.cost.trips import Limit, Within, iterations
 from dsascape.scheduler.kernels.loops.columns import (
     Size,
     anywhere,
     chosen,
+    distinct,
     everywhere,
     most,
     same,
@@ -38,6 +39,8 @@ class _Statement:
     loads: tuple[Use, ...]
     stored: Use
     operations: Operations
+    limits: tuple[Limit, ...]
+    """Conditions around it, as threads meet them that run in lockstep."""
 
 
 def part_costs(
@@ -45,20 +48,57 @@ def part_costs(
 ) -> dict[Part, PartCost]:  # fmt: skip
     """Return the counts of each part of a program; ``registers``: vector registers of one thread.
 
-    ``in_lockstep``: loops of threads whose conditions leave nobody out, as warps issue instructions all the same.
+    ``in_lockstep``: loops of threads whose conditions leave nobody out, as warps issue instructions all the same; where
+    there are any, lanes with results that are dropped are not told from others, nor is what each of them moves counted.
     """
     program = reads.program
     by_part: dict[Part, list[_Statement]] = {}
-    for each in placed_in(program.body):
+    every_placed = placed_in(program.body)
+    lockstep = _Lockstep(in_lockstep, every_placed, program.extents)
+    for each in every_placed:
         by_part.setdefault((each.statement.stage, each.statement.role), []).append(
-            _Statement(each, *reads.of(each.statement))
+            _Statement(each, *reads.of(each.statement), lockstep.met(each.conditions))
         )
     every = [each for own in by_part.values() for each in own]
     stages = {stage.name: stage for stage in program.stages}
     return {
-        part: _PartCounts(program.extents, own, every, registers, in_lockstep).counted(stages[part[0]])
+        part: _PartCounts(program.extents, own, every, registers, lockstep).counted(stages[part[0]])
         for part, own in by_part.items()
     }
+
+
+class _Lockstep:
+    """Threads of warps, which issue instructions together: conditions leave out whole warps alone."""
+
+    def __init__(self, loops: frozenset[str], every: Sequence[Placed], extents: Mapping[str, Size]) -> None:
+        self.loops, self._extents = loops, extents
+        self._bounds = distinct([limit for each in every for limit in each.bounds]) if loops else ()
+
+    def met(self, limits: Sequence[Limit], run: Run | None = None) -> tuple[Limit, ...]:
+        """Return conditions as warps meet them: without those on threads, as some of a warp always run.
+
+        Those that bound loops stay. ``run``: reduction loops that conditions may depend on besides.
+        """
+        if not self.loops or not limits:
+            return tuple(limits)
+        extents = self._extents if run is None else {**self._extents, **dict(run.loops)}
+        found = [self._met(each, extents) for each in limits]
+        return tuple([each for each in found if each is not None])
+
+    def _met(self, limit: Limit, extents: Mapping[str, Size]) -> Limit | None:
+        if isinstance(limit, Within):
+            return limit
+        is_met: Any = False
+        for name, _ in limit.value.terms:
+            if name in self.loops:
+                is_met = is_met | (extents[name] > 1)
+        if not anywhere(is_met) or any(same(limit, other) for other in self._bounds):
+            return limit
+        low, end = limit.value.span(cast(Mapping[str, int], extents))  # or columns
+        is_met = is_met & (limit.limit > low)  # what no thread does, no warp does
+        if everywhere(is_met):
+            return None
+        return replace(limit, limit=chosen(is_met, most(limit.limit, end), limit.limit))
 
 
 class _PartCounts:
@@ -66,11 +106,10 @@ class _PartCounts:
 
     def __init__(
         self, extents: Mapping[str, Size], statements: Sequence[_Statement], every: Sequence[_Statement],
-        registers: int, in_lockstep: frozenset[str],
+        registers: int, lockstep: _Lockstep,
     ) -> None:  # fmt: skip
         self._extents, self._statements, self._registers = extents, statements, registers
-        self._in_lockstep = in_lockstep
-        self._bounds = {each for own in every for each in own.placed.bounds} if in_lockstep else set[Limit]()
+        self._lockstep = lockstep
         self._has_alternatives = False
         """Whether one of several nests writes an element: warps seldom have elements of more than one."""
         self._others = [each for each in every if each.placed.part != statements[0].placed.part]
@@ -83,13 +122,14 @@ class _PartCounts:
         cost, shape = self._cost, stage.shape
         self._has_alternatives = len(stage.nests) > 1
         for each in self._statements:
-            around, conditions = each.placed.around, each.placed.conditions
-            executions = self._iterations(_not_vector(around), conditions)
-            elements = self._iterations(around, conditions)
+            around, conditions = each.placed.around, each.limits
+            own = _not_vector(around)
+            executions = self._iterations(own, conditions)
+            elements = executions if len(own) == len(around) else self._iterations(around, conditions)
             cost.executions = cost.executions + executions
             cost.statements.append(Executed(_lanes(each.placed), threads_of(around), executions))
             cost.elements = cost.elements + elements
-            inside = self._inside(each, shape)
+            inside = [] if self._lockstep.loops else self._inside(each, shape)
             needed = self._iterations(around, [*conditions, *inside]) if inside else elements
             cost.needed = cost.needed + needed
             cost.operations = each.operations
@@ -104,13 +144,7 @@ class _PartCounts:
         counted = {each.name: each.extent for each in around}
         run = None if use is None else use.run
         own = () if use is None else (*use.conditions, *use.clamped)
-        conditions = [*conditions, *own]
-        if self._in_lockstep:
-            conditions = [
-                each for each in conditions
-                if each in self._bounds or (self._has_alternatives and each in own)
-                or not any(name in self._in_lockstep for name, _ in each.value.terms)
-            ]  # fmt: skip
+        conditions = [*conditions, *(own if self._has_alternatives else self._lockstep.met(own, run))]
         extents = self._extents
         if run is not None and any(name in dict(run.loops) for each in own for name, _ in each.value.terms):
             extents = {**extents, **dict(run.loops)}
@@ -137,7 +171,7 @@ class _PartCounts:
     def _count_band(self, band: Sequence[_Statement]) -> None:
         first = band[0].placed
         outside, alone = [each for each in first.around if not each.is_in_band], self._alone(band)
-        bands = self._iterations(outside, first.conditions)
+        bands = self._iterations(outside, band[0].limits)
         self._cost.bands = self._cost.bands + bands
         loads = [(each, use) for each in band for use in each.loads]
         stores = [(each, each.stored) for each in band]
@@ -146,8 +180,9 @@ class _PartCounts:
             counted: list[tuple[_Statement, Use]] = []
             for each, use in uses:
                 total = moved.setdefault(use.array, Moved())
-                executed = replace(use, clamped=())
-                total.elements = total.elements + self._iterations(each.placed.around, each.placed.conditions, executed)
+                if not self._lockstep.loops:
+                    executed = replace(use, clamped=())
+                    total.elements = total.elements + self._iterations(each.placed.around, each.limits, executed)
                 if not any(_is_same(each, use, *other) for other in counted):
                     counted.append((each, use))
             for array in dict.fromkeys([use.array for _, use in counted]):
@@ -160,7 +195,7 @@ class _PartCounts:
         ]  # fmt: skip
         needed = needed + sum([registers_of(use, each.placed) for each, use in held], 0)
         self._cost.spills = self._cost.spills + bands * most(_whole(needed) - self._registers, 0)
-        accumulators = sum([registers_of(use, each.placed) for each, use in stores], 0)
+        accumulators = sum([registers_of(use, each.placed) for each, use in _apart(stores)], 0)
         self._cost.in_bands.append(
             BandCost(threads_of(first.around), bands, accumulators, tuple([each.extent for each in alone]))
         )
@@ -198,7 +233,7 @@ class _PartCounts:
         for each, use in own:
             distinct = registers_of(use, each.placed)
             live = distinct if use.scope == "register" else registers_alive(distinct, use, each.placed)
-            needed = needed + self._needed(live, each.placed, use)
+            needed = needed + self._needed(live, each, use)
             if use.scope == "register":
                 continue
             is_gathered = gathers(use, each.placed.around)
@@ -209,7 +244,7 @@ class _PartCounts:
             ]  # fmt: skip
             found: Size = 0
             for last, is_last in lasts:
-                reloaded = self._iterations([*outside[:last], *in_band], each.placed.conditions, use)
+                reloaded = self._iterations([*outside[:last], *in_band], each.limits, use)
                 found = chosen(is_last, reloaded, found)
             plain = math.prod([loop.extent for loop in in_band if loop.kind not in LANES], start=1)
             if not everywhere(plain == distinct):
@@ -221,12 +256,12 @@ class _PartCounts:
             moved.moves.append(_described(found, each, use, loops, alone, is_gathered=is_gathered))
         return needed
 
-    def _needed(self, distinct: Size, placed: Placed, use: Use) -> Any:
+    def _needed(self, distinct: Size, each: _Statement, use: Use) -> Any:
         """Return the registers that a load needs in a band, in the mean: of alternatives, one happens at a time."""
         if not use.conditions:
             return distinct
-        every = most(self._iterations(placed.around, placed.conditions), 1)
-        return distinct * (self._iterations(placed.around, placed.conditions, replace(use, clamped=())) / every)
+        every = most(self._iterations(each.placed.around, each.limits), 1)
+        return distinct * (self._iterations(each.placed.around, each.limits, replace(use, clamped=())) / every)
 
     def _kept_inside(self, own: Sequence[tuple[_Statement, Use]], outside: Sequence[Around]) -> int:
         """Return how many of the loops outside of a band nothing is hoisted out of: others use the array in them.
@@ -334,6 +369,24 @@ def _is_same(one: _Statement, use: Use, other: _Statement, other_use: Use) -> bo
     if not same(use.conditions, other_use.conditions) or not same(one.placed.conditions, other.placed.conditions):
         return False
     return one is other or same(_lanes(one.placed), _lanes(other.placed))
+
+
+def _apart(stores: Sequence[tuple[_Statement, Use]]) -> list[tuple[_Statement, Use]]:
+    """Return stores to registers of their own: those that loops of other names go through again wait for the first."""
+    found: list[tuple[_Statement, Use]] = []
+    reached: list[tuple[object, ...]] = []
+    for each, use in stores:
+        inside = {loop.name: loop.extent for loop in each.placed.around if loop.is_in_band}
+        terms = use.place.value.terms
+        own = (
+            use.array, use.place.unknown, use.place.derived, use.place.value.offset,
+            tuple([term for term in terms if term[0] not in inside]),
+            tuple([(inside[name], stride) for name, stride in terms if name in inside]),
+        )  # fmt: skip
+        if not any(same(own, other) for other in reached):
+            found.append((each, use))
+            reached.append(own)
+    return found
 
 
 def _lanes(placed: Placed) -> Size:

@@ -14,13 +14,13 @@ four times as long where their addresses become constants, and x86 takes two or 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dsascape.scheduler.kernels.cost.band import gathers, registers_of
 from dsascape.scheduler.kernels.cost.placed import LANES, Placed, has_bands, placed_in
 from dsascape.scheduler.kernels.cost.places import Use
 from dsascape.scheduler.kernels.cost.reads import Reads
-from dsascape.scheduler.kernels.loops.columns import Size, alike, same
+from dsascape.scheduler.kernels.loops.columns import Size, alike, anywhere, same
 from dsascape.scheduler.kernels.loops.nodes import Loop, Node, Nodes, Statement
 from dsascape.workloads.loopnest import Operations
 
@@ -28,11 +28,31 @@ _SPECIAL = 20
 """Instructions of an exponential in generated code, about."""
 _GATHERED = 2
 """Instructions that bring one element of a gather into its lane."""
+_FAR_MORE = 16
+"""Candidates whose loops have so many times as many copies as are written out are costed apart from others."""
 
 
 def written_out(reads: Reads, most: int) -> Reads:
-    """Return a program with serial loops unrolled that make ``most`` instructions at most then, innermost first."""
+    """Return a program with serial loops unrolled that make ``most`` instructions at most then, innermost first.
+
+    Raises ``MixedRowsError`` where compilers write out a loop for some candidates only.
+    """
     return reads.unrolled(replace(reads.program, body=_Unrolling(reads, most).nodes(reads.program.body)))
+
+
+class AtBest(NamedTuple):
+    """A lattice with all loops unrolled that compilers write out for any of its candidates."""
+
+    reads: Reads
+    is_exact: Any
+    """Whether they do so for a candidate, by row: others issue no fewer instructions than they would so."""
+
+
+def written_out_at_best(reads: Reads, most: int) -> AtBest:
+    """Return a lattice as `written_out`, but with loops unrolled that make few instructions for any candidate."""
+    unrolling = _Unrolling(reads, most, at_best=True)
+    body = unrolling.nodes(reads.program.body)
+    return AtBest(reads.unrolled(replace(reads.program, body=body)), unrolling.is_exact)
 
 
 class _Uses(NamedTuple):
@@ -44,8 +64,9 @@ class _Uses(NamedTuple):
 
 
 class _Unrolling:
-    def __init__(self, reads: Reads, most: int) -> None:
-        self._reads, self._most = reads, most
+    def __init__(self, reads: Reads, most: int, *, at_best: bool = False) -> None:
+        self._reads, self._most, self._at_best = reads, most, at_best
+        self.is_exact: Any = True
 
     def nodes(self, nodes: Nodes) -> Nodes:
         """Return ``nodes`` with loops unrolled that are short."""
@@ -70,10 +91,16 @@ class _Unrolling:
         if has_bands(loop.body):
             return False
         statements = placed_in(loop.body)
-        copies = sum([_copies(each) for each in statements], 0)
-        return alike(copies * loop.extent <= self._most) and alike(
-            _instructions(statements, uses) * loop.extent <= self._most
-        )
+        copies = sum([_copies(each) for each in statements], 0) * loop.extent
+        if not anywhere(copies <= self._most):
+            return False
+        is_short = (copies <= self._most) & (_instructions(statements, uses) * loop.extent <= self._most)
+        if not self._at_best or anywhere(copies > _FAR_MORE * self._most):
+            return alike(is_short)
+        if not anywhere(is_short):
+            return False
+        self.is_exact = self.is_exact & (is_short | (loop.extent == 1))
+        return True
 
 
 def _instructions(statements: Sequence[Placed], uses: Sequence[_Uses]) -> Size:

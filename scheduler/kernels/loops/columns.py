@@ -4,7 +4,7 @@ Arithmetic on a column is that on each of its rows, so a function that adds, mul
 here answers for a single program and for a lattice of them alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, cast, overload
 
@@ -143,6 +143,38 @@ def chosen(holds: Any, one: Size, other: Size) -> Size:
     if isinstance(holds, bool):
         return one if holds else other
     return cast(Column, np.where(holds, one, other))
+
+
+def by_row(make: Callable[..., Any], *sizes: Any) -> Any:
+    """Return ``make(*sizes)``, or a column of its answers where some of the sizes are columns.
+
+    Candidates with equal sizes are asked once.
+    """
+    if not any(isinstance(each, np.ndarray) for each in sizes):
+        return make(*sizes)
+    known: dict[tuple[Any, ...], Any] = {}
+    rows = list(zip(*[each.tolist() for each in np.broadcast_arrays(*sizes)], strict=True))
+    for row in rows:
+        if row not in known:
+            known[row] = make(*row)
+    return np.array([known[row] for row in rows])
+
+
+_ROUNDING = 1e-9
+"""Share of one that sums of shares may be off by."""
+
+
+def whole(amount: Any) -> Column:
+    """Return an amount, or a column of them, rounded up to whole numbers."""
+    return cast(Column, np.ceil(np.asarray(amount) - _ROUNDING).astype(np.int64))
+
+
+def most_of(sizes: Iterable[Size], at_least: int = 0) -> Size:
+    """Return the largest of several sizes and ``at_least``, row by row."""
+    found: Size = at_least
+    for each in sizes:
+        found = most(found, each)
+    return found
 
 
 def row_of(size: Size, row: int) -> int:

@@ -30,15 +30,16 @@ def lattice_programs(naive: NaiveProgram, steps: Steps) -> Iterator[tuple[LoopPr
     return by_shape(steps, lambda own: loop_program(naive, own))
 
 
-def by_shape(steps: Steps, make: Callable[[Steps], _MadeT]) -> Iterator[tuple[_MadeT | StepError, Column]]:
-    """Yield what ``make`` makes of the steps, for as many rows at a time as it can, and which rows these are.
+def by_shape(candidates: _AnyT, make: Callable[[_AnyT], _MadeT]) -> Iterator[tuple[_MadeT | StepError, Column]]:
+    """Yield what ``make`` makes of candidates, for as many of them at a time as it can, and which rows these are.
 
-    Each row is in exactly one answer: a ``StepError`` where its steps do not fit.
+    ``candidates``: a record, or a tuple of them, whose sizes may be columns. Each row is in exactly one answer: a
+    ``StepError`` where its steps do not fit.
     """
-    left = [np.arange(rows_of(steps))]
+    left = [np.arange(rows_of(candidates))]
     while left:
         rows = left.pop()
-        own = rows_taken(steps, rows)
+        own = rows_taken(candidates, rows)
         try:
             made = make(own)
         except MixedRowsError as mixed:
@@ -52,21 +53,21 @@ def by_shape(steps: Steps, make: Callable[[Steps], _MadeT]) -> Iterator[tuple[_M
             yield made, rows
 
 
-def rows_of(steps: Steps) -> int:
-    """Return the number of candidates; one where no size is a column."""
-    return max([len(each) for each in _columns(steps)], default=1)
+def rows_of(candidates: Any) -> int:
+    """Return the number of candidates in a record, or a tuple of them; one where no size is a column."""
+    return max([len(each) for each in _columns(candidates)], default=1)
 
 
-def rows_taken(steps: Steps, rows: Column) -> Steps:
-    """Return the steps of some of the candidates; of a single one, with plain numbers."""
+def rows_taken(candidates: _AnyT, rows: Column) -> _AnyT:
+    """Return some of the candidates; a single one with plain numbers."""
     if len(rows) == 1:
-        return steps_of_row(steps, int(rows[0]))
-    return _changed(steps, lambda column: column[rows])
+        return row_taken(candidates, int(rows[0]))
+    return _changed(candidates, lambda column: column[rows])
 
 
-def steps_of_row(steps: Steps, row: int) -> Steps:
-    """Return the steps of one candidate, with plain numbers."""
-    return _changed(steps, lambda column: int(column[row]))
+def row_taken(value: _AnyT, row: int) -> _AnyT:
+    """Return a record, or a tuple of them, with the numbers of one candidate."""
+    return _changed(value, lambda column: int(column[row]))
 
 
 def row_program(program: LoopProgram, row: int) -> LoopProgram:
@@ -119,7 +120,7 @@ class _Row:
         """Return the program."""
         body = self._nodes(self._whole.body, "")
         buffers = [self._of_row(replace(each, inside=self._names[each.inside])) for each in self._whole.buffers]
-        steps = steps_of_row(self._whole.steps, self._row)
+        steps = row_taken(self._whole.steps, self._row)
         return LoopProgram(self._whole.stages, tuple(buffers), self._whole.layouts, body, steps)
 
     def _of_row(self, value: _AnyT) -> _AnyT:
@@ -152,7 +153,7 @@ class _Row:
             needed = tuple([each for each in conditions if self._is_needed(each)])
             return (Guard(needed, body),) if needed else body
         if isinstance(node, Ahead):
-            return (Ahead(self._names[node.loop], node.iterations, body),)
+            return (Ahead(self._names[node.loop], _number(node.iterations, self._row), body),)
         assert isinstance(node, Outlined)
         return (Outlined(node.name, body),)
 

@@ -1,12 +1,14 @@
 """The loop program of a kernel: a tree of loops with statements in it, and the buffers that these read and write.
 
-It is what the code generator emits and the interpreter runs; the machine model costs tiles that it reads off it.
+It is what the code generator emits, the interpreter runs, and the analysis counts on (`scheduler.kernels.cost`).
 Loops have names that occur once in a program. Elements are given as affine expressions of loops (`Affine`).
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
+from dsascape.scheduler.kernels.loops.columns import most_of
 from dsascape.scheduler.kernels.loops.nodes import Buffer, Loop, Nodes, Stage, loops_of, statements_of
 from dsascape.scheduler.kernels.loops.steps import Bind, CacheRead, Inline, Layout, Running, Steps
 from dsascape.scheduler.kernels.loops.text import program_text
@@ -42,14 +44,15 @@ class LoopProgram:
             name: extent for loop in loops_of(self.body) for name, extent in ((loop.name, loop.extent), *loop.fused)
         }
 
-    @property
+    @cached_property
     def threads(self) -> int:
         """Threads of a block: those that the last stage, the sink, is computed on, or more; 0 where there are none."""
         around, statement = list(statements_of(self.body))[-1]
         least = [step.least_threads for step in self.steps if isinstance(step, Bind) and step.stage == statement.stage]
-        return max([loop.extent * loop.width for loop in around if loop.kind == "thread"] + least, default=0)
+        threads = most_of([loop.extent * loop.width for loop in around if loop.kind == "thread"] + least)
+        return cast(int, threads)  # or a column
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Threads that keep what is in registers together: 1, or those of a warp."""
         return max([loop.width for loop in loops_of(self.body)], default=1)

@@ -7,7 +7,9 @@ one such loop copies end before sums are handed over, unless threads compute for
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
+from dsascape.scheduler.kernels.loops.columns import most, most_of
 from dsascape.scheduler.kernels.loops.nodes import (
     FACTOR,
     SHARES,
@@ -39,10 +41,10 @@ def shared_memory(program: LoopProgram) -> SharedMemory:
     for name, buffer in buffers.items():
         if not _is_short(program, buffer):
             places[name] = held
-            held += buffer.size_bytes
+            held = held + buffer.size_bytes  # a new column, where it is one
     end = held
     for loop in _outermost_threads(program.body):
-        end = max(end, _place(program, loop, buffers, held, places))
+        end = most(end, _place(program, loop, buffers, held, places))
     return SharedMemory(end, places)
 
 
@@ -64,14 +66,14 @@ def _place(program: LoopProgram, loop: Loop, buffers: Mapping[str, Buffer], begi
         _in_a_row([each for each in own if each.name.endswith(SHARES)], begin, places),
         *[_place(program, each, buffers, lasting, places) for each in nested],
     ]
-    return max(lasting, *ends)
+    return cast(int, most_of([lasting, *ends]))  # or a column
 
 
 def _in_a_row(buffers: Sequence[Buffer], begin: int, places: dict[str, int]) -> int:
     """Place buffers one behind the other; return where the last one ends."""
     for buffer in buffers:
         places[buffer.name] = begin
-        begin += buffer.size_bytes
+        begin = begin + buffer.size_bytes
     return begin
 
 

@@ -1,6 +1,7 @@
 """The tree of loops: each stage's levels of tiles around its statements, with what is computed inside of them."""
 
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
+from dsascape.scheduler.kernels.loops.columns import alike
 from dsascape.scheduler.kernels.loops.nodes import Ahead, Buffer, Condition, Node, Nodes, Outlined
 from dsascape.scheduler.kernels.loops.plans import Plans, StagePlan
 from dsascape.scheduler.kernels.loops.stage.loops import StageLoops
@@ -48,7 +49,8 @@ class Tree:
             box, inside = tuple(map(Range.whole, stage.shape)), ""
         shape = [box[dim].extent for dim in stage.order]
         self.buffers[stage.name] = Buffer(
-            stage.name, scope, (*shape, *([count] if count > 1 else [])), self.plans.naive.element_bytes(stage.tensor),
+            stage.name, scope, (*shape, *([count] if alike(count > 1) else [])),
+            self.plans.naive.element_bytes(stage.tensor),
             tuple([each.first for each in box]), inside, count, 1 if ahead is None else ahead.ahead + 1,
             None if copied is None else copied.rows,
         )  # fmt: skip

@@ -6,8 +6,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from dsascape.hw_models import Gpu, load_hardware
 from dsascape.scheduler.gpu.checked import gpu_limits
 from dsascape.scheduler.gpu.cost.counted import Counted
+from dsascape.scheduler.gpu.cost.pattern import patterns_of
 from dsascape.scheduler.gpu.cost.shape import shape_of
-from dsascape.scheduler.gpu.cost.warps import access_of
+from dsascape.scheduler.gpu.cost.warps import Access, access_of
 from dsascape.scheduler.gpu.fronts import depth_step
 from dsascape.scheduler.gpu.nests import nests_of
 from dsascape.scheduler.gpu.steps import program_of
@@ -63,6 +64,12 @@ def moves(counted: Counted, stage: str, array: str) -> list[Move]:
     return counted.costs[stage, "update"].loads[array].moves
 
 
+def access(move: Move) -> Access:
+    """Return an access of a warp whose threads take single elements."""
+    (pattern,) = patterns_of(move, 1)
+    return access_of(pattern, 1, move.element_bytes, WARP, BANKS)
+
+
 @pytest.mark.parametrize(("tile", "lines"), [
     ((1, 64, 1, 28), 0),  # 32 threads take 32 channels of a pixel: one line
     ((1, 4, 1, 28), (3 * 7 + 3) / 4),  # four channels of eight pixels, of the four that are left in the last warp
@@ -74,7 +81,7 @@ def test_a_warp_that_reads_channels_last_takes_a_pass_for_each_pixel(tile: tuple
     data = layer.inputs[0]
     (move, *_) = moves(counted(layer, program_of(layer, tiles, WARP)), f"{layer.sink.name}.sum", data)
 
-    assert access_of(move, 1, WARP, BANKS).further_lines == pytest.approx(lines, abs=0.01)
+    assert access(move).further_lines == pytest.approx(lines, abs=0.01)
 
 
 def test_elements_that_several_taps_need_are_loaded_once() -> None:
@@ -124,7 +131,7 @@ def test_conflicts_of_staged_operands_are_those_that_are_counted(drawn: tuple[st
     for (part, array), moved in counts.finish().loads.items():
         if part[1] == "update" and ".staged" in array:
             own_moves = own.costs[part].loads[array].moves
-            passes = 1 + max([access_of(move, 1, WARP, BANKS).further_passes for move in own_moves])
+            passes = 1 + max([access(move).further_passes for move in own_moves])
             seen = moved.transactions / moved.requests
 
             assert seen <= passes * TOLERANCE

@@ -18,7 +18,7 @@ from dsascape.scheduler.kernels.cost.registers import part_costs
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.checks import StepError
 from dsascape.scheduler.kernels.loops.columns import Size, row_of
-from dsascape.scheduler.kernels.loops.lattice import by_shape, lattice_programs, row_program, rows_of, steps_of_row
+from dsascape.scheduler.kernels.loops.lattice import by_shape, lattice_programs, row_program, row_taken, rows_of
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import loops_of
 from dsascape.scheduler.kernels.loops.program import LoopProgram
@@ -91,9 +91,9 @@ def compare(naive: NaiveProgram, steps: Steps, rows: int) -> int:
         for place, row in enumerate(own.tolist()):
             if isinstance(made, StepError):
                 with pytest.raises(StepError, match=re.escape(str(made))):
-                    loop_program(naive, steps_of_row(steps, row))
+                    loop_program(naive, row_taken(steps, row))
             else:
-                wanted = loop_program(naive, steps_of_row(steps, row))
+                wanted = loop_program(naive, row_taken(steps, row))
                 assert canonical(row_program(made, place)) == canonical(wanted)
     assert sorted(seen) == list(range(rows))
     return programs
@@ -131,7 +131,7 @@ def compare_costs(naive: NaiveProgram, steps: Steps) -> None:
     for made, own in by_shape(steps, lambda each: part_costs(Reads(naive, loop_program(naive, each)), REGISTERS)):
         for place, row in enumerate(own.tolist()):
             if not isinstance(made, StepError):
-                wanted = part_costs(Reads(naive, loop_program(naive, steps_of_row(steps, row))), REGISTERS)
+                wanted = part_costs(Reads(naive, loop_program(naive, row_taken(steps, row))), REGISTERS)
                 assert costs_of_row(made, place) == costs_of_row(wanted, 0)
 
 

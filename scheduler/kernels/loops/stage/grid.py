@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.checks import StepError
-from dsascape.scheduler.kernels.loops.columns import anywhere
+from dsascape.scheduler.kernels.loops.columns import alike, anywhere, everywhere
 from dsascape.scheduler.kernels.loops.nodes import Condition, Loop, LoopKind, Node, Role, reads_of
 from dsascape.scheduler.kernels.loops.stage.base import StageBase, State
 from dsascape.scheduler.kernels.loops.stage.sums import last_of
@@ -59,8 +59,8 @@ class OnGrid(StageBase):
         for place, slot in enumerate(self.slots[depth : depth + number]):
             named, state = self.step_of(slot, state)
             fused += named
-            if neighbours and neighbours[place] > 1:
-                if not named or named[-1][1] < neighbours[place]:
+            if neighbours and alike(neighbours[place] > 1):
+                if not named or alike(named[-1][1] < neighbours[place]):
                     blocks = count(neighbours[place], "block")
                     raise StepError(f"Bind: {self.stage.name}: its loop {place} has fewer than {blocks} of a cluster")
                 cluster.append((named[-1][0], neighbours[place]))
@@ -101,12 +101,12 @@ class OnGrid(StageBase):
             if step is None or each.at is None or each.at.consumer != self.stage.name:
                 continue
             number = step.count if step.by == kind else step.threads if kind == "thread" else 1
-            if number == 1:
+            if alike(number == 1):
                 continue
             if not found:
                 found = [(self.tree.loop_name("share"), number)]
-            if number != found[0][1]:
+            if not everywhere(number == found[0][1]):
                 raise StepError(f"ShareReduction: {each.stage.name}: others in {self.stage.name} have another count")
-            who = self.tree.blocks if kind == "block" and step.threads > 1 else self.tree.shares
+            who = self.tree.blocks if kind == "block" and alike(step.threads > 1) else self.tree.shares
             who[each.stage.name] = Affine(0, ((found[0][0], 1),))
         return found

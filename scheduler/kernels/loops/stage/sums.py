@@ -4,7 +4,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Literal
 
 from dsascape.scheduler.kernels.loops.affine import Affine
-from dsascape.scheduler.kernels.loops.columns import alike
+from dsascape.scheduler.kernels.loops.columns import alike, anywhere, ceil_div, chosen
 from dsascape.scheduler.kernels.loops.nodes import BLOCKS, SHARES, Condition, Loop, Node, Reach, Role
 from dsascape.scheduler.kernels.loops.stage.base import StageBase, State, around
 from dsascape.scheduler.kernels.loops.stage.vectors import pieces
@@ -100,7 +100,7 @@ class Sums(StageBase):
         who = self.tree.shares[self.stage.name]
         if self.share.by == "thread":
             return self._halved(depth, state, who, self.share.count)
-        if self.share.threads == 1:
+        if alike(self.share.threads == 1):
             return self._by_the_last(depth, state, who)
         nodes = self._halved(depth, state, who, self.share.threads)
         self.is_of_blocks = True
@@ -115,7 +115,7 @@ class Sums(StageBase):
         width, handed = self.share.count, self.stage.name + (BLOCKS if self.is_of_blocks else "") + SHARES
         self.tree.add_buffer(self.tree.plans.by_stage[handed], self.of_block, "global", width)
         others = width - 1  # the last has its own sum
-        name = self.tree.loop_name("share") if others > 1 else ""
+        name = self.tree.loop_name("share") if alike(others > 1) else ""
         if name:
             self.tree.extents[name] = others
         conditions, place = (*state.conditions, *last_of(who, width)), Affine(0, ((name, 1),) if name else ())
@@ -123,17 +123,20 @@ class Sums(StageBase):
         return [*self.inner(depth, state, "give"), *around(name, others, "serial", folds)]
 
     def _halved(self, depth: int, state: State, who: Affine, count: int) -> list[Node]:
-        """Return how threads add up their sums in halves, in shared memory."""
+        """Return how threads add up their sums in halves, in shared memory.
+
+        Of several candidates those with fewer threads have done after fewer halves: nobody takes part in the others.
+        """
         self.tree.add_buffer(self.tree.plans.by_stage[self.stage.name + SHARES], self.of_block, "shared", count)
         nodes: list[Node] = []
-        width = count
-        while width > 1:
-            half = -(-width // 2)
-            given = (Condition(who, width),) if width < count else ()
+        width, is_first = count, True
+        while anywhere(width > 1):
+            half = ceil_div(width, 2)
+            given = () if is_first else (Condition(who, chosen(width > 1, width, 0)),)
             nodes += self.inner(depth, state._replace(conditions=given), "give")
             taken = state._replace(conditions=(Condition(who, width - half),), distance=half)
             nodes += self.inner(depth, taken, "fold")
-            width = half
+            width, is_first = half, False
         return nodes
 
 
