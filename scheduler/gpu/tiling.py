@@ -115,10 +115,22 @@ def least_ps(layer: Layer, view: GpuView) -> float:
 def has_tiling(layer: Layer, view: GpuView) -> bool:
     """Return whether an SM holds a block of ``layer``, which is where `choose_tiling` gives some."""
 
+    def is_held(grid: Grid) -> bool:
+        return occupancy(view.spec.sms, grid.needs).blocks > 0
+
     def fits(lattice: Lattice) -> bool:
-        return any(occupancy(view.spec.sms, grid.needs).blocks for grid in lattice.grids)
+        held = [number for number, grid in enumerate(lattice.grids) if is_held(grid)]
+        held.sort(key=lambda number: not lattice.is_exact[number])
+        return any(is_held(_own_grid(layer, lattice, number, view)) for number in held)
 
     return fits(_tried(layer, view)) or fits(_lattice(layer, runs(layer, view), view))
+
+
+def _own_grid(layer: Layer, lattice: Lattice, number: int, view: GpuView) -> Grid:
+    """Return the grid of a candidate's own program."""
+    if lattice.is_exact[number]:
+        return lattice.grids[number]
+    return grid_of(layer, steps_of(layer, lattice.tiles[number], view.spec.sms.warp, view.tensor), view)
 
 
 def _tried(layer: Layer, view: GpuView) -> Lattice:
@@ -146,14 +158,13 @@ def _fixed(layer: Layer, found: Found, view: GpuView, fixed: FixedTiles) -> Tili
     orders = grid_orders(layer) if fixed.order is None else (fixed.order,)
     best = _best(layer, found, lattice, view, orders)
     if best is None:
-        taken = "takes more threads than its reductions have iterations"
-        if lattice.grids:
-            needs = lattice.grids[0].needs
-            threads, registers = count(needs.threads, "thread"), count(needs.registers_per_thread, "register")
-            taken = f"takes {threads} of {registers} and {needs.shared_bytes} B of shared memory"
+        if not lattice.grids:
+            raise PinError(f"{fixed.where}: no loops of layer {layer.sink.name!r} have these values")
+        needs = lattice.grids[0].needs
         raise PinError(
             f"{fixed.where}: no SM of {view.spec.name} holds a block of layer {layer.sink.name!r} with these values: it"
-            f" {taken}"
+            f" takes {count(needs.threads, 'thread')} of {count(needs.registers_per_thread, 'register')} and"
+            f" {needs.shared_bytes} B of shared memory"
         )
     return best
 
@@ -190,7 +201,7 @@ def _promising(
         tiles, grid = lattice.tiles[number], lattice.grids[number]
         at_least_ps = estimate_ps(grid.without_conflicts, view, least_bytes)
         if not lattice.is_exact[number] and at_least_ps < math.inf and at_least_ps <= worth * shortest_ps:
-            grid = grid_of(layer, steps_of(layer, tiles, view.spec.sms.warp, view.tensor), view)
+            grid = _own_grid(layer, lattice, number, view)
             at_least_ps = estimate_ps(grid.without_conflicts, view, least_bytes)
         if at_least_ps == math.inf or at_least_ps > worth * shortest_ps:
             continue

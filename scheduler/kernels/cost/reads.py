@@ -44,9 +44,7 @@ class Reads:
 
     def __init__(self, naive: NaiveProgram, program: LoopProgram) -> None:
         self.naive, self.program = naive, program
-        self._known: dict[Statement, _Done] | None = {} if program.is_single else None
-        self._of_columns: list[tuple[Statement, _Done]] = []
-        """What the statements of a lattice do, whose columns are no keys."""
+        self._known: list[tuple[Statement, _Done]] = []
         self._buffers: Mapping[str, Buffer] = {each.name: each for each in program.buffers}
         self._stages: Mapping[str, Stage] = {each.name: each for each in program.stages}
         self._layouts: Mapping[str, Layout] = {each.tensor: each for each in program.layouts}
@@ -61,20 +59,15 @@ class Reads:
     def unrolled(self, program: LoopProgram) -> "Reads":
         """Return the reads of the same program with other loops unrolled: of statements they are the same."""
         found = Reads(self.naive, program)
-        found._known, found._of_columns = self._known, self._of_columns
+        found._known = self._known
         return found
 
     def of(self, statement: Statement) -> "_Done":
         """Return what a statement loads, what it stores, and the operations of one execution."""
-        if self._known is None:
-            done = next((done for each, done in self._of_columns if each is statement), None)
-            if done is None:
-                done = self._of(statement)
-                self._of_columns.append((statement, done))
-            return done
-        found = self._known.get(statement)
+        found = next((done for each, done in self._known if each is statement), None)
         if found is None:
-            found = self._known[statement] = self._of(statement)
+            found = self._of(statement)
+            self._known.append((statement, found))
         return found
 
     def _of(self, statement: Statement) -> "_Done":

@@ -33,11 +33,6 @@ class LoopProgram:
         return {name: loop for loop in loops_of(self.body) for name in (loop.name, *[each for each, _ in loop.fused])}
 
     @cached_property
-    def is_single(self) -> bool:
-        """Whether its sizes are plain numbers, not columns of several candidates'."""
-        return all(isinstance(extent, int) for extent in self.extents.values())
-
-    @cached_property
     def extents(self) -> dict[str, int]:
         """Iterations of each loop by name."""
         return {
