@@ -1,7 +1,8 @@
 """Larger kernels for a GPU: layers stitched together, their tensors handed on in registers and shared memory.
 
 Sub-graphs grow from layers on: one joins the first that reads it, if a block of both fits into an SM and one kernel is
-estimated to take no longer than two would. That is GraphTurbo's straight pattern (OSDI '23, section 3.2); others may
+estimated to take no longer than two would; the join that saves most time comes first, as it may leave no room for
+others. That is GraphTurbo's straight pattern (OSDI '23, section 3.2); others may
 read the first one's results too, which then also go to DRAM. What a block computes is what an instance is on a
 scratchpad machine: a part of the sub-graph, small enough for its tensors to stay on chip, with what neighbouring parts
 share (the halo) computed twice. Tensors between kernels are taken to stay in the L2 if they fit, so joining has to beat
@@ -10,6 +11,7 @@ the cache, not DRAM.
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from dsascape.fusion.fixed_pattern import fixed_pattern_of
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
@@ -44,6 +46,15 @@ def evaluate_plans(policy: str, costs: GpuCosts, plans: Iterable[FusionPlan]) ->
     return min(map(evaluated, plans), key=lambda each: each.result.makespan_ps)
 
 
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """What becomes of two groups, one of which reads the other."""
+
+    refusal: str
+    """Why they stay apart; empty if one kernel is no slower."""
+    saved_ps: float = -math.inf
+
+
 class _Stitcher:
     """Groups being joined, by number; a group that has joined another is gone."""
 
@@ -62,37 +73,58 @@ class _Stitcher:
                 if before != number:
                     self._next[before][number] = None
                     self._previous[number][before] = None
-        self._reasons = dict.fromkeys(self._ops, "nothing follows")
+        self._known: dict[tuple[frozenset[int], frozenset[int]], _Join] = {}
 
     def plan(self) -> FusionPlan:
-        """Return the groups when none joins another any more."""
-        is_growing = True
-        while is_growing:
-            joined = [self._join_next(number) for number in list(self._ops)]
-            is_growing = any(joined)
-        groups = [Group(tuple(sorted(ops)), self._reasons[number]) for number, ops in self._ops.items()]
+        """Return the groups when none joins another any more: of all joins the one that saves most is next."""
+        while (best := self._best()) is not None:
+            self._merge(*best)
+        groups = [Group(tuple(sorted(ops)), self._join_from(number).refusal) for number, ops in self._ops.items()]
         return plan_from_groups(self._graph, groups)
 
-    def _join_next(self, number: int) -> bool:
-        """Let a group join the first one that reads it; return whether it did."""
-        follower = self._first_reader(number)
-        if follower is None:
-            return False
-        reason = self._refusal(number, follower)
-        if reason:
-            self._reasons[number] = reason
-            return False
-        self._ops[follower] |= self._ops.pop(number)
+    def _best(self) -> tuple[int, int] | None:
+        """Return the group and its reader whose join saves most, the first of equal ones; None if no join pays."""
+        joins = {number: join for number in self._ops if not (join := self._join_from(number)).refusal}
+        number = min(joins, key=lambda each: -joins[each].saved_ps, default=None)
+        reader = None if number is None else self._first_reader(number)
+        return None if number is None or reader is None else (number, reader)
+
+    def _join_from(self, number: int) -> _Join:
+        """Return what becomes of a group that joins the first that reads it."""
+        reader = self._first_reader(number)
+        if reader is None:
+            return _Join("nothing follows")
+        pair = self._ops[number], self._ops[reader]
+        if pair not in self._known:
+            self._known[pair] = self._join(*pair)
+        return self._known[pair]
+
+    def _join(self, one: frozenset[int], other: frozenset[int]) -> _Join:
+        """Return what it saves to make the operators of two groups one kernel."""
+        if refusal := self._allowed(one | other):
+            return _Join(refusal)
+        analysis = self._costs.analysis
+        first, second, joined = [layer_of(analysis, ops) for ops in (one, other, one | other)]
+        if first is None or second is None or joined is None:  # views, which cost nothing
+            return _Join("", math.inf)
+        together_ps = self._taken_ps(joined)
+        if together_ps == math.inf:
+            return _Join("no block of it and of the next fits into an SM")
+        saved_ps = self._taken_ps(first, second) - together_ps
+        return _Join("" if saved_ps >= 0 else "one kernel with the next takes longer", saved_ps)
+
+    def _merge(self, number: int, reader: int) -> None:
+        """Put a group into one that reads it."""
+        self._ops[reader] |= self._ops.pop(number)
         for after in self._next.pop(number):
             del self._previous[after][number]
-            if after != follower:
-                self._next[follower][after] = None
-                self._previous[after][follower] = None
+            if after != reader:
+                self._next[reader][after] = None
+                self._previous[after][reader] = None
         for before in self._previous.pop(number):
             del self._next[before][number]
-            self._next[before][follower] = None
-            self._previous[follower][before] = None
-        return True
+            self._next[before][reader] = None
+            self._previous[reader][before] = None
 
     def _first_reader(self, number: int) -> int | None:
         """Return the group that reads a group and has to wait for no other that does; None if nobody reads it."""
@@ -110,21 +142,6 @@ class _Stitcher:
             seen.update(further)
             waiting += further
         return False
-
-    def _refusal(self, one: int, other: int) -> str:
-        """Return why two groups stay apart; empty if they are better together."""
-        both = self._ops[one] | self._ops[other]
-        reason = self._allowed(both)
-        if reason:
-            return reason
-        analysis = self._costs.analysis
-        first, second, joined = [layer_of(analysis, ops) for ops in (self._ops[one], self._ops[other], both)]
-        if first is None or second is None or joined is None:  # views, which cost nothing
-            return ""
-        together_ps, apart_ps = self._taken_ps(joined), self._taken_ps(first, second)
-        if together_ps == math.inf:
-            return "no block of it and of the next fits into an SM"
-        return "" if together_ps <= apart_ps else "one kernel with the next takes longer"
 
     def _taken_ps(self, *layers: Layer) -> float:
         """Return what the layers take as kernels one after the other; infinite if no block of one fits."""
