@@ -2,12 +2,13 @@
 
     python -m dsascape.experiments.papers.mobile_efficiencies
 
-prints what ``hw_models/library_efficiencies.yaml`` states. ``gpus/mobile_parts.csv`` has published times on two
-development devices, Adreno 640 (ncnn with Vulkan, its benchmark/README.md) and Adreno 650 (DNNFusion's OurB+, table 6,
-and DistilBERT of its table 1), and the parts of each network's simulated critical path in FP16; the Mali-G76 has set
-nothing. Its launches count as a kind too: presets have the time of a kernel in a queue, and libraries put barriers and
-changes of layout between kernels. ``cpus/parts_fp16.csv`` has the same of FP16 on one thread of rk3588 and
-snapdragon855; what no product limits has the efficiencies of FP32 there.
+prints what ``hw_models/library_efficiencies.yaml`` states; with ``--record`` it first simulates the networks of GPUs
+again and writes their parts. ``gpus/mobile_parts.csv`` has published times on two development devices, Adreno 640 (ncnn
+with Vulkan, its benchmark/README.md) and Adreno 650 (DNNFusion's OurB+, table 6, and DistilBERT of its table 1), and
+the parts of each network's simulated critical path in FP16; the Mali-G76 has set nothing. Its launches count as a kind
+too: presets have the time of a kernel in a queue, and libraries put barriers and changes of layout between kernels.
+``cpus/parts_fp16.csv`` has the same of FP16 on one thread of rk3588 and snapdragon855; what no product limits has the
+efficiencies of FP32 there.
 """
 
 import csv
@@ -15,18 +16,49 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dsascape.experiments.api import simulate
 from dsascape.experiments.papers.cpu_efficiencies import Parts, error, fitted
+from dsascape.experiments.point.expected import expected_ps
+from dsascape.hw_models import load_hardware
 
 _FOLDER = Path(__file__).parent
 _MOBILE, _FP16 = _FOLDER / "gpus" / "mobile_parts.csv", _FOLDER / "cpus" / "parts_fp16.csv"
 MOBILE_KINDS = ("product", "convolution", "memory", "launch")
 """Kinds that take time on the critical paths of the recorded networks: depthwise convolutions wait for memory."""
+_KINDS_IN = {"product": ("product", "depthwise", "other"), **{kind: (kind,) for kind in MOBILE_KINDS[1:]}}
+"""Kinds of kernels of presets by the recorded kind: depthwise convolutions and other kernels are as products."""
+_ALL_KINDS = [kind for own in _KINDS_IN.values() for kind in own]
 FP16_KINDS = ("product", "convolution", "depthwise")
 
 
 def recorded_mobile() -> tuple[Parts, ...]:
     """Return the networks of GPUs whose parts are recorded; launches are a kind of kernel."""
     return _read(_MOBILE, MOBILE_KINDS)
+
+
+def simulated_ms(device: str, network: str) -> dict[str, float]:
+    """Return milliseconds of a network's simulated critical path in FP16 on a GPU, by kind as in `recorded_mobile`."""
+    outcome = simulate(network, device, "fixed-pattern", dtype="fp16")
+    spec = load_hardware(device)
+
+    def taken_ps(**efficiency: float) -> float:
+        hardware = spec.model_copy(update={"library_efficiency": dict.fromkeys(_ALL_KINDS, 1.0) | efficiency})
+        return expected_ps(outcome.schedule, outcome.program, outcome.result, hardware)
+
+    at_bound_ps = taken_ps()
+    return {kind: (taken_ps(**dict.fromkeys(own, 0.5)) - at_bound_ps) / 1e9 for kind, own in _KINDS_IN.items()}
+
+
+def record_mobile() -> None:
+    """Simulate the networks whose parts are recorded again, and write their parts."""
+    with _MOBILE.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    with _MOBILE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            parts = simulated_ms(row["device"], row["network"])
+            writer.writerow(row | {kind: f"{parts[kind]:.3f}" for kind in MOBILE_KINDS})
 
 
 def recorded_fp16(others: Mapping[str, float]) -> tuple[Parts, ...]:
@@ -48,8 +80,10 @@ def _read(place: Path, kinds: Sequence[str]) -> tuple[Parts, ...]:
         ])  # fmt: skip
 
 
-def main() -> int:
+def main(argv: Sequence[str]) -> int:
     """Print the efficiencies, those of each GPU alone, and how far off they are; return the exit code."""
+    if list(argv) == ["--record"]:
+        record_mobile()
     rows = recorded_mobile()
     devices = list(dict.fromkeys(row.device for row in rows))
     for chosen in (devices, *[[device] for device in devices]):
@@ -72,4 +106,4 @@ def _by_device(rows: Sequence[Parts]) -> dict[str, list[Parts]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

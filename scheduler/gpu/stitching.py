@@ -2,11 +2,10 @@
 
 Sub-graphs grow from layers on: one joins the first that reads it, if a block of both fits into an SM and one kernel is
 estimated to take no longer than two would; the join that saves most time comes first, as it may leave no room for
-others. That is GraphTurbo's straight pattern (OSDI '23, section 3.2); others may
-read the first one's results too, which then also go to DRAM. What a block computes is what an instance is on a
-scratchpad machine: a part of the sub-graph, small enough for its tensors to stay on chip, with what neighbouring parts
-share (the halo) computed twice. Tensors between kernels are taken to stay in the L2 if they fit, so joining has to beat
-the cache, not DRAM.
+others. That is GraphTurbo's straight pattern (OSDI '23, section 3.2); others may read the first one's results too,
+which then also go to DRAM. What a block computes is what an instance is on a scratchpad machine: a part of the
+sub-graph, small enough for its tensors to stay on chip, with what neighbouring parts share (the halo) computed twice.
+Tensors between kernels are taken to stay in the L2 if they fit, so joining has to beat the cache, not DRAM.
 """
 
 import math
