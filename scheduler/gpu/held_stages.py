@@ -6,11 +6,10 @@ a tensor without sums of its own of which a block would need more than its tile 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from dsascape.scheduler.gpu.nests import BlockNest, nests_of
-from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges
 from dsascape.scheduler.kernels.loops.columns import alike, by_row, least, most
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
@@ -24,13 +23,13 @@ from dsascape.workloads.loopnest import Access, Extents, LoopNest
 class HeldStages:
     """The stages of one layer whose blocks compute tiles of one size."""
 
-    def __init__(self, layer: Layer, tile: Extents, softmax: Softmax | None = None) -> None:
+    def __init__(self, naive: NaiveProgram, tile: Extents, softmax: Softmax | None = None) -> None:
         """``tile``: elements of each dimension of the sink that a block computes, or columns of candidates' sizes.
 
         ``softmax``: computed in pieces.
         """
-        self.layer, self.tile, self.softmax = layer, tile, softmax
-        self.naive = NaiveProgram(layer)
+        layer = naive.layer
+        self.naive, self.layer, self.tile, self.softmax = naive, layer, tile, softmax
         self.sink, self.dims = layer.sink.name, len(layer.sink.shape)
         own = [each.nest for each in reversed(layer.nests) if not each.is_view]
         described = nests_of(layer).nests  # of an equal layer, whose tensors may have other names
@@ -109,7 +108,7 @@ class HeldStages:
             ComputeAt(each, self.sink, self.dims, "global") for each in self.layer.outputs
             if each != self.sink and self.naive.is_read_whole(each, self.sink)
         ]  # fmt: skip
-        return self.demanded(Plans(self.naive, (*inlined, *within)))
+        return self.demanded(Plans(self.naive, (*inlined, *within)), self.naive.stages)
 
     def _holders(self, tensor: str, kept: set[str]) -> tuple[set[str], bool]:
         """Return the kept stages that read ``tensor`` by inlined ones, and whether a reduction does."""
@@ -156,13 +155,13 @@ class HeldStages:
         holders, _ = self._holders(stage.tensor, set(self.kept))
         return holders == {name}
 
-    def demanded(self, plans: Plans) -> Mapping[str, Ranges]:
-        """Return what a tile of the sink needs of each stage."""
+    def demanded(self, plans: Plans, goals: Iterable[str]) -> Mapping[str, Ranges]:
+        """Return what a tile of the sink needs of stages, ``goals`` among them."""
         loops = {f"block{dim}": count for dim, count in enumerate(self.blocks)}
         box = tuple([
             Range(Affine(0, ((f"block{dim}", size),)), size) for dim, size in enumerate(self.tile)
         ])  # fmt: skip
-        return plans.demanded(self.sink, self.dims, box, {}, loops)
+        return plans.demanded(self.sink, self.dims, box, {}, loops, goals)
 
     def holder(self, stage: Stage) -> str | None:
         """Return the kept stage that accumulates the sums of ``stage``; None if several read them, or none."""

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from dsascape.hw_models.gpu.sm import ACCESS, ISSUE, LANES, SHARED, SPECIAL, TENSOR
 from dsascape.hw_models.text.quantities import PS_PER_S
-from dsascape.scheduler.gpu.steps import steps_of
+from dsascape.scheduler.gpu.steps import steps_from
 from dsascape.scheduler.gpu.tiles import FrontTiles, GpuTiles
 from dsascape.scheduler.gpu.view import GpuView
 from dsascape.scheduler.gpu.work import Costed, Grid, costed_grids
+from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.layer import Layer
 from dsascape.scheduler.kernels.loops.build import loop_program
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -45,10 +46,10 @@ class Lattice:
     @staticmethod
     def of(layer: Layer, tried: Iterable[GpuTiles], view: GpuView) -> "Lattice":
         """Return the candidates ``tried`` for ``layer``, without those that no steps make."""
-        every = list(dict.fromkeys(tried))
+        every, naive = list(dict.fromkeys(tried)), NaiveProgram(layer)
         costed = dict[int, Costed]()
         for sketch, places in _sketches(every):
-            for found, rows in by_shape(sketch, lambda own: _grids(layer, own, view)):
+            for found, rows in by_shape(sketch, lambda own: _grids(naive, own, view)):
                 if not isinstance(found, StepError):
                     costed.update(zip([places[row] for row in rows.tolist()], found, strict=True))
         places = sorted(costed)
@@ -84,10 +85,10 @@ class Lattice:
         return bounds + spec.launch_ps
 
 
-def _grids(layer: Layer, tiles: GpuTiles, view: GpuView) -> list[Costed]:
+def _grids(naive: NaiveProgram, tiles: GpuTiles, view: GpuView) -> list[Costed]:
     """Return the grids of candidates whose sizes are columns."""
-    steps = steps_of(layer, tiles, view.spec.sms.warp, view.tensor)
-    return costed_grids(layer, loop_program(NaiveProgram(layer), steps), view)
+    steps = steps_from(naive, tiles, view.spec.sms.warp, view.tensor)
+    return costed_grids(Reads(naive, loop_program(naive, steps)), view)
 
 
 def _sketches(every: Sequence[GpuTiles]) -> Iterator[tuple[GpuTiles, list[int]]]:

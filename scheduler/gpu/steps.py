@@ -51,7 +51,12 @@ def steps_of(layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | Non
 
     ``tensor``: the tensor units, for tiles that use them.
     """
-    return tuple(_Writing(layer, tiles, warp, tensor).steps())
+    return steps_from(NaiveProgram(layer), tiles, warp, tensor)
+
+
+def steps_from(naive: NaiveProgram, tiles: GpuTiles, warp: int, tensor: TensorUnits | None = None) -> Steps:
+    """Return the steps that make a naive program the one of ``tiles``, as `steps_of` does."""
+    return tuple(_Writing(naive, tiles, warp, tensor).steps())
 
 
 def program_of(layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | None = None) -> LoopProgram:
@@ -75,13 +80,14 @@ class _Held:
 class _Writing:
     """The steps of one layer."""
 
-    def __init__(self, layer: Layer, tiles: GpuTiles, warp: int, tensor: TensorUnits | None) -> None:
+    def __init__(self, naive: NaiveProgram, tiles: GpuTiles, warp: int, tensor: TensorUnits | None) -> None:
+        layer = naive.layer
         self.layer, self.tiles, self.tensor = layer, tiles, tensor
         self.warp, self.threads = warp, tiles.threads(warp)
         self.softmax = None if tiles.stream is None else softmax_in_front(layer)
         if tiles.stream is not None and self.softmax is None:
             raise StepError(f"{layer.sink.name!r} has no softmax in front of its last product to compute in pieces")
-        self.stages = HeldStages(layer, tiles.tile, self.softmax)
+        self.stages = HeldStages(naive, tiles.tile, self.softmax)
         self.naive, self.nests = self.stages.naive, self.stages.nests
         self.sink, self.dims, self.kept = self.stages.sink, self.stages.dims, self.stages.kept
         written = [tensor for tensor, (_, nest) in self.nests.items() if nest.is_anchor]
@@ -100,10 +106,13 @@ class _Writing:
         )
         placed = [step for each in held for step in self._placed(each, own[each.name])]
         placed += [step for name in self.stages.beside for step in self.stages.stored(name)]
-        needed = self._needed(placed)
-        for each in held:
-            for stage in own[each.name]:
-                placed += self._shared_out(each, stage, needed)
+        shared = [
+            (each, stage, loops) for each in held for stage in own[each.name]
+            if (loops := self._loops_shared(each, self.nests[stage.tensor][1]))
+        ]  # fmt: skip
+        needed = self._needed(placed) if any(each.name != self.sink for each, _, _ in shared) else {}
+        for each, stage, loops in shared:
+            placed += self._shared_out(each, stage, loops, needed)
         yield from placed
 
     def _held(self, name: str) -> _Held:
@@ -188,12 +197,10 @@ class _Writing:
             return () if nest.depth_loop is None else (nest.depth_loop,)
         return loops
 
-    def _shared_out(self, held: _Held, stage: Stage, needed: Mapping[str, Ranges]) -> Iterator[Step]:
+    def _shared_out(
+        self, held: _Held, stage: Stage, loops: tuple[int, ...], needed: Mapping[str, Ranges]
+    ) -> Iterator[Step]:
         """Yield who shares a reduction: as the sink's tiles say, else as many threads as there are for each element."""
-        _, nest = self.nests[stage.tensor]
-        loops = self._loops_shared(held, nest)
-        if not loops:
-            return
         if held.name == self.sink:
             shares = self.tiles.shares
             if alike(shares > 1):
@@ -210,6 +217,6 @@ class _Writing:
             yield ShareReduction(stage.name, count, loops)
 
     def _needed(self, placed: Sequence[Step]) -> Mapping[str, Ranges]:
-        """Return what a tile of the sink needs of each stage."""
+        """Return what a tile of the sink needs of the kept stages."""
         inlined = [Inline(name) for name in self.naive.stages if name not in self.kept and not name.endswith(SUMS)]
-        return self.stages.demanded(Plans(self.naive, (*inlined, *placed)))
+        return self.stages.demanded(Plans(self.naive, (*inlined, *placed)), self.kept)

@@ -128,13 +128,14 @@ class Costed(NamedTuple):
     """Whether its instructions and registers are no lower bounds."""
 
 
-def costed_grids(layer: Layer, program: LoopProgram, view: GpuView) -> list[Costed]:
+def costed_grids(reads: Reads, view: GpuView) -> list[Costed]:
     """Return the grids of the candidates that a loop program's columns of sizes stand for.
 
     Raises what `grid_of` raises, and ``MixedRowsError`` where candidates differ in more than sizes.
     """
-    shape = shape_of(layer, program)
-    blocks = blocks_of(Reads(NaiveProgram(layer), program), shape, view, at_best=True)
+    layer = reads.naive.layer
+    shape = shape_of(layer, reads.program)
+    blocks = blocks_of(reads, shape, view, at_best=True)
     return [
         Costed(make_grid(layer, own, block.code, block.needs, view), block.is_exact)
         for own, block in zip(shape.rows(len(blocks)), blocks, strict=True)

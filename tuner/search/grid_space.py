@@ -60,7 +60,7 @@ class GridSpace(Space):
     def held(self) -> HeldStages:
         """Stages that threads of a block compute in loops of their own."""
         layer = self.naive.layer
-        return HeldStages(layer, (1,) * len(layer.sink.shape))
+        return HeldStages(self.naive, (1,) * len(layer.sink.shape))
 
     @property
     def sink(self) -> str:

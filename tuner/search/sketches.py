@@ -58,7 +58,7 @@ class Context:
     def held(self) -> HeldStages:
         """Stages that threads of a GPU's block compute in loops of their own."""
         layer = self.nodes.naive.layer
-        return HeldStages(layer, (1,) * len(layer.sink.shape))
+        return HeldStages(self.nodes.naive, (1,) * len(layer.sink.shape))
 
     def working(self, state: State) -> str:
         """Return the name of the node that ``state`` works on."""

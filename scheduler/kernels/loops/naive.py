@@ -22,6 +22,8 @@ class NaiveProgram:
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
         self.stages: dict[str, Stage] = {stage.name: stage for stage in _stages(layer)}
+        self._read_whole: dict[str, frozenset[str]] = {}
+        """Tensors all of whose elements are read for a consumer, by consumer, as far as they have been asked for."""
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -50,9 +52,11 @@ class NaiveProgram:
 
     def is_read_whole(self, name: str, consumer: str) -> bool:
         """Whether all elements of a tensor are read for those of ``consumer``, by affine accesses without gaps."""
-        return name in self._read_whole(consumer)
+        if consumer not in self._read_whole:
+            self._read_whole[consumer] = self._all_read_whole(consumer)
+        return name in self._read_whole[consumer]
 
-    def _read_whole(self, consumer: str) -> frozenset[str]:
+    def _all_read_whole(self, consumer: str) -> frozenset[str]:
         """Return the tensors all of whose elements are read for ``consumer``, that among them: consumers come last."""
         found = {consumer}
         for stage in reversed(self.stages.values()):

@@ -248,14 +248,14 @@ def loops_of(body: Nodes) -> Iterator[Loop]:
 def reads_of(stage: Stage, nests: Sequence[LoopNest]) -> Iterator[Access]:
     """Yield what a stage reads; of its own sums, the element that it becomes."""
     for nest in nests:
-        late = nest.late_reads if reduction_loops(nest) else ()
-        if stage.kind == "map" and reduction_loops(nest):
-            yield replace(nest.write, tensor=nest.write.tensor + SUMS)
-            yield from [nest.reads[place] for place in late]
-        elif stage.kind == "sum":
-            yield from [read for place, read in enumerate(nest.reads) if place not in late]
-        else:
+        if stage.kind not in ("map", "sum") or not reduction_loops(nest):
             yield from nest.reads
+        elif stage.kind == "map":
+            yield replace(nest.write, tensor=nest.write.tensor + SUMS)
+            yield from [nest.reads[place] for place in nest.late_reads]
+        else:
+            late = nest.late_reads
+            yield from [read for place, read in enumerate(nest.reads) if place not in late]
 
 
 def reduction_loops(nest: LoopNest) -> tuple[int, ...]:

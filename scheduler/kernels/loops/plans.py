@@ -1,8 +1,9 @@
 """Steps sorted by stage, and the elements that stages need of each other inside of loops."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
@@ -82,6 +83,7 @@ class StagePlan:
         return tuple([each.rounded(part) for each, part in zip(box, self.at.rounded, strict=True)])
 
 
+_NO_LOOPS: Mapping[int, Range] = MappingProxyType({})
 _STAGES_OF_EACH, _STAGES_BESIDE = 8, 64
 """Stages that steps may make for each of the kernel's, and besides: copies for a few readers, in two memories."""
 
@@ -273,11 +275,14 @@ class Plans:
         return tuple(map(Range.whole, stage.shape)) if found is None else found
 
     def needs_of(
-        self, plan: StagePlan, box: Ranges, extents: Mapping[str, int], reduced: Mapping[int, Range] | None = None
-    ) -> Iterator[tuple[str, Ranges, Sequence[int]]]:
-        """Yield what a stage reads to write ``box``: tensor or stage, ranges, shape."""
+        self, plan: StagePlan, box: Ranges, extents: Mapping[str, int], reduced: Mapping[int, Range],
+        wanted: Collection[str],
+    ) -> Iterator[tuple[str, Ranges, Sequence[int]]]:  # fmt: skip
+        """Yield what a stage reads to write ``box`` of what is ``wanted``: tensor or stage, ranges, shape."""
         stage = plan.stage
         if stage.kind == "copy":
+            if stage.source not in wanted:
+                return
             is_result = stage.name == stage.tensor
             inside = box if is_result else tuple([
                 each.inside(size, extents) for each, size in zip(box, stage.shape, strict=True)
@@ -285,26 +290,61 @@ class Plans:
             yield stage.source, inside, stage.shape
             return
         for nest in stage.nests:
-            loops = loop_ranges(nest, box, extents)
-            for loop, each in (reduced or {}).items():
-                loops[loop] = each
-            for read in reads_of(stage, (nest,)):
-                ranges = read_ranges(read, loops, extents)
-                yield plan.copies.get(read.tensor, read.tensor), ranges, read.shape
-                if stage.name in self.running and read.tensor == self.running[stage.name].rows:
-                    yield read.tensor, ranges, read.shape  # for the statistics
+            reads = [
+                (read, name) for read in reads_of(stage, (nest,)) for name in self._names_read(plan, read.tensor)
+                if name in wanted
+            ]  # fmt: skip
+            if reads:
+                loops = loop_ranges(nest, box, extents)
+                for loop, each in reduced.items():
+                    loops[loop] = each
+                for read, name in reads:
+                    yield name, read_ranges(read, loops, extents), read.shape
+
+    def _names_read(self, plan: StagePlan, tensor: str) -> tuple[str, ...]:
+        """Return what a stage reads in place of a tensor: a copy; of a softmax in pieces, itself for the statistics."""
+        own = plan.copies.get(tensor, tensor)
+        running = self.running.get(plan.stage.name)
+        return (own,) if running is None or tensor != running.rows else (own, tensor)
+
+    def _leading_to(self, goals: Iterable[str]) -> set[str]:
+        """Return the stages that need some of ``goals``, by themselves or by others, and ``goals``."""
+        found, waiting = set(goals), list(goals)
+        while waiting:
+            for reader in self._all_readers.get(waiting.pop(), ()):
+                if reader not in found:
+                    found.add(reader)
+                    waiting.append(reader)
+        return found
+
+    @cached_property
+    def _all_readers(self) -> Mapping[str, Sequence[str]]:
+        """Stages that read each stage or tensor themselves; asked for when all steps are known."""
+        found: dict[str, list[str]] = {}
+        for reader, plan in self.by_stage.items():
+            if plan.stage.kind == "copy":
+                found.setdefault(plan.stage.source, []).append(reader)
+                continue
+            for read in reads_of(plan.stage, plan.stage.nests):
+                for name in self._names_read(plan, read.tensor):
+                    found.setdefault(name, []).append(reader)
+        return found
 
     def demanded(
-        self, consumer: str, depth: int, box: Ranges, reduced: Mapping[int, Range], extents: Mapping[str, int]
-    ) -> Mapping[str, Ranges]:
-        """Return what one iteration of the outermost ``depth`` loops of ``consumer`` needs of each stage inside.
+        self, consumer: str, depth: int, box: Ranges, reduced: Mapping[int, Range], extents: Mapping[str, int],
+        goals: Iterable[str],
+    ) -> Mapping[str, Ranges]:  # fmt: skip
+        """Return what one iteration of the outermost ``depth`` loops of ``consumer`` needs of ``goals``.
 
-        ``extents``: iterations of the loops that the ``box`` moves with.
+        These are stages inside; the answer has those in between, too. ``extents``: iterations of the loops that the
+        ``box`` moves with.
         """
         found: dict[str, Ranges] = {}
+        softmaxes = [softmax.exponentials for softmax in self.running.values()]  # which say how far statistics go
+        wanted = self._leading_to([*goals, *softmaxes])
 
-        def add(plan: StagePlan, own: Ranges, loops: Mapping[int, Range] | None = None) -> None:
-            for name, ranges, shape in self.needs_of(plan, own, extents, loops):
+        def add(plan: StagePlan, own: Ranges, loops: Mapping[int, Range] = _NO_LOOPS) -> None:
+            for name, ranges, shape in self.needs_of(plan, own, extents, loops, wanted):
                 known = found.get(name)
                 found[name] = ranges if known is None else joined_ranges(known, ranges, shape, extents)
 
@@ -314,7 +354,7 @@ class Plans:
             if self.is_inside(name, consumer, depth):
                 own = self.beside(name, consumer, box)
                 shape = self.by_stage[name].stage.shape
-                if own is not None:
+                if own is not None and name in wanted:
                     found[name] = joined_ranges(found[name], own, shape, extents) if name in found else own
                     add(self.by_stage[name], found[name])
         for name in reversed(names[: names.index(consumer)]):

@@ -1,7 +1,7 @@
 """The loops of one stage around its statements, with what is computed inside of them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dsascape.scheduler.kernels.loops.affine import Affine, Range, Ranges, joined_ranges
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -102,8 +102,9 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
             for loop, extent in state.left.items()
             if loop in state.reduced
         }
-        demanded = self.demanded(depth, box, reduced)
-        of_all = demanded if same(of_block, box) else self.demanded(depth, of_block, reduced)
+        names = [plan.stage.name for plan in plans]
+        demanded = self.demanded(depth, box, reduced, names)
+        of_all = demanded if same(of_block, box) else self.demanded(depth, of_block, reduced, names)
         softmax = self.tree.plans.running.get(self.stage.name)
         if softmax is not None and softmax.exponentials in demanded:
             self.tree.columns = demanded[softmax.exponentials][softmax.columns]  # statistics go along these, too
@@ -133,8 +134,10 @@ class StageLoops(InBands, InVectors, OnGrid, Sums, WithRunning):
             return own
         return joined_ranges(own, needed, plan.stage.shape, self.tree.extents)
 
-    def demanded(self, depth: int, box: Ranges, reduced: Mapping[int, Range]) -> Mapping[str, Ranges]:
-        return self.tree.plans.demanded(self.stage.name, depth, box, reduced, self.tree.extents)
+    def demanded(
+        self, depth: int, box: Ranges, reduced: Mapping[int, Range], goals: Iterable[str]
+    ) -> Mapping[str, Ranges]:
+        return self.tree.plans.demanded(self.stage.name, depth, box, reduced, self.tree.extents, goals)
 
     def looped(
         self, name: str, count: int, kind: LoopKind, depth: int, inside: State, role: Role,

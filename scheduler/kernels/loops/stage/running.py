@@ -1,7 +1,7 @@
 """Sums over parts of a softmax's rows: the maximum and the sum of its exponentials run along (`steps.Running`)."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -21,8 +21,10 @@ class WithRunning(StageBase):
     """Loops of sums that go on with running statistics, and of these."""
 
     @abstractmethod
-    def demanded(self, depth: int, box: Ranges, reduced: Mapping[int, Range]) -> Mapping[str, Ranges]:
-        """Return what one iteration of the outermost ``depth`` loops needs of what is computed inside of them."""
+    def demanded(
+        self, depth: int, box: Ranges, reduced: Mapping[int, Range], goals: Iterable[str]
+    ) -> Mapping[str, Ranges]:
+        """Return what one iteration of the outermost ``depth`` loops needs of ``goals``, computed inside of them."""
 
     @abstractmethod
     def loops_from(self, state: State, role: Role) -> list[Node]:
@@ -48,9 +50,11 @@ class WithRunning(StageBase):
             return []
         plans = self.tree.plans.by_stage
         scope = scope_of(plans[softmax.maximum])
-        found = self.demanded(depth, self.all_of_block(state) if scope == "shared" else self.all_covered(state), {})
+        statistics = softmax.maximum, softmax.total
+        box = self.all_of_block(state) if scope == "shared" else self.all_covered(state)
+        found = self.demanded(depth, box, {}, statistics)
         nodes: list[Node] = []
-        for name in (softmax.maximum, softmax.total):
+        for name in statistics:
             plan = plans[name]
             self.tree.add_buffer(plan, found[name], scope)
             own = type(self)(self.tree, plan, found[name], found[name])
