@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dsascape.scheduler.kernels.loops.affine import Affine
-from dsascape.scheduler.kernels.loops.columns import Size, ceil_div, chosen, everywhere, largest, least, most
+from dsascape.scheduler.kernels.loops.columns import Size, anywhere, ceil_div, chosen, everywhere, largest, least, most
 from dsascape.scheduler.kernels.loops.nodes import Condition, Reach
 
 _MOST_CELLS = 1 << 22
@@ -78,6 +78,10 @@ def below(terms: Sequence[Term], limit: Size) -> Size:
     if not terms:
         return chosen(limit > 0, 1, 0)
     (stride, extent), *inner = terms
+    stands = stride == 0
+    if anywhere(stands):  # in some rows the loop does not move the sum
+        times = chosen(stands, extent, 1)
+        return times * below([(chosen(stands, 1, stride), chosen(stands, 1, extent)), *inner], limit)
     within = least(most(ceil_div(limit, stride), 0), extent)
     if not inner:
         return within

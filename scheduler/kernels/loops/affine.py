@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dsascape.scheduler.kernels.loops.columns import alike, alike_where, anywhere, chosen, least, most
+from dsascape.scheduler.kernels.loops.columns import alike, alike_where, anywhere, chosen, everywhere, least, most
 from dsascape.workloads.index import Index, by_stride
 from dsascape.workloads.loopnest import Access, LoopNest
 
@@ -18,7 +18,7 @@ class Affine:
 
     offset: int = 0
     terms: tuple[tuple[str, int], ...] = ()
-    """Loop and stride, outermost loop first; no stride is zero."""
+    """Loop and stride, outermost loop first; no stride is zero, nor a column of zeros."""
 
     def __add__(self, other: "Affine") -> "Affine":
         if not other.terms:
@@ -119,6 +119,15 @@ class Range:
         extent = least(self.first.offset + self.extent, size) - first
         begin = Affine(chosen(moves, self.first.offset, first), self.first.terms)
         return Range(begin, chosen(moves, self.extent, extent))
+
+    def or_whole(self, size: int, is_whole: Any) -> "Range":
+        """Return all of ``size`` elements where ``is_whole`` holds, else the range; in columns strides may be zero."""
+        if not anywhere(is_whole):
+            return self
+        if everywhere(is_whole):
+            return Range.whole(size)
+        terms = tuple([(loop, chosen(is_whole, 0, stride)) for loop, stride in self.first.terms])
+        return Range(Affine(chosen(is_whole, 0, self.first.offset), terms), chosen(is_whole, size, self.extent))
 
     def joined(self, other: "Range", size: int, extents: Mapping[str, int]) -> "Range":
         """Return the smallest range around both; all of ``size`` where their beginnings move apart.

@@ -28,6 +28,10 @@ class StepError(ValueError):
     """A list of steps that does not fit the kernel; the message says which step and why."""
 
 
+class SketchError(StepError):
+    """Steps that do not fit the kernel whatever their sizes are."""
+
+
 def check_step(step: Step, stage: Stage, results: Sequence[str], weights: Iterable[str]) -> None:
     """Raise ``StepError`` where a step does not fit its stage, whatever the others say.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.build import loop_program
-from dsascape.scheduler.kernels.loops.checks import StepError
+from dsascape.scheduler.kernels.loops.checks import SketchError, StepError
 from dsascape.scheduler.kernels.loops.columns import Column, MixedRowsError
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import Ahead, Condition, Guard, Loop, Node, Nodes, Outlined, Statement
@@ -45,7 +45,7 @@ def by_shape(candidates: _AnyT, make: Callable[[_AnyT], _MadeT]) -> Iterator[tup
         except MixedRowsError as mixed:
             left += [rows[~mixed.rows], rows[mixed.rows]]
         except StepError as error:
-            if len(rows) == 1:
+            if len(rows) == 1 or isinstance(error, SketchError):
                 yield error, rows
             else:
                 left += [rows[each : each + 1] for each in reversed(range(len(rows)))]

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
-from dsascape.scheduler.kernels.loops.checks import StepError, check_name, check_rows, check_step
+from dsascape.scheduler.kernels.loops.checks import SketchError, StepError, check_name, check_rows, check_step
 from dsascape.scheduler.kernels.loops.columns import alike
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, copy_order
 from dsascape.scheduler.kernels.loops.nodes import BLOCKS, FACTOR, SHARES, SUMS, Stage, reads_of
@@ -75,7 +75,7 @@ class StagePlan:
         """Return the elements that are computed where ``box`` is needed; ``extents``: iterations of loops."""
         if self.at is not None and self.at.scope == "shared" and self.stage.kind != "copy":
             return tuple([
-                Range.whole(size) if alike(each.extent >= size) else each.inside(size, extents)
+                each.inside(size, extents).or_whole(size, each.extent >= size)
                 for each, size in zip(box, self.stage.shape, strict=True)
             ])  # fmt: skip
         if self.at is None or self.at.rounded is None:
@@ -394,7 +394,7 @@ class Plans:
         Along a dimension of equal size they are the same; where either has one element only, they are all. None where
         its dimensions are others, and all of it is read for the consumer: it is stored where it is computed for that.
 
-        Raises ``StepError`` where neither holds.
+        Raises ``SketchError`` where neither holds.
         """
         own, other = self.by_stage[name].stage.shape, self.by_stage[consumer].stage.shape
         fits = len(own) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(own, other, strict=True))
@@ -403,7 +403,7 @@ class Plans:
                 each if size == whole else Range.whole(size) for each, size, whole in zip(box, own, other, strict=True)
             ])  # fmt: skip
         if not self.naive.is_read_whole(name, consumer):
-            raise StepError(f"ComputeAt: {name!r} of {list(own)} is no result along with one of {list(other)}")
+            raise SketchError(f"ComputeAt: {name!r} of {list(own)} is no result along with one of {list(other)}")
         return None
 
     def attached(self, consumer: str, depth: int) -> list[StagePlan]:
