@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -41,6 +42,16 @@ class _Statement:
     operations: Operations
     limits: tuple[Limit, ...]
     """Conditions around it, as threads meet them that run in lockstep."""
+
+    @cached_property
+    def loaded(self) -> frozenset[str]:
+        """Arrays that it loads from."""
+        return frozenset([use.array for use in self.loads])
+
+    @cached_property
+    def loops(self) -> frozenset[str]:
+        """Names of the loops around it."""
+        return frozenset([loop.name for loop in self.placed.around])
 
 
 def part_costs(
@@ -207,7 +218,7 @@ class _PartCounts:
         for loop in reversed([each for each in band[0].placed.around if not each.is_in_band]):
             inside = {
                 each.placed.band for each in (*self._others, *self._statements)
-                if any(around.name == loop.name for around in each.placed.around)
+                if loop.name in each.loops
             }  # fmt: skip
             if loop.kind != "serial" or inside != own:
                 break
@@ -273,7 +284,7 @@ class _PartCounts:
         is_store = use is statement.stored
         found = max([place for place, each in enumerate(outside, 1) if each.kind == "block"], default=0)
         for other in self._others:
-            if any(each.array == use.array for each in (other.loads if is_store else (other.stored,))):
+            if use.array in other.loaded if is_store else use.array == other.stored.array:
                 found = max(found, _shared(other, outside))
         for band in self._bands:
             if all(each is not statement for each in band) and self._differs(band, own):

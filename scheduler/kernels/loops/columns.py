@@ -31,12 +31,12 @@ class MixedRowsError(ValueError):
 
 def anywhere(holds: Any) -> bool:
     """Whether a condition holds in any row."""
-    return holds if isinstance(holds, bool) else bool(np.any(holds))
+    return holds if isinstance(holds, bool) else bool(holds.any())
 
 
 def everywhere(holds: Any) -> bool:
     """Whether a condition holds in every row."""
-    return holds if isinstance(holds, bool) else bool(np.all(holds))
+    return holds if isinstance(holds, bool) else bool(holds.all())
 
 
 def alike(holds: Any) -> bool:

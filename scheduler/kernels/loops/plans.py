@@ -8,7 +8,6 @@ from typing import Any, TypeVar, cast
 
 from dsascape.scheduler.kernels.loops.affine import Range, Ranges, joined_ranges, loop_ranges, read_ranges
 from dsascape.scheduler.kernels.loops.checks import SketchError, StepError, check_name, check_rows, check_step
-from dsascape.scheduler.kernels.loops.columns import alike
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram, copy_order
 from dsascape.scheduler.kernels.loops.nodes import BLOCKS, FACTOR, SHARES, SUMS, Stage, reads_of
 from dsascape.scheduler.kernels.loops.steps import (

@@ -217,7 +217,7 @@ def test_clusters_have_no_more_blocks_than_there_are(tile: tuple[int, int], left
     assert sink is not None
     grown = replace(sink, levels=(replace(sink.levels[0], sizes=tile), *sink.levels[1:]))
 
-    settled = settled_on_grid(HeldStages(layer, tile), with_step(steps, grown), 32)
+    settled = settled_on_grid(HeldStages(NaiveProgram(layer), tile), with_step(steps, grown), 32)
     bind = step_of(settled, "p", Bind)
     assert bind is not None
     assert bind.cluster == left

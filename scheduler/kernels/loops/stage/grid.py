@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cached_property
 
 from dsascape.scheduler.kernels.loops.affine import Affine
 from dsascape.scheduler.kernels.loops.checks import StepError
@@ -22,7 +23,7 @@ class OnGrid(StageBase):
             return []
         conditions = [*state.conditions, *(self.tree.leader if role == "store" else ())]
         of_block = state.of_block if state.of_block is not None else self.of_block
-        is_free = self.stage.kind == "copy" or (role != "store" and self._reads_copies())
+        is_free = self.stage.kind == "copy" or (role != "store" and self._reads_copies)
         for dim, (each, local) in enumerate(zip(self.box, state.local, strict=True)):
             element, whole = each.first + local, of_block[dim]
             within = element + whole.first * -1
@@ -44,6 +45,7 @@ class OnGrid(StageBase):
                 conditions.append(Condition(value, end))
         return conditions
 
+    @cached_property
     def _reads_copies(self) -> bool:
         """Whether all that the stage reads is in buffers of the kernel, which go on beyond the ends of tensors."""
         own = {name for name, plan in self.tree.plans.by_stage.items() if not plan.is_inlined}
