@@ -178,11 +178,12 @@ def _choice(analysis: Analysis, asked: _Asked, view: GpuView) -> _Choice:
         around = [math.prod(each) for each in (height, width)]
         turns = _number(asked.rows, height) * _number(asked.columns, width)
         copied = turns * _copied(asked, around[0], around[1], view)
+        cuts = dict.fromkeys([_cut(height, each) for each in sides])
         for wanted in sides:
             across = _cut(width, wanted)
-            columns = math.prod(across)
-            for down in {_cut(height, each): None for each in (*sides, max(most // columns, 1))}:
-                rows, count = math.prod(down), _number(height, down) * _number(width, across)
+            columns, parts_across = math.prod(across), _number(width, across)
+            for down in {**cuts, _cut(height, max(most // columns, 1)): None}:
+                rows, count = math.prod(down), _number(height, down) * parts_across
                 working = count if on_tensor else count / warp
                 cost = copied + turns * working * _issued(asked, rows, columns, view)
                 is_idle = count < min(busy, math.prod(around))

@@ -49,7 +49,8 @@ class Lattice:
         every, naive = list(dict.fromkeys(tried)), NaiveProgram(layer)
         costed = dict[int, Costed]()
         for sketch, places in _sketches(every):
-            for found, rows in by_shape(sketch, lambda own: _grids(naive, own, view)):
+            clusters = _sizes([every[place].cluster or (1,) * len(layer.sink.shape) for place in places])
+            for found, rows in by_shape((sketch, clusters), lambda own: _grids(naive, *own, view)):
                 if not isinstance(found, StepError):
                     costed.update(zip([places[row] for row in rows.tolist()], found, strict=True))
         places = sorted(costed)
@@ -85,22 +86,20 @@ class Lattice:
         return bounds + spec.launch_ps
 
 
-def _grids(naive: NaiveProgram, tiles: GpuTiles, view: GpuView) -> list[Costed]:
-    """Return the grids of candidates whose sizes are columns."""
+def _grids(naive: NaiveProgram, tiles: GpuTiles, clusters: Extents, view: GpuView) -> list[Costed]:
+    """Return the grids of candidates whose sizes are columns; ``clusters``: blocks of theirs, which change no loops."""
     steps = steps_from(naive, tiles, view.spec.sms.warp, view.tensor)
-    return costed_grids(Reads(naive, loop_program(naive, steps)), view)
+    return costed_grids(Reads(naive, loop_program(naive, steps)), clusters, view)
 
 
 def _sketches(every: Sequence[GpuTiles]) -> Iterator[tuple[GpuTiles, list[int]]]:
-    """Yield tiles with columns of sizes, and the places in ``every`` of the candidates that they stand for."""
+    """Yield tiles with columns of sizes, but clusters, and the places in ``every`` of those that they stand for."""
     places = defaultdict[Hashable, list[int]](list)
     for place, tiles in enumerate(every):
         fronts = tuple([(each.unit, each.depth_step is None, each.at_once is None) for each in tiles.fronts])
-        clusters = tuple([blocks > 1 for blocks in tiles.cluster])
         places[
-            tiles.order, tiles.unit, tiles.depth_step is None, tiles.split, tiles.shares > 1, tiles.stream, clusters,
-            fronts,
-        ].append(place)  # fmt: skip
+            tiles.order, tiles.unit, tiles.depth_step is None, tiles.split, tiles.shares > 1, tiles.stream, fronts
+        ].append(place)
     for own in places.values():
         yield _joined([every[place] for place in own]), own
 
@@ -118,7 +117,7 @@ def _joined(own: Sequence[GpuTiles]) -> GpuTiles:
     return GpuTiles(
         _sizes([each.tile for each in own]), first.order, _sizes([each.part for each in own]), first.split,
         _step([each.depth_step for each in own]), _size([each.stages for each in own]), first.unit,
-        _size([each.shares for each in own]), fronts, first.stream, _sizes([each.cluster for each in own]),
+        _size([each.shares for each in own]), fronts, first.stream,
     )  # fmt: skip
 
 

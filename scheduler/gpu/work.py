@@ -128,13 +128,15 @@ class Costed(NamedTuple):
     """Whether its instructions and registers are no lower bounds."""
 
 
-def costed_grids(reads: Reads, view: GpuView) -> list[Costed]:
+def costed_grids(reads: Reads, clusters: Extents, view: GpuView) -> list[Costed]:
     """Return the grids of the candidates that a loop program's columns of sizes stand for.
+
+    ``clusters``: neighbouring blocks along each dimension that share loads, which the program need not have.
 
     Raises what `grid_of` raises, and ``MixedRowsError`` where candidates differ in more than sizes.
     """
     layer = reads.naive.layer
-    shape = shape_of(layer, reads.program)
+    shape = replace(shape_of(layer, reads.program), cluster=clusters)
     blocks = blocks_of(reads, shape, view, at_best=True)
     return [
         Costed(make_grid(layer, own, block.code, block.needs, view), block.is_exact)

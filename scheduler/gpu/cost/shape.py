@@ -47,7 +47,8 @@ class GridShape:
                 row_of(size, row) for size in (self.blocks, self.threads, self.shares, self.stages)
             ]
             step = None if self.depth_step is None else row_of(self.depth_step, row)
-            yield GridShape(tile, self.order, blocks, threads, shares, step, stages, cluster)
+            own = cluster if math.prod(cluster) > 1 else ()
+            yield GridShape(tile, self.order, blocks, threads, shares, step, stages, own)
 
 
 def shape_of(layer: Layer, program: LoopProgram) -> GridShape:
