@@ -15,16 +15,18 @@ from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
 from dsascape.scheduler.kernels.cost.counted import Move, Part, PartCost
 from dsascape.scheduler.kernels.cost.reads import Reads
 from dsascape.scheduler.kernels.cost.registers import part_costs
+from dsascape.scheduler.kernels.loops.affine import Range
 from dsascape.scheduler.kernels.loops.build import loop_program
-from dsascape.scheduler.kernels.loops.checks import StepError
-from dsascape.scheduler.kernels.loops.columns import Size, row_of
+from dsascape.scheduler.kernels.loops.checks import SketchError, StepError
+from dsascape.scheduler.kernels.loops.columns import Column, Size, row_of
 from dsascape.scheduler.kernels.loops.lattice import by_shape, lattice_programs, row_program, row_taken, rows_of
 from dsascape.scheduler.kernels.loops.naive import NaiveProgram
 from dsascape.scheduler.kernels.loops.nodes import loops_of
+from dsascape.scheduler.kernels.loops.plans import Plans
 from dsascape.scheduler.kernels.loops.program import LoopProgram
-from dsascape.scheduler.kernels.loops.steps import ComputeAt, Step, Steps, Tile
+from dsascape.scheduler.kernels.loops.steps import ComputeAt, Inline, Step, Steps, Tile
 from dsascape.workloads import Graph
-from tests.graphs import Net
+from tests.graphs import Net, networks
 from tests.scheduler.kernels.drawn import LANES, anchored, cpu_programs, whole_layer
 from tests.tiers import examples
 
@@ -133,6 +135,32 @@ def compare_costs(naive: NaiveProgram, steps: Steps) -> None:
             if not isinstance(made, StepError):
                 wanted = part_costs(Reads(naive, loop_program(naive, row_taken(steps, row))), REGISTERS)
                 assert costs_of_row(made, place) == costs_of_row(wanted, 0)
+
+
+def test_an_error_that_has_nothing_to_do_with_sizes_is_met_once() -> None:
+    asked = []
+
+    def never(own: Column) -> None:
+        asked.append(len(own))
+        raise SketchError("fits at no sizes")
+
+    answers = list(by_shape(np.arange(5), never))
+
+    assert [(str(error), rows.tolist()) for error, rows in answers] == [("fits at no sizes", [0, 1, 2, 3, 4])]
+    assert asked == [5]
+
+
+@settings(ANY, max_examples=examples(60))
+@given(graph=networks())
+def test_what_is_needed_of_a_stage_does_not_depend_on_what_else_is_asked(graph: Graph) -> None:
+    layer = whole_layer(graph)
+    naive = NaiveProgram(layer)
+    inlined = [Inline(name) for name, stage in naive.stages.items() if stage.kind == "map" and name != layer.sink.name]
+    plans, box = Plans(naive, tuple(inlined)), tuple(map(Range.whole, layer.sink.shape))
+    every = plans.demanded(layer.sink.name, 0, box, {}, {}, naive.stages)
+
+    for name in every.keys() & naive.stages.keys():
+        assert plans.demanded(layer.sink.name, 0, box, {}, {}, [name])[name] == every[name]
 
 
 class TestLattices:
