@@ -115,7 +115,8 @@ def _joined(own: Sequence[GpuTiles]) -> GpuTiles:
         for same in zip(*[each.fronts for each in own], strict=True)
     ])  # fmt: skip
     return GpuTiles(
-        _sizes([each.tile for each in own]), first.order, _sizes([each.part for each in own]), _size([each.split for each in own]),
+        _sizes([each.tile for each in own]), first.order, _sizes([each.part for each in own]),
+        _size([each.split for each in own]),
         _step([each.depth_step for each in own]), _size([each.stages for each in own]), first.unit,
         _size([each.shares for each in own]), fronts, first.stream,
     )  # fmt: skip
