@@ -98,7 +98,7 @@ def _sketches(every: Sequence[GpuTiles]) -> Iterator[tuple[GpuTiles, list[int]]]
     for place, tiles in enumerate(every):
         fronts = tuple([(each.unit, each.depth_step is None, each.at_once is None) for each in tiles.fronts])
         places[
-            tiles.order, tiles.unit, tiles.depth_step is None, tiles.split > 1, tiles.shares > 1, tiles.stream, fronts
+            tiles.order, tiles.unit, tiles.depth_step is None, tiles.split, tiles.shares > 1, tiles.stream, fronts
         ].append(place)
     for own in places.values():
         yield _joined([every[place] for place in own]), own
@@ -115,8 +115,7 @@ def _joined(own: Sequence[GpuTiles]) -> GpuTiles:
         for same in zip(*[each.fronts for each in own], strict=True)
     ])  # fmt: skip
     return GpuTiles(
-        _sizes([each.tile for each in own]), first.order, _sizes([each.part for each in own]),
-        _size([each.split for each in own]),
+        _sizes([each.tile for each in own]), first.order, _sizes([each.part for each in own]), first.split,
         _step([each.depth_step for each in own]), _size([each.stages for each in own]), first.unit,
         _size([each.shares for each in own]), fronts, first.stream,
     )  # fmt: skip
