@@ -53,11 +53,11 @@ def record_mobile() -> None:
     """Simulate the networks whose parts are recorded again, and write their parts."""
     with _MOBILE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
+    every = [simulated_ms(row["device"], row["network"]) for row in rows]  # before the file is opened to be written
     with _MOBILE.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        for row in rows:
-            parts = simulated_ms(row["device"], row["network"])
+        for row, parts in zip(rows, every, strict=True):
             writer.writerow(row | {kind: f"{parts[kind]:.3f}" for kind in MOBILE_KINDS})
 
 

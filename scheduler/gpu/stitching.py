@@ -47,7 +47,7 @@ def evaluate_plans(policy: str, costs: GpuCosts, plans: Iterable[FusionPlan]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """What becomes of two groups, one of which reads the other."""
+    """Verdict on merging a producer and a consumer, two groups of operators, into one kernel."""
 
     refusal: str
     """Why they stay apart; empty if one kernel is no slower."""
@@ -89,7 +89,7 @@ class _Stitcher:
         return None if number is None or reader is None else (number, reader)
 
     def _join_from(self, number: int) -> _Join:
-        """Return what becomes of a group that joins the first that reads it."""
+        """Return the verdict on merging a group with its first consumer; each pair is judged once."""
         reader = self._first_reader(number)
         if reader is None:
             return _Join("nothing follows")
