@@ -310,23 +310,12 @@ class Plans:
         """Return the stages that need some of ``goals``, by themselves or by others, and ``goals``."""
         found, waiting = set(goals), list(goals)
         while waiting:
-            for reader in self._all_readers.get(waiting.pop(), ()):
+            name = waiting.pop()
+            of_statistics = [stage for stage, softmax in self.running.items() if softmax.rows == name]
+            for reader in (*self._direct_readers.get(name, ()), *of_statistics):
                 if reader not in found:
                     found.add(reader)
                     waiting.append(reader)
-        return found
-
-    @cached_property
-    def _all_readers(self) -> Mapping[str, Sequence[str]]:
-        """Stages that read each stage or tensor themselves; asked for when all steps are known."""
-        found: dict[str, list[str]] = {}
-        for reader, plan in self.by_stage.items():
-            if plan.stage.kind == "copy":
-                found.setdefault(plan.stage.source, []).append(reader)
-                continue
-            for read in reads_of(plan.stage, plan.stage.nests):
-                for name in self._names_read(plan, read.tensor):
-                    found.setdefault(name, []).append(reader)
         return found
 
     def demanded(
